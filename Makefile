@@ -1,0 +1,45 @@
+# One command per need, the same here and in CI. Needs Python 3.11 or newer; .ci/java sees to Java.
+PYTHON ?= python3
+BIN := .venv/bin
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock'
+# Sets JAVA_HOME for the commands behind it.
+JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
+INGEST = $(BIN)/ingest
+
+.PHONY: setup demo test lint bench lock wheel clean
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml .ci/build.lock .ci/requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, found " + sys.version.split()[0] + "; name one with make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --require-hashes -r .ci/build.lock
+	$(BIN)/pip install --quiet --require-hashes --no-build-isolation -r .ci/requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	@$(JAVA) && $(INGEST) run && $(INGEST) status && $(INGEST) ddl list && $(INGEST) rejects list
+
+test: setup
+	@$(JAVA) && $(BIN)/pytest
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: setup
+	@$(JAVA) && $(BIN)/python -m tests.bench
+
+lock: setup
+	$(COMPILE) --group build --output-file .ci/build.lock
+	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
+	$(BIN)/python .ci/lock_jars.py pipelines/delta.jars pipelines/kafka.jars tests/kafka_broker.jars
+
+wheel: setup
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean:
+	rm -rf .venv .cache dist warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

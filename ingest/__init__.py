@@ -1,0 +1,1 @@
+"""Delta CDC Ingest: change messages of many wire formats, one change table, current gold tables."""

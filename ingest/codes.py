@@ -1,0 +1,87 @@
+"""Every error and warning code, in one enum, with the sentence `ingest formats --codes` prints."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Code(str, Enum):
+    """`Code.X.value` is what silver holds; `Code.X.text` explains it; `Code.X.severity` sorts it."""
+
+    severity: str
+    text: str
+
+    def __new__(cls, value: str, severity: str, text: str) -> Code:
+        code = str.__new__(cls, value)
+        code._value_ = value
+        code.severity = severity
+        code.text = text
+        return code
+
+    # A message that is set aside whole, with its bytes.
+    BAD_JSON = "bad_json", "error", "the message is not JSON, even leniently read"
+    BAD_AVRO = "bad_avro", "error", "the bytes are not one datum of the expected Avro schema"
+    BAD_FRAMING = "bad_framing", "error", "the record could not be cut or unpacked (hex, base64, …)"
+    BAD_SHAPE = "bad_shape", "error", "JSON, but not of the shape the format prescribes"
+    BAD_VALUE = "bad_value", "error", "a value contradicts the type that the message declares"
+    UNKNOWN_SCHEMA_ID = "unknown_schema_id", "error", "no schema for the id; replay when there is"
+    UNKNOWN_OP = "unknown_op", "error", "the operation is not one of the format's"
+    UNKNOWN_FORMAT = "unknown_format", "error", "no format recognises the message; pin the source's"
+    AMBIGUOUS_FORMAT = "ambiguous_format", "error", "several formats fit; pin the source's format"
+    UNSUPPORTED = "unsupported", "error", "a documented variant this format does not decode"
+    IMAGE_COUNT = "image_count", "error", "before and after images do not pair up"
+    NO_IMAGE = "no_image", "error", "a row change without any row image or key"
+    STATEMENT_DML = "statement_dml", "error", "rows changed by a statement no image describes"
+    DECODER_FAILED = "decoder_failed", "error", "the decoder failed on it: a defect, please report"
+    EMPTY_VALUE = "empty_value", "error", "an empty value where the format has no tombstone"
+    ORDER_KEY_MISSING = (
+        "order_key_missing",
+        "error",
+        "no order key where the source is ordered by it",
+    )
+    FRAGMENT_INCOMPLETE = (
+        "fragment_incomplete",
+        "error",
+        "a split message whose parts did not all come",
+    )
+    # An event that gold sets aside.
+    NO_KEY = "no_key", "error", "the table's key columns are unknown"
+    NULL_KEY = "null_key", "error", "a key column is NULL or missing"
+    TYPE_MISMATCH = "type_mismatch", "error", "a value does not fit the column's type"
+    NO_BASE_IMAGE = "no_base_image", "error", "a partial image of a row whose base has not come"
+    SHARD_KEY_CONFLICT = "shard_key_conflict", "error", "one key comes from two source tables"
+    LATE_BEYOND_HORIZON = "late_beyond_horizon", "error", "late, and its history was trimmed"
+    # What was repaired or is in doubt; the event stands.
+    LENIENT_JSON = "lenient_json", "warning", "read after dropping comments or trailing commas"
+    DUP_KEY = "dup_key", "warning", "a name stood twice in an image; the last one won"
+    PARTIAL_IMAGE = "partial_image", "warning", "the image lacks columns of the row"
+    UNTYPED = "untyped", "warning", "no type is known for a column; its text stays as sent"
+    TS_UNIT_INFERRED = "ts_unit_inferred", "warning", "a time's unit was told by its magnitude"
+    TZ_ASSUMED = "tz_assumed", "warning", "a zone-less time was read as UTC; set time_zone"
+    OLD_MISSING = "old_missing", "warning", "no previous values were sent for an update"
+    OLD_COLUMN_NOT_IN_DATA = "old_column_not_in_data", "warning", "old names a column data lacks"
+    ZERO_DATE = "zero_date", "warning", "an impossible date: text in silver, NULL in gold"
+    PLACEHOLDER_VALUE = "placeholder_value", "warning", "the producer could not supply the value"
+    KEY_NOT_IN_IMAGE = "key_not_in_image", "warning", "key columns are not among the row's columns"
+    KEY_SPLIT = "key_split", "warning", "key names and values were paired by a fallback"
+    BAD_MESSAGE_KEY = "bad_message_key", "warning", "the transport key is not readable; ignored"
+    TYPES_NOT_IN_IMAGE = "types_not_in_image", "warning", "types name columns the row lacks"
+    BAD_BASE64 = "bad_base64", "warning", "not base64 where bytes are declared; text kept"
+    BAD_BYTES = "bad_bytes", "warning", "characters above U+00FF in a latin-1 byte string"
+    UNSIGNED_OVERFLOW = "unsigned_overflow", "warning", "an unsigned value came wrapped; unwrapped"
+    DECIMAL_SCALE = "decimal_scale", "warning", "declared scale and precision contradict each other"
+    VALUE_NOT_OF_TYPE = (
+        "value_not_of_type",
+        "warning",
+        "a value contradicts its declared type; its text stays as sent",
+    )
+    TIME_AMBIGUOUS = "time_ambiguous", "warning", "parts of a time contradict each other"
+    INVALID_ENUM = "invalid_enum", "warning", "an ENUM or SET number outside the declared members"
+    BEFORE_ON_INSERT = "before_on_insert", "warning", "an insert brought a before image; dropped"
+    DDL_TEXT_MISSING = "ddl_text_missing", "warning", "a schema change without its statement"
+    DDL_FLAG = "ddl_flag", "warning", "isDdl and ddl contradict each other; taken as a schema change"
+    UNKNOWN_VERSION = "unknown_version", "warning", "a protocol version this decoder has not seen"
+    SPLIT_UPDATE = "split_update", "warning", "one half of an update; joined when the other comes"
+
+    def __str__(self) -> str:
+        return self.value

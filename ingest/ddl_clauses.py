@@ -1,0 +1,264 @@
+"""The clauses of ALTER TABLE, in the words of every dialect.
+
+The first word of a clause picks its reader from `_READERS`; words of table options and of physical
+layout are passed over as `other`. A clause that cannot be read is `unparsed` and ends at its comma,
+so that its neighbours still count. Grammars: MySQL 8.4 (ALTER TABLE), OceanBase 4.3, Oracle 19c,
+PostgreSQL 17, SQL Server 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ingest.ddl_changes import passed_over, read_alter, read_change, read_modify
+from ingest.ddl_columns import (
+    Element,
+    read_column,
+    read_default,
+    read_element,
+    read_elements,
+    read_key,
+)
+from ingest.ddl_record import Clause, Column, TableName
+from ingest.ddl_tokens import Reader, Unread
+
+_PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
+# Rows go or come without a row event.
+_MOVES_ROWS = {"TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "SWITCH", "DETACH", "ATTACH"}
+# Clauses about names, storage, statistics and rights: no column and no row changes.
+_PHYSICAL = set(
+    """
+    ENGINE AUTO_INCREMENT AUTOEXTEND_SIZE AVG_ROW_LENGTH CHECKSUM ALGORITHM LOCK FORCE ORDER
+    ENABLE DISABLE VALIDATE WITH WITHOUT PARTITION REMOVE ANALYZE CHECK OPTIMIZE REBUILD
+    REPAIR REORGANIZE COALESCE UPGRADE CONVERT DEFAULT CHARSET CHARACTER COLLATE ROW_FORMAT
+    KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS PACK_KEYS STATS_AUTO_RECALC STATS_PERSISTENT
+    STATS_SAMPLE_PAGES COMPRESSION CONNECTION ENCRYPTION INSERT_METHOD TABLESPACE UNION
+    DELAY_KEY_WRITE SECONDARY_ENGINE OWNER REPLICA CLUSTER INHERIT NO OF NOT LOGGING NOLOGGING
+    CACHE NOCACHE PARALLEL NOPARALLEL COMPRESS NOCOMPRESS MOVE SHRINK READ INITRANS PCTFREE
+    PCTUSED STORAGE MONITORING SPLIT MERGE ALLOCATE DEALLOCATE FLASHBACK RESULT_CACHE ROW
+    INMEMORY TABLEGROUP BLOCK_SIZE REPLICA_NUM PROGRESSIVE_MERGE_NUM PROGRESSIVE_MERGE_ROUND
+    LOCALITY PRIMARY_ZONE DUPLICATE_SCOPE TTL USE_BLOOM_FILTER TABLET_SIZE PCTVERSION ENCRYPT
+    DATA INDEX_ORGANIZATION EXPIRE INTERVAL RESET EXPAND REFRESH INDEXING ILM UPDATE DEFERRED
+    MAPPING RECORDS_PER_BLOCK MINIMIZE NOMINIMIZE ADD_FILE DBPARTITION TBPARTITION BROADCAST
+    SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING
+    """.split()
+)
+
+
+def read_clauses(reader: Reader, table: TableName) -> list[Clause]:
+    """Everything after `ALTER TABLE t`, to the end of the statement; at least one clause."""
+    clauses: list[Clause] = []
+    verb = ""
+    if reader.dialect == "tsql" and reader.accept("WITH"):  # CHECK or NOCHECK before ADD
+        reader.take()
+    while not reader.at_end():
+        first = reader.index
+        try:
+            if reader.dialect == "tsql" and verb in ("ADD", "DROP") and not _at_verb(reader):
+                clauses += _continued(reader, table, clauses[-1].kind)
+            else:
+                verb = reader.verb()
+                read = _READERS.get(verb)
+                clauses += _physical(reader, table, verb) if read is None else read(reader, table)
+            if not (reader.at_end() or reader.at(",") or _at_verb(reader)):
+                raise Unread(f"expected the end of the clause, got {reader.peek().text!r}")
+        except Unread:
+            clauses.append(Clause(kind="unparsed", table=table))
+            _leave(reader, first)
+        reader.accept(",")
+    return clauses or [Clause(kind="unparsed", table=table)]
+
+
+def _at_verb(reader: Reader, *, ahead: int = 0) -> bool:
+    verbs = {"ADD", "ALTER", "DROP", "SET"} if reader.dialect == "tsql" else set(_READERS)
+    return reader.at_any(verbs, ahead=ahead)
+
+
+def _continued(reader: Reader, table: TableName, kind: str) -> list[Clause]:
+    """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb."""
+    if kind in ("add_column", "change_key", "default", "create_index"):
+        return _add(reader, table)
+    if kind == "drop_column" and not reader.at("CONSTRAINT"):
+        reader.accept("COLUMN")
+        return [Clause(kind=kind, table=table, column=Column(name=reader.name()))]
+    return _drop(reader, table)
+
+
+def _leave(reader: Reader, first: int) -> None:
+    """From an unread clause's first token to the comma that ends it."""
+    reader.index = first + 1
+    try:
+        reader.skip()
+        while reader.accept(")"):
+            reader.skip()
+    except Unread:
+        reader.index = len(reader.tokens)
+
+
+def _add(reader: Reader, table: TableName) -> list[Clause]:
+    if reader.accept("COLUMN") or reader.accept("COLUMNS"):
+        reader.accept("IF", "NOT", "EXISTS")
+        elements = read_elements(reader) if reader.at("(") else [read_column(reader)]
+    elif reader.at("("):
+        elements = read_elements(reader)
+    elif reader.at_any(_PARTITIONS) and reader.dialect != "postgres":
+        return passed_over(reader, table)
+    elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or reader.at("PERIOD", "FOR"):
+        return passed_over(reader, table)
+    elif reader.at("CONSTRAINT") and reader.at("DEFAULT", ahead=2):
+        reader.index += 2
+        return _default_for(reader, table)
+    elif reader.at("DEFAULT") and reader.dialect == "tsql":
+        return _default_for(reader, table)
+    else:
+        reader.accept("IF", "NOT", "EXISTS")
+        elements = [read_element(reader)]
+    implicit = reader.dialect == "mysql"
+    return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+
+
+def _added(element: Element, table: TableName, *, implicit: bool) -> list[Clause]:
+    column = element.column
+    if column is None:
+        return [Clause(kind=element.kind, table=table, keys=element.keys)]
+    if implicit and column.nullable is False and column.default is column.expression is None:
+        column = replace(column, default=_implicit(column.type, column.source_type or ""))
+    added = [Clause(kind="add_column", table=table, column=column)]
+    if element.keys:
+        added.append(Clause(kind="change_key", table=table, keys=element.keys))
+    return added
+
+
+def _implicit(type_: str | None, source_type: str | None) -> str | None:
+    """What MySQL gives existing rows for a NOT NULL column without default, where that is plain."""
+    if type_ in ("int", "bigint", "double"):
+        return "0"
+    if type_ is not None and type_.startswith("decimal("):
+        scale = int(type_[:-1].partition(",")[2])
+        return f"0.{'0' * scale}" if scale else "0"
+    if type_ == "boolean":
+        return "false"
+    text = type_ == "string" and source_type is not None
+    return "" if text and source_type.lower().startswith(("char", "varchar")) else None  # type: ignore[union-attr]
+
+
+def _default_for(reader: Reader, table: TableName) -> list[Clause]:
+    """SQL Server: `ADD CONSTRAINT d DEFAULT 0 FOR c`."""
+    reader.expect("DEFAULT")
+    default, expression = read_default(reader, None, None)
+    reader.expect("FOR")
+    column = Column(name=reader.name(), default=default, expression=expression)
+    return [Clause(kind="default", table=table, column=column)]
+
+
+def _drop(reader: Reader, table: TableName) -> list[Clause]:
+    if reader.accept("PRIMARY", "KEY"):
+        reader.skip()
+        return [Clause(kind="change_key", table=table)]
+    if reader.at_any(_PARTITIONS):
+        return _moved(reader, table)
+    if reader.at("UNUSED") or reader.at("PERIOD", "FOR") or reader.at("SUPPLEMENTAL", "LOG"):
+        return passed_over(reader, table)
+    if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
+        reader.skip()
+        return [Clause(kind="drop_index", table=table)]
+    if reader.at("FOREIGN", "KEY") or (
+        reader.at_any({"CONSTRAINT", "CHECK"}) and reader.at_name(1)
+    ):
+        return [_unconstrained(reader, table)]
+    if reader.at("UNIQUE") or reader.at("TABLEGROUP"):
+        return passed_over(reader, table)
+    named = reader.accept("COLUMN")
+    if reader.dialect == "tsql" and not named:
+        return [_unconstrained(reader, table)]
+    reader.accept("IF", "EXISTS")
+    names = read_key(reader) if reader.at("(") else (reader.name(),)
+    reader.skip()
+    return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
+
+
+def _unconstrained(reader: Reader, table: TableName) -> Clause:
+    """A dropped constraint; PostgreSQL's default name tells the primary key."""
+    reader.accept("CONSTRAINT")
+    reader.accept("IF", "EXISTS")
+    name = reader.peek().text.lower()
+    reader.skip()
+    key = reader.dialect == "postgres" and name == f"{(table.name or '').lower()}_pkey"
+    return Clause(kind="change_key" if key else "constraint", table=table)
+
+
+def _rename(reader: Reader, table: TableName) -> list[Clause]:
+    if reader.at_any({"INDEX", "KEY", "CONSTRAINT", *_PARTITIONS}) and reader.at("TO", ahead=2):
+        return passed_over(reader, table)
+    column = reader.accept("COLUMN")
+    if not column and (reader.accept("TO") or reader.accept("AS")):
+        return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
+    if column or reader.at("TO", ahead=1):
+        reader.accept("IF", "EXISTS")
+        old = Column(name=reader.name())
+        reader.expect("TO")
+        new = reader.name()
+        return [Clause(kind="rename_column", table=table, column=old, new_name=new)]
+    return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
+
+
+def _beside(reader: Reader, table: TableName) -> TableName:
+    """A new table name; unqualified it stays where the table was."""
+    path = reader.path()
+    return reader.locate(path) if len(path) > 1 else table._replace(name=path[0])
+
+
+def _set(reader: Reader, table: TableName) -> list[Clause]:
+    if reader.accept("UNUSED"):  # Oracle: a drop that is cleaned up later
+        reader.accept("COLUMN")
+        names = read_key(reader) if reader.at("(") else (reader.name(),)
+        reader.skip()
+        return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
+    if reader.accept("SCHEMA"):
+        moved = table._replace(schema=reader.name())
+        return [Clause(kind="rename_table", table=table, new_table=moved)]
+    return passed_over(reader, table)
+
+
+def _comment(reader: Reader, table: TableName) -> list[Clause]:
+    reader.skip()
+    return [Clause(kind="comment", table=table)]
+
+
+def _moved(reader: Reader, table: TableName) -> list[Clause]:
+    _pass_names(reader)
+    return [Clause(kind="change_partition", table=table)]
+
+
+def _physical(reader: Reader, table: TableName, verb: str) -> list[Clause]:
+    if verb in _MOVES_ROWS:
+        return _moved(reader, table)
+    if verb not in _PHYSICAL and not reader.at("="):
+        raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")
+    if verb in ("ORDER", "PARTITION", "UNION"):  # lists with commas of their own
+        while not reader.at_end():
+            reader.take()
+    _pass_names(reader)
+    return passed_over(reader, table)
+
+
+def _pass_names(reader: Reader) -> None:
+    """Past `PARTITION p0, p1 …`: names go on after a comma, other clauses begin with their word."""
+    listed = reader.at_any(_PARTITIONS)
+    reader.skip()
+    while listed and reader.at(",") and reader.at_name(1) and not _at_verb(reader, ahead=1):
+        reader.take()
+        reader.skip()
+
+
+_READERS: dict[str, Callable[[Reader, TableName], list[Clause]]] = {
+    "ADD": _add,
+    "ALTER": read_alter,
+    "CHANGE": read_change,
+    "COMMENT": _comment,
+    "DROP": _drop,
+    "MODIFY": read_modify,
+    "RENAME": _rename,
+    "SET": _set,
+}

@@ -1,0 +1,24 @@
+"""The wire formats, by name. This dict is the only registry."""
+
+from __future__ import annotations
+
+from ingest.formats import (
+    canal,
+    cloudcanal,
+    dataworks,
+    debezium,
+    oms_dataworks,
+    oms_default,
+    oms_shareplex,
+)
+from ingest.formats.format import Format
+
+FORMATS: dict[str, Format] = {
+    "oms_default": oms_default.FORMAT,
+    "oms_dataworks": oms_dataworks.FORMAT,
+    "oms_shareplex": oms_shareplex.FORMAT,
+    "dataworks": dataworks.FORMAT,
+    "canal": canal.FORMAT,
+    "cloudcanal": cloudcanal.FORMAT,
+    "debezium": debezium.FORMAT,
+}

@@ -1,0 +1,251 @@
+"""DataWorks (StreamX) JSON, versions 0.0.1 and 1.0.0, which differ in nothing but their number.
+
+Vendor: Alibaba Cloud DataWorks, "Appendix: Message format" (real-time synchronisation of a full
+database to Kafka). Event types are Canal's, an update being either one message or two halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import KIND_OF, Event
+from ingest.formats.columns import declared_for
+from ingest.formats.dataworks_values import columns_of
+from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
+from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, TopLevel
+from ingest.formats.typed_rows import TypedRows
+from ingest.jsontext import decoder as json_decoder
+from ingest.jsontext import members, parse
+from ingest.types import family_of
+
+_BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
+"""StreamX spells it without its last letter."""
+_OPS = {**ROWS, **dict.fromkeys((*sorted(_BEFORE), "UPDATE_AFTER"), "update"), **CONTROLS}
+_VERSIONS = frozenset(("0.0.1", "1.0.0"))
+_ROW_IDS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__")
+_MEMO_MOST = 10_000
+_NOTHING = msgspec.Raw(b"")
+
+
+class _Source(msgspec.Struct, gc=False):
+    dbType: str | None = None
+    dbName: str | None = None
+    schemaName: str | None = None
+    tableName: str | None = None
+
+
+class _Column(msgspec.Struct, gc=False):
+    name: str
+    type: str | None = None
+
+
+class _Schema(msgspec.Struct, gc=False):
+    dataColumn: list[_Column] | None = None
+    primaryKey: list[str] | None = None
+    source: _Source | None = None
+
+
+class _Side(msgspec.Struct, gc=False):
+    dataColumn: msgspec.Raw = _NOTHING
+
+
+class _Times(msgspec.Struct, gc=False):
+    eventTime: Scalar = None
+    systemTime: Scalar = None
+
+
+class _Ddl(msgspec.Struct, gc=False):
+    # `ddlMeta` beside it is a serialised Java object, which nobody should open.
+    text: str | None = None
+
+
+class _Payload(msgspec.Struct, gc=False):
+    op: str | None = None
+    before: _Side | None = None
+    after: _Side | None = None
+    sequenceId: Scalar = None
+    scn: Scalar = None
+    timestamp: _Times | None = None
+    ddl: _Ddl | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    payload: _Payload
+    schema: msgspec.Raw = _NOTHING
+    version: str | None = None
+
+
+_RECORD = json_decoder(_Record)
+_SCHEMA = json_decoder(_Schema | None)
+
+
+class _Table(NamedTuple):
+    """What the `schema` block says; it is the same for every row of a table."""
+
+    db: str | None
+    schema: str | None
+    table: str | None
+    keys: tuple[str, ...] | None
+    rows: TypedRows
+
+
+class _Tables:
+    """Remembers the tables by the bytes of the `schema` block."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._options = options
+        self._memo: dict[bytes, _Table] = {}
+
+    def of(self, raw: msgspec.Raw) -> _Table:
+        block = bytes(raw)
+        found = self._memo.get(block)
+        if found is None:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            schema = parse(block or b"null", _SCHEMA.decode, []) or _Schema()
+            found = self._memo[block] = self._build(schema)
+        return found
+
+    def _build(self, schema: _Schema) -> _Table:
+        source = schema.source or _Source()
+        names = (source.dbName, source.schemaName, source.tableName)
+        sent = {column.name: column.type for column in schema.dataColumn or () if column.type}
+        columns = columns_of(
+            sent,
+            declared_for(self._options.columns, names),
+            family=family_of(source.dbType),
+            zone=self._options.time_zone,
+        )
+        return _Table(*names, _keys(schema, source), TypedRows(columns, frozenset(sent)))
+
+
+def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
+    """The primary key, else the row id that RDS hides in a table without, else Oracle's rowid."""
+    if schema.primaryKey:
+        return tuple(schema.primaryKey)
+    names = [column.name for column in schema.dataColumn or ()]
+    for name in _ROW_IDS:
+        if name in names:
+            return (name,)
+    if (source.dbType or "").lower() == "oracle":
+        return next(((name,) for name in names if name.lower() == "rowid"), None)
+    return None
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """Decodes one record a message."""
+    tables = _Tables(options)
+
+    def decode(message: Message) -> Iterator[Event]:
+        warnings: list[str] = []
+        record = parse(message.value or b"", _RECORD.decode, warnings)
+        payload = record.payload
+        word = payload.op or ""
+        sql = payload.ddl.text if payload.ddl is not None else None
+        op = _OPS.get(word) or (statement_op(word, sql, warnings) if word in STATEMENTS else None)
+        if op is None:
+            raise DecodeError(
+                Code.UNKNOWN_OP,
+                f"expected op {', '.join((*_OPS, *sorted(STATEMENTS)))}, got {payload.op!r}",
+            )
+        if record.version not in _VERSIONS:
+            warnings.append(Code.UNKNOWN_VERSION.value)
+        times = payload.timestamp or _Times()
+        sequence = text_of(payload.sequenceId)
+        number = number_of(sequence)
+        snapshot = op == "insert" and (sequence == "-1" or times.eventTime in (-1, "-1"))
+        table = tables.of(record.schema)
+        event = Event(
+            op="snapshot" if snapshot else op,
+            kind=KIND_OF[op],
+            op_raw=word,
+            db=table.db,
+            schema=table.schema,
+            table=table.table,
+            key_columns=table.keys,
+            sequenceId=sequence,
+            scn=text_of(payload.scn),
+            order=None if number is None else (number,),
+            snapshot=snapshot,
+            event_time=None if snapshot else micros_of(times.eventTime, warnings, 1000),
+            sent_time=micros_of(times.systemTime, warnings, 1000),
+            ddl=sql or None,
+            warnings=warnings,
+        )
+        if event.kind == "ddl":
+            types = table.rows.types
+            event.columns = types.columns if types is not None else None
+        elif event.kind == "change" and event.op != "truncate":
+            _images(event, payload, table.rows, warnings)
+        yield event
+
+    return decode
+
+
+def _images(event: Event, payload: _Payload, rows: TypedRows, warnings: list[str]) -> None:
+    sides = payload.before, payload.after
+    before, before_image = rows.read(sides[0].dataColumn, warnings) if sides[0] else (None, None)
+    after, after_image = rows.read(sides[1].dataColumn, warnings) if sides[1] else (None, None)
+    event.types = rows.types
+    if event.op_raw in _BEFORE:
+        _halve(event, before is not None and after is None)
+        event.before, event.before_image = before, before_image
+        return
+    if event.op_raw == "UPDATE_AFTER" and before is None and after is not None:
+        warnings.append(Code.SPLIT_UPDATE.value)
+    else:
+        before, after = paired(event.op, before, after, warnings)
+    event.before, event.before_image = before, before_image if before is not None else None
+    event.after, event.after_image = after, after_image if after is not None else None
+
+
+def _halve(event: Event, lone: bool) -> None:
+    """Marks the before-half of an update, which waits for the after-half of its sequenceId."""
+    if not lone:
+        raise DecodeError(
+            Code.IMAGE_COUNT,
+            f"expected the row before, and none after, in a message of op {event.op_raw}",
+        )
+    if event.order is None:
+        raise DecodeError(
+            Code.ORDER_KEY_MISSING,
+            f"expected the sequenceId that joins the halves of an update, got {event.sequenceId!r}",
+        )
+    event.kind, event.half = "fragment", 0
+    event.warnings = [*(event.warnings or ()), Code.SPLIT_UPDATE.value]
+
+
+def _recognise(top: TopLevel) -> bool:
+    if "payload" not in top or not bytes(top["payload"]).startswith(b"{"):
+        return False
+    if "op" not in members(top["payload"]):
+        return False
+    if "version" in top and bytes(top["version"]) in (b'"0.0.1"', b'"1.0.0"'):
+        return True
+    schema = bytes(top["schema"]) if "schema" in top else b""
+    return schema.startswith(b"{") and "dataColumn" in members(schema)
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="source",
+    summary="Alibaba Cloud DataWorks (StreamX) JSON 0.0.1 and 1.0.0",
+    source="Alibaba Cloud DataWorks, Appendix: Message format, version 0.0.1 and 1.0.0, "
+    "https://www.alibabacloud.com/help/en/dataworks/user-guide/appendix-message-formats",
+    recognised="payload.op, and version 0.0.1 or 1.0.0 or schema.dataColumn",
+    ordered="by payload.sequenceId; an INSERT whose sequenceId or eventTime is -1 is a snapshot "
+    "row; the halves UPDATE_BEFOR and UPDATE_AFTER are joined by it",
+    recognise=_recognise,
+    impossible={
+        "id": "the record has no number but sequenceId",
+        "storeDataSequence": "an OMS field",
+        "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
+        "unavailable": "no placeholder for a value that was not supplied is documented",
+    },
+)

@@ -1,0 +1,294 @@
+"""Debezium's change events as JSON, with or without Connect's schema; CloudCanal's envelope too.
+
+A message is one row change (`op`, `before`, `after`, `source`), or a schema change, transaction
+boundary, heartbeat, notice or tombstone; a flattened row has the columns on top. The schema block,
+where there is one, says how values are encoded; without it the source's `columns:` do.
+Source: https://debezium.io/documentation/reference/3.6/ (3.6.3.Final; schemas of 3.7 accepted);
+https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type (Debezium Envelope).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from ingest import jsontext
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event
+from ingest.formats.debezium_declared import TIME_PRECISIONS
+from ingest.formats.debezium_envelope import OPS, Inner, Outer, Source, micros
+from ingest.formats.debezium_flattened import TOPIC_NAMES, Flattened
+from ingest.formats.debezium_mongodb import document_event
+from ingest.formats.debezium_rows import NO_IMAGE, Rows, plain_event
+from ingest.formats.debezium_schema import Block
+from ingest.formats.debezium_topics import (
+    control_event,
+    is_control,
+    is_schema_change,
+    schema_change_event,
+)
+from ingest.formats.debezium_unavailable import DEFAULT
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+
+_OUTER = msgspec.json.Decoder(Outer)
+_START = b'{"schema":'
+_MOST_TOPICS = 1_000
+
+
+class _Opening(NamedTuple):
+    """How the messages of a topic begin: `{"schema":…` up to the payload, and what it says."""
+
+    text: bytes
+    block: Block
+
+
+class _Debezium:
+    """The decoder of one source."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._rows = Rows(options)
+        self._flattened = Flattened(options, self._rows)
+        self._deletes = options.options.get("tombstone") == "delete"
+        self._openings: dict[str, _Opening] = {}
+
+    def decode(self, message: Message) -> Iterator[Event]:
+        """The event of one message. Raises DecodeError for a message that is none."""
+        warnings: list[str] = []
+        value = message.value
+        if not value:
+            return iter((self._tombstone(message, warnings),))
+        return iter((jsontext.parse(value, lambda v: self._event(v, message, warnings), warnings),))
+
+    def _event(self, value: bytes, message: Message, warnings: list[str]) -> Event:
+        warnings.clear()
+        opening = self._openings.get(message.topic)
+        block = None
+        whole = value
+        if opening is not None and value.startswith(opening.text):
+            # two thirds of the message are the schema block just seen: read the rest alone
+            size = len(opening.text)
+            if value[size : size + 1] == b",":
+                block, value = opening.block, b"{" + value[size + 1 :]
+        try:
+            outer = _OUTER.decode(value)
+        except msgspec.ValidationError as error:
+            return self._unlike(jsontext.members(whole), whole, message, warnings, str(error))
+        if block is None or outer.schema:
+            block = self._block(outer, whole, message)
+        inner = outer.payload
+        if inner is UNSET:
+            inner = outer
+        elif inner is None:
+            return self._tombstone(message, warnings)
+        word = inner.op
+        row = inner.source or inner.after or inner.before
+        if word is None or inner.ddl is not None or not row:
+            return self._unlike(jsontext.members(whole), whole, message, warnings, None)
+        return self._row(inner, word, block, message, warnings)
+
+    def _block(self, outer: Outer, value: bytes, message: Message) -> Block:
+        raw = bytes(outer.schema)
+        block = self._rows.schemas.block(raw)
+        if block.fields and value.startswith(_START) and value.startswith(raw, len(_START)):
+            if len(self._openings) >= _MOST_TOPICS:
+                self._openings.clear()
+            self._openings[message.topic] = _Opening(_START + raw, block)
+        return block
+
+    def _row(
+        self, inner: Inner, word: str, block: Block, message: Message, warnings: list[str]
+    ) -> Event:
+        op = OPS.get(word)
+        if op is None:
+            raise DecodeError(
+                Code.UNKNOWN_OP, f"expected op of c r u d t m, i of CloudCanal, got {word[:40]!r}"
+            )
+        source = inner.source or Source()
+        table = source.table or source.collection or None
+        names = (source.db or None, source.schema or None, table)
+        sent = micros(inner)
+        if op == "truncate" or op == "other":
+            return plain_event(
+                op,
+                op_raw=word,
+                source=source,
+                names=names,
+                sent_time=sent,
+                warnings=warnings,
+                transaction=inner.transaction,
+            )
+        if source.collection is not None:
+            return document_event(inner, op, source, message, warnings)
+        rows = self._rows
+        return rows.change(
+            op,
+            op_raw=word,
+            before=rows.image(inner.before, warnings) if inner.before else NO_IMAGE,
+            after=rows.image(inner.after, warnings) if inner.after else NO_IMAGE,
+            source=source,
+            names=names,
+            block=block,
+            fields=block.row,
+            message=message,
+            warnings=warnings,
+            sent_time=sent,
+            transaction=inner.transaction,
+        )
+
+    def _unlike(
+        self,
+        top: Mapping[str, msgspec.Raw],
+        value: bytes,
+        message: Message,
+        warnings: list[str],
+        unfit: str | None,
+    ) -> Event:
+        """The event of a payload that is no row change in an envelope. `unfit`: why it is none."""
+        block = self._rows.schemas.block(b"")
+        if "specversion" in top:
+            raise DecodeError(
+                Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
+            )
+        if "payload" in top and not self._flattened.fits(top):
+            block = self._rows.schemas.block(bytes(top.get("schema", b"")))
+            value = bytes(top["payload"])
+            if value[:1] != b"{":
+                raise DecodeError(
+                    Code.BAD_SHAPE, f"expected an object as payload, got {jsontext.excerpt(value)}"
+                )
+            top = jsontext.members(value)
+        if is_schema_change(top) or bytes(top.get("op", b"")) == b'"a"':
+            return schema_change_event(value, warnings)
+        if is_control(top):
+            return control_event(top, value, warnings)
+        if self._flattened.fits(top):
+            return self._flattened.event(value, block, message, warnings)
+        if unfit is not None:
+            raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
+        raise DecodeError(
+            Code.UNKNOWN_OP,
+            "expected op with before, after or source, or a message Debezium is known to send, "
+            f"got {jsontext.excerpt(value)}; rows without an envelope need flattened: true",
+        )
+
+    def _tombstone(self, message: Message, warnings: list[str]) -> Event:
+        if self._deletes and message.key:
+            block = self._rows.schemas.block(b"")
+            return self._flattened.tombstone(block, message, warnings)
+        return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """The decoder of one source's messages."""
+    return _Debezium(options).decode
+
+
+def recognise(top: TopLevel) -> bool:
+    """Whether a JSON object is a Debezium message, by the names and words only it has."""
+    payload = top.get("payload")
+    if payload is None or "op" in top:
+        return _recognised(top)
+    text = bytes(payload)
+    if text == b"null":
+        return "schema" in top and len(top) == 2
+    return text[:1] == b"{" and _recognised(jsontext.members(text))
+
+
+def _recognised(top: Mapping[str, Any]) -> bool:
+    op = top.get("op")
+    if op is not None:
+        word = bytes(op)
+        one = len(word) == 3 and word[1:2] in b"ciurdtma"
+        return one and ("source" in top or "after" in top or "before" in top)
+    if "__op" in top or "__deleted" in top:
+        return True
+    if "specversion" in top:
+        return any(name.startswith("iodebezium") for name in top)
+    return is_schema_change(top) or is_control(top)
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="source",
+    summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
+    source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
+    "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",
+    recognised="op of one letter with source, after or before, on top or under payload; ddl with "
+    "databaseName or source, historyRecord; a transaction's status and id; ts_ms alone; "
+    "__op or __deleted; schema and payload both null",
+    ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
+    "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, ssn or txSeq; SQL Server commit_lsn, "
+    "change_lsn, event_serial_no; Db2 commit_lsn, change_lsn; MongoDB the second, ord; TiCDC "
+    "commit_ts. Flink CDC sends no position (file empty, pos 0): order: arrival",
+    recognise=recognise,
+    options={
+        "tombstone": Option(
+            "choice",
+            "ignore",
+            "what a null value is: ignore (it follows a delete), or delete, where flattened rows "
+            "have no other; such a delete has no position, so with order: arrival",
+            ("ignore", "delete"),
+        ),
+        "flattened": Option("bool", False, "accept rows without envelope and metadata as upserts"),
+        "prefix": Option("text", "__", "add.fields.prefix of flattened rows"),
+        "topic_names": Option(
+            "choice",
+            "db.table",
+            "what the last parts of the topic name, for flattened rows that do not say it",
+            TOPIC_NAMES,
+        ),
+        "unavailable_placeholder": Option(
+            "text", DEFAULT, "the connector's unavailable.value.placeholder"
+        ),
+        "replica_identity": Option(
+            "choice",
+            "unknown",
+            "full where all PostgreSQL tables have REPLICA IDENTITY FULL: before images are whole",
+            ("unknown", "full"),
+        ),
+        "partial_before": Option(
+            "choice",
+            "keep",
+            "a before image that lacks columns of after: keep as sent, or merge over after",
+            ("keep", "merge"),
+        ),
+        "decimal_handling": Option(
+            "choice",
+            "auto",
+            "decimal.handling.mode where no schema tells; auto: a number, or text with a point or "
+            "minus, is text, else base64",
+            ("auto", "precise", "string", "double"),
+        ),
+        "bigint_unsigned_handling": Option(
+            "choice",
+            "auto",
+            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text",
+            ("auto", "long", "precise"),
+        ),
+        "time_precision": Option(
+            "choice",
+            "adaptive",
+            "time.precision.mode where no schema tells",
+            TIME_PRECISIONS,
+        ),
+        "binary_handling": Option(
+            "choice",
+            "bytes",
+            "binary.handling.mode of columns declared as binary",
+            ("bytes", "base64", "base64-url-safe", "hex"),
+        ),
+    },
+    impossible={
+        "id": "a Debezium event has no number of its own; its place is in source",
+        "sequenceId": "source.sequence is part of the LSN, not a key of its own",
+        "storeDataSequence": "OMS only",
+        "scn": "only Oracle's source has scn",
+        "key": "without a message key (or keys: in the YAML) the envelope names no key",
+        "before": "PostgreSQL's REPLICA IDENTITY DEFAULT and NOTHING send no previous row",
+        "schema_id": "with schemas.enable=false the message carries no types: declare columns",
+    },
+)

@@ -1,0 +1,296 @@
+"""A Debezium row change as one Event: images as canonical text, how complete they are, its key.
+
+Debezium's images are what they are: `before` is never filled up from `after`. How complete it is
+depends on the source: MySQL sends all columns; PostgreSQL sends what the table's REPLICA IDENTITY
+holds, and where that is the key alone, all other columns as null, which are no previous values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest import jsontext
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import KIND_OF, Event, Row
+from ingest.formats.columns import plain
+from ingest.formats.debezium_declared import Handling
+from ingest.formats.debezium_envelope import (
+    Source,
+    Transaction,
+    family_of_connector,
+    is_snapshot,
+    micros,
+    order_of,
+)
+from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
+from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
+from ingest.formats.format import FormatOptions, Message
+
+_OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+
+
+class Image(NamedTuple):
+    """A row image as JSON gave it: its columns (None: there is no such image) and its raw text."""
+
+    columns: dict[str, Any] | None
+    raw: bytes
+
+
+NO_IMAGE = Image(None, b"")
+
+
+class _Key(msgspec.Struct, gc=False):
+    schema: msgspec.Raw = msgspec.Raw()
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+_KEY = msgspec.json.Decoder(_Key)
+
+
+class Rows:
+    """Makes the Events of one source's row changes; remembers schema blocks and column types."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        given = options.options
+        self.schemas = Schemas(
+            options,
+            Handling(
+                decimals=given.get("decimal_handling", "auto"),
+                unsigned=given.get("bigint_unsigned_handling", "auto"),
+                binary=given.get("binary_handling", "bytes"),
+                times=given.get("time_precision", "adaptive"),
+            ),
+        )
+        self._placeholder = Placeholder(
+            given.get("unavailable_placeholder") or DEFAULT,
+            hexadecimal=given.get("binary_handling") == "hex",
+        )
+        self._full_identity = given.get("replica_identity") == "full"
+        self._merge = given.get("partial_before") == "merge"
+
+    def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
+        """The image of a field of the envelope."""
+        text = bytes(raw)
+        return Image(jsontext.image(text, warnings), text)
+
+    def change(
+        self,
+        op: str,
+        *,
+        op_raw: str | None,
+        before: Image,
+        after: Image,
+        source: Source,
+        names: Names,
+        block: Block,
+        fields: tuple[Field, ...],
+        message: Message,
+        warnings: list[str],
+        sent_time: int | None,
+        transaction: Transaction | None = None,
+    ) -> Event:
+        """One row change. Raises no_image where neither an image nor a key names the row."""
+        family = family_of_connector(source)
+        columns = self.schemas.columns(block, fields, names, family)
+        if op == "insert" or op == "snapshot":
+            if before.columns is not None:
+                warnings.append(Code.BEFORE_ON_INSERT.value)
+                before = NO_IMAGE
+        elif op == "delete":
+            after = NO_IMAGE
+        key = self._key_names(message.key)
+        missing: list[str] = []
+        new, after_word = self._after(after, columns, missing, warnings)
+        keys = columns.keys or key
+        old, before_word = self._before(before, new, keys, family, columns, missing, warnings)
+        if new is None and (op != "delete" or (old is None and key is None)):
+            raise DecodeError(
+                Code.NO_IMAGE,
+                f"expected an image of the row of op {op_raw or op}, got none"
+                + (" and no message key" if op == "delete" else ""),
+            )
+        event = Event(
+            op=op,
+            op_raw=op_raw,
+            db=names[0],
+            schema=names[1],
+            table=names[2],
+            key_columns=key,
+            before=old,
+            after=new,
+            before_image=before_word,
+            after_image=after_word,
+            unavailable=missing or None,
+            scn=str(source.scn) if source.scn is not None else None,
+            order=order_of(source),
+            snapshot=op == "snapshot" or is_snapshot(source),
+            event_time=micros(source),
+            sent_time=sent_time,
+            tx_id=_transaction(source, transaction),
+            types=columns.types,
+            warnings=warnings,
+        )
+        row = old if op == "delete" else new
+        if key and (row is None or not row.keys() >= set(key)):
+            event.key = self._key(message.key, columns, names, family)
+            if row is not None:
+                warnings.append(Code.KEY_NOT_IN_IMAGE.value)
+        if message.headers:
+            for name, value in message.headers:
+                # a changed key comes as a delete and a create that name each other's key
+                if name == _NEW_KEY and op == "delete":
+                    event.half = 0
+                elif name == _OLD_KEY and op == "insert":
+                    event.key_before = self._key(value, columns, names, family)
+        return event
+
+    def _after(
+        self, image: Image, columns: Columns, missing: list[str], warnings: list[str]
+    ) -> tuple[Row | None, str | None]:
+        if image.columns is None:
+            return None, None
+        came = len(image.columns)
+        row = self._row(image.columns, image.raw, columns, missing, warnings)
+        if columns.sent <= came == len(row):
+            return row, "full"
+        warnings.append(Code.PARTIAL_IMAGE.value)
+        return row, "partial"
+
+    def _before(
+        self,
+        image: Image,
+        after: Row | None,
+        keys: tuple[str, ...] | None,
+        family: str,
+        columns: Columns,
+        missing: list[str],
+        warnings: list[str],
+    ) -> tuple[Row | None, str | None]:
+        if image.columns is None:
+            return None, None
+        came = len(image.columns)
+        row = self._row(image.columns, image.raw, columns, missing, warnings)
+        if family == "postgres" and not self._full_identity:
+            if keys and all(row.get(name) is not None for name in keys):
+                if sum(value is not None for value in row.values()) == len(keys):
+                    return {name: row[name] for name in keys}, "key"
+        elif columns.sent <= came == len(row) and (after is None or row.keys() >= after.keys()):
+            return row, "full"
+        elif keys and row.keys() <= set(keys):
+            return row, "key"
+        warnings.append(Code.PARTIAL_IMAGE.value)
+        if self._merge and after is not None:
+            return {**after, **row}, "partial"
+        return row, "partial"
+
+    def _row(
+        self,
+        image: dict[str, Any],
+        raw: bytes,
+        columns: Columns,
+        missing: list[str],
+        warnings: list[str],
+    ) -> Row:
+        """Makes `image` canonical text, without the columns that hold the placeholder."""
+        absent = self._placeholder.columns(image, raw)
+        if absent:
+            warnings.append(Code.PLACEHOLDER_VALUE.value)
+            for name in absent:
+                del image[name]
+                if name not in missing:
+                    missing.append(name)
+        converts = columns.converts
+        members: dict[str, msgspec.Raw] | None = None
+        # in place: what is text already, most of a row, is not touched again
+        for name, value in image.items():
+            kind = value.__class__
+            if kind is str:
+                convert = converts.get(name) if converts else None
+                if convert is not None:
+                    image[name] = convert(value, warnings)
+            elif value is None:
+                continue
+            elif kind is int or kind is bool:
+                convert = converts.get(name)
+                image[name] = plain(value) if convert is None else convert(value, warnings)
+            else:
+                read = columns.nested.get(name) if kind is dict else None
+                text = read(value) if read is not None else None
+                if text is None:
+                    members = jsontext.members(raw) if members is None else members
+                    text = bytes(members[name]).decode()
+                image[name] = text
+        if not columns.names or not columns.names.issuperset(image):
+            warnings.append(Code.UNTYPED.value)
+        return image
+
+    def _key_names(self, raw: bytes | None) -> tuple[str, ...] | None:
+        """The columns of the message key; None where it is not an object of columns."""
+        if not raw:
+            return None
+        try:
+            key = _KEY.decode(raw)
+            if key.payload and key.schema:
+                block = self.schemas.block(bytes(key.schema))
+                if block.fields:
+                    return tuple(field.field for field in block.fields if field.field) or None
+                raw = bytes(key.payload)
+            return tuple(jsontext.members(raw)) or None
+        except (DecodeError, msgspec.MsgspecError, ValueError, RecursionError):
+            # not readable: the lift says so, where nothing else names the key
+            return None
+
+    def _key(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
+        """The message key's columns and values."""
+        if not raw:
+            return None
+        try:
+            key = _KEY.decode(raw)
+            if key.payload and key.schema:
+                raw = bytes(key.payload)
+                block = self.schemas.block(bytes(key.schema))
+                if block.fields:
+                    columns = self.schemas.columns(block, block.fields, names, family)
+            image = jsontext.image(raw, [])
+            return self._row(image, raw, columns, [], []) if image else None
+        except (DecodeError, msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+
+
+def plain_event(
+    op: str,
+    *,
+    op_raw: str,
+    source: Source,
+    names: Names,
+    sent_time: int | None,
+    warnings: list[str],
+    transaction: Transaction | None = None,
+) -> Event:
+    """An event without images: a truncate, or a message of the source's log."""
+    return Event(
+        kind=KIND_OF[op],
+        op=op,
+        op_raw=op_raw,
+        db=names[0],
+        schema=names[1],
+        table=names[2],
+        order=order_of(source),
+        snapshot=is_snapshot(source),
+        event_time=micros(source),
+        sent_time=sent_time,
+        scn=str(source.scn) if source.scn is not None else None,
+        tx_id=_transaction(source, transaction),
+        warnings=warnings,
+    )
+
+
+def _transaction(source: Source, transaction: Transaction | None) -> str | None:
+    if transaction is not None and transaction.id is not None:
+        return str(transaction.id)
+    if source.txId is not None:
+        return str(source.txId)
+    return source.gtid or None

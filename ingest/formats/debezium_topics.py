@@ -1,0 +1,222 @@
+"""What Debezium sends besides row changes: schema changes, transactions, heartbeats, notices.
+
+Schema changes come with their statement and the table as it stands after it: in an array, in one
+object (CloudCanal), or inside a JSON string (`historyRecord`, Flink CDC).
+Source: https://debezium.io/documentation/reference/3.6/connectors/mysql.html (schema change topic,
+transaction metadata), …/configuration/signalling.html, …/configuration/notification.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.ddl import is_truncate
+from ingest.errors import DecodeError
+from ingest.events import ColumnType, Event
+from ingest.formats.debezium_envelope import (
+    Number,
+    Source,
+    family_of_connector,
+    is_snapshot,
+    micros,
+    order_of,
+)
+from ingest.formats.debezium_schema import sized
+from ingest.jsontext import decoder
+from ingest.types import spark_type
+
+
+class _Column(msgspec.Struct, gc=False):
+    name: str
+    typeName: str | None = None
+    typeExpression: str | None = None
+    length: int | None = None
+    scale: int | None = None
+    enumValues: list[str] | None = None
+
+
+class _Table(msgspec.Struct, gc=False):
+    columns: list[_Column] | None = None
+    primaryKeyColumnNames: list[str] | None = None
+
+
+class _Change(msgspec.Struct, gc=False):
+    type: str | None = None
+    id: str | None = None
+    table: _Table | None = None
+
+
+class _SchemaChange(msgspec.Struct, gc=False):
+    source: Source | None = None
+    position: Source | None = None
+    databaseName: str | None = None
+    schemaName: str | None = None
+    ddl: str | None = None
+    ts_ms: Number = None
+    ts_us: Number = None
+    tableChanges: list[_Change] | _Change | None = None
+    historyRecord: str | None = None
+
+
+class _Boundary(msgspec.Struct, gc=False):
+    status: str
+    id: str | int
+    ts_ms: Number = None
+    ts_us: Number = None
+
+
+_SCHEMA_CHANGE: msgspec.json.Decoder[_SchemaChange] = decoder(_SchemaChange)
+_BOUNDARY = decoder(_Boundary)
+_TEXT = msgspec.json.Decoder(str)
+_TIME = msgspec.json.Decoder(int)
+_STATUS = {"BEGIN": "begin", "END": "commit"}
+_SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
+    "execute-snapshot",
+    "ad-hoc-snapshot",
+    "set-offsets",
+    "schema-changes",
+}
+
+
+def is_schema_change(top: Mapping[str, Any]) -> bool:
+    """Whether the payload tells of a schema change (`ddl` is no boolean, as CloudCanal's own)."""
+    if "historyRecord" in top:
+        return True
+    if "databaseName" in top and ("ddl" in top or "tableChanges" in top or len(top) == 1):
+        return True
+    return "ddl" in top and "source" in top and bytes(top["ddl"])[:1] in (b'"', b"n")
+
+
+def is_control(top: Mapping[str, Any]) -> bool:
+    """Whether the payload is a heartbeat, transaction boundary, notification or signal."""
+    if len(top) == 1 and "ts_ms" in top:
+        return True
+    if "status" in top and "id" in top:
+        return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
+    if "aggregate_type" in top and "type" in top and "id" in top:
+        return True
+    return "type" in top and "data" in top and _signal(top) is not None and len(top) <= 3
+
+
+def _signal(top: Mapping[str, Any]) -> str | None:
+    word = bytes(top["type"]).strip(b'"').decode(errors="replace")
+    return word if word in _SIGNALS and bytes(top["data"])[:1] in (b"{", b'"', b"n") else None
+
+
+def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Event:
+    """The control event of a payload that `is_control`."""
+    if "status" in top:
+        boundary = _BOUNDARY.decode(raw)
+        return Event(
+            kind="control",
+            op=_STATUS[boundary.status],
+            op_raw=boundary.status,
+            tx_id=str(boundary.id),
+            event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),
+            warnings=warnings,
+        )
+    if len(top) == 1:
+        sent = micros(Source(ts_ms=_TIME.decode(bytes(top["ts_ms"]))))
+        return Event(kind="control", op="heartbeat", sent_time=sent, warnings=warnings)
+    word = _TEXT.decode(bytes(top["type"]))
+    return Event(kind="control", op="other", op_raw=word, warnings=warnings)
+
+
+def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
+    """The DDL event (or truncate) of a payload that `is_schema_change`."""
+    change = _SCHEMA_CHANGE.decode(raw)
+    outer = change.source or Source()
+    if change.historyRecord is not None:
+        record = _history(change.historyRecord)
+        sent = change if change.ts_ms is not None else record
+        change = record
+    else:
+        sent = change
+    source = outer
+    if source.file is None and source.lsn is None and source.scn is None:
+        # the schema history's own records keep the position apart
+        source = _merged(outer, change.position or change.source)
+    said = change.tableChanges
+    tables = said if isinstance(said, list) else [said] if said is not None else []
+    table_change = _of_table(tables, source.table)
+    db, schema, table = _names(source, change, table_change)
+    word = table_change.type if table_change is not None else None
+    family = family_of_connector(source)
+    columns: tuple[ColumnType, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    if table_change is not None and table_change.table is not None:
+        columns = tuple(_column(c, family) for c in table_change.table.columns or ()) or None
+        keys = tuple(table_change.table.primaryKeyColumnNames or ()) or None
+    truncates = is_truncate(change.ddl)
+    if change.ddl is None:
+        warnings.append(Code.DDL_TEXT_MISSING.value)
+    return Event(
+        kind="change" if truncates else "ddl",
+        op="truncate" if truncates else "ddl",
+        op_raw=word,
+        db=db,
+        schema=schema,
+        table=table,
+        key_columns=keys,
+        ddl=change.ddl,
+        columns=None if truncates else columns,
+        order=order_of(source),
+        snapshot=is_snapshot(source),
+        event_time=micros(source),
+        sent_time=micros(Source(ts_ms=sent.ts_ms, ts_us=sent.ts_us)),
+        tx_id=source.gtid or None,
+        scn=str(source.scn) if source.scn is not None else None,
+        warnings=warnings,
+    )
+
+
+def _history(text: str) -> _SchemaChange:
+    try:
+        return _SCHEMA_CHANGE.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected a schema change in historyRecord, {error}"
+        ) from None
+
+
+def _merged(source: Source, position: Source | None) -> Source:
+    if position is None:
+        return source
+    source.file, source.pos, source.row = position.file, position.pos, position.row
+    return source
+
+
+def _of_table(changes: list[_Change], table: str | None) -> _Change | None:
+    """The change of the table that the message names, else the first."""
+    for change in changes:
+        if table and change.id is not None and _parts(change.id)[-1:] == [table]:
+            return change
+    return changes[0] if changes else None
+
+
+def _names(
+    source: Source, change: _SchemaChange, table_change: _Change | None
+) -> tuple[str | None, str | None, str | None]:
+    table = source.table or None
+    if table is None and table_change is not None and table_change.id:
+        table = _parts(table_change.id)[-1]
+    db = source.db or change.databaseName or None
+    return db, source.schema or change.schemaName or None, table
+
+
+def _parts(identifier: str) -> list[str]:
+    """The names in `"db"."schema"."table"`."""
+    return [part.strip('"') for part in identifier.split('"."')] or [identifier]
+
+
+def _column(column: _Column, family: str) -> ColumnType:
+    text = column.typeExpression or column.typeName or ""
+    if column.enumValues and "(" not in text:
+        quoted = (value if value[:1] == "'" else f"'{value}'" for value in column.enumValues)
+        text = f"{text}({','.join(quoted)})"
+    text = sized(text, column.length, column.scale)
+    return ColumnType(column.name, text, spark_type(text, family))

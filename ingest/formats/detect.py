@@ -1,0 +1,158 @@
+"""Which format is this message? One answer, or a refusal that says why.
+
+Every format of the registry is asked, and exactly one must recognise the message: a message that
+several recognise is refused, never given to the first. Asking costs about as much as reading the
+message, so the answer is remembered by the names of the message's top level. That is sound because
+the first time a set of names is seen, each recogniser is watched: one that looked at names only
+will always answer the same for these names; one that also looked at a value is asked every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.formats import FORMATS
+from ingest.formats.format import Format, Message, TopLevel
+from ingest.jsontext import excerpt, parse
+
+_TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_MEMO_MOST = 4_096
+_NAMES_MOST = 64
+_SPACES = b" \t\r\n\xef\xbb\xbf"
+
+
+class _Watched(Mapping[str, Any]):
+    """A top level that notes whether a value was looked at, not just a name."""
+
+    def __init__(self, top: TopLevel) -> None:
+        self._top = top
+        self.read = False
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._top[name]
+        self.read = True
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._top
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._top)
+
+    def __len__(self) -> int:
+        return len(self._top)
+
+
+class _Known(NamedTuple):
+    """What a set of top-level names decides.
+
+    `sure`: the formats that recognise any message with these names. `asked`: those that must see
+    the message's values.
+    """
+
+    sure: tuple[str, ...]
+    asked: tuple[tuple[str, Callable[[TopLevel], bool]], ...]
+
+
+class Detection:
+    """Detects among the given formats; remembers what the names of a top level decide."""
+
+    def __init__(self, formats: Mapping[str, Format]) -> None:
+        self._json = tuple(
+            (name, format_.recognise)
+            for name, format_ in formats.items()
+            if format_.recognise is not None
+        )
+        self._binary = tuple(
+            (name, format_.recognise_bytes)
+            for name, format_ in formats.items()
+            if format_.recognise_bytes is not None
+        )
+        self._memo: dict[tuple[str, ...], _Known] = {}
+
+    def detect(self, top: TopLevel, message: Message) -> str:
+        """The one format that recognises a JSON message by its top level.
+
+        Raises unknown_format or ambiguous_format; `message` is quoted in their text.
+        """
+        names = tuple(top)
+        known = self._memo.get(names)
+        if known is None:
+            known = self._learnt(names, top)
+        if not known.asked and len(known.sure) == 1:
+            return known.sure[0]
+        found = list(known.sure)
+        for name, recognise in known.asked:
+            if _answer(recognise, top):
+                found.append(name)
+        if len(found) == 1:
+            return found[0]
+        raise _refusal(found, message, f"the top-level names {', '.join(sorted(names)[:20])}")
+
+    def of(self, message: Message) -> str:
+        """The one format that recognises a message. Raises as `detect`, and bad_json."""
+        value = message.value or b""
+        if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
+            return self.detect(parse(value, _TOP.decode, []), message)
+        found = [name for name, recognise in self._binary if recognise(message)]
+        if len(found) == 1:
+            return found[0]
+        raise _refusal(found, message, "bytes that are no JSON object")
+
+    def _learnt(self, names: tuple[str, ...], top: TopLevel) -> _Known:
+        sure: list[str] = []
+        asked: list[tuple[str, Callable[[TopLevel], bool]]] = []
+        for name, recognise in self._json:
+            watched = _Watched(top)
+            answer = _answer(recognise, watched)
+            if watched.read:
+                asked.append((name, recognise))
+            elif answer:
+                sure.append(name)
+        known = _Known(tuple(sure), tuple(asked))
+        if len(names) <= _NAMES_MOST:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            self._memo[names] = known
+        return known
+
+
+def _answer(recognise: Callable[[TopLevel], bool], top: TopLevel) -> bool:
+    """A recogniser's answer; what it cannot read inside a value is not of its format."""
+    try:
+        return recognise(top)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, DecodeError):
+        return False
+
+
+def _refusal(found: list[str], message: Message, what: str) -> DecodeError:
+    quoted = excerpt(message.value or b"")
+    if found:
+        return DecodeError(
+            Code.AMBIGUOUS_FORMAT,
+            f"expected a message of one format, got {what}, which fit {', '.join(found)}: "
+            f"{quoted}; set the source's format",
+        )
+    return DecodeError(
+        Code.UNKNOWN_FORMAT,
+        f"expected a message of {', '.join(FORMATS)}, got {what}: {quoted}; set the source's "
+        f"format",
+    )
+
+
+_DETECTION = Detection(FORMATS)
+
+
+def detect(top: TopLevel, message: Message) -> str:
+    """The one format of the registry that recognises a JSON message; see `Detection.detect`."""
+    return _DETECTION.detect(top, message)
+
+
+def recognised(message: Message) -> str:
+    """The one format of the registry that recognises a message; see `Detection.of`."""
+    return _DETECTION.of(message)

@@ -1,0 +1,73 @@
+"""What a wire format is to the rest of the product: a decoder, and what can be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from ingest.events import Event
+
+TopLevel = Mapping[str, Any]
+"""A JSON message's top level: name -> `msgspec.Raw` of its value."""
+
+
+class Message(NamedTuple):
+    """One message as the transport delivered it. `timestamp` is in milliseconds since the epoch."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+    timestamp: int | None = None
+
+
+class FormatOptions(NamedTuple):
+    """What a source's YAML tells its decoder.
+
+    `keys` and `columns` are per source table (`db.table` or `db.schema.table`, as written);
+    `options` holds the format's own options with their defaults filled in.
+    """
+
+    time_zone: str | None = None
+    default_database: str | None = None
+    default_schema: str | None = None
+    default_table: str | None = None
+    keys: Mapping[str, Sequence[str]] = {}
+    columns: Mapping[str, Mapping[str, str]] = {}
+    options: Mapping[str, Any] = {}
+
+
+class Option(NamedTuple):
+    """One option of a format: `choices` for kind choice; `text` says what it changes."""
+
+    kind: Literal["choice", "bool", "text", "list", "number"]
+    default: Any
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+Decoder = Callable[[Message], Iterator[Event]]
+"""One message -> its events, in order; raises DecodeError; opens nothing, remembers only memos."""
+
+
+class Format(NamedTuple):
+    """One row of FORMATS.
+
+    `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
+    the message is of this format; formats that are not JSON have `recognise_bytes` instead.
+    `order` is what `order: auto` means. `impossible` names what the format cannot carry, with the
+    vendor's line; `recognised` and `ordered` are sentences for `ingest formats NAME`.
+    """
+
+    decoder: Callable[[FormatOptions], Decoder]
+    order: Literal["source", "arrival"]
+    summary: str
+    source: str
+    recognised: str
+    ordered: str
+    recognise: Callable[[TopLevel], bool] | None = None
+    recognise_bytes: Callable[[Message], bool] | None = None
+    options: Mapping[str, Option] = {}
+    impossible: Mapping[str, str] = {}

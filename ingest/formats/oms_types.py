@@ -1,0 +1,57 @@
+"""The columns of a table whose OMS messages name their types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+
+from ingest.formats.columns import TableTypes
+from ingest.formats.format import FormatOptions
+from ingest.formats.oms_values import LOBS, oms_converter, oms_spark_type
+from ingest.formats.typed_rows import TableName, TypedRows
+from ingest.types import parse_type
+
+_MEMO_MOST = 10_000
+
+
+class OmsTypes:
+    """Remembers, per table, type family and type block, its columns."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._options = options
+        self._families: dict[str, TableTypes] = {}
+        self._memo: dict[tuple[TableName, str, Hashable], TypedRows] = {}
+
+    def of(
+        self,
+        table: TableName,
+        *,
+        family: str,
+        key: Hashable,
+        sent: Callable[[], Mapping[str, str]],
+    ) -> TypedRows:
+        """The columns of `table` whose message sent the type names `sent()`.
+
+        `family` is that of the source's database (`ingest.types.family_of`); `key` stands for the
+        sent types: equal keys must mean equal types.
+        """
+        found = self._memo.get((table, family, key))
+        if found is None:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            found = self._memo[table, family, key] = self._build(table, family, key, sent())
+        return found
+
+    def _build(
+        self, table: TableName, family: str, key: Hashable, sent: Mapping[str, str]
+    ) -> TypedRows:
+        types = self._families.get(family)
+        if types is None:
+            types = self._families[family] = TableTypes(
+                self._options,
+                convert=oms_converter(family, self._options.time_zone),
+                spark=oms_spark_type(family),
+            )
+        columns = types.of(table, key, sent.items)
+        known = columns.types.columns if columns.types is not None else ()
+        lobs = frozenset(name for name, text, _ in known if parse_type(text).name in LOBS)
+        return TypedRows(columns, frozenset(sent), lobs)

@@ -1,0 +1,128 @@
+"""Row images whose column types the message names by column: OMS and StreamX.
+
+What a row needs depends on its column names alone, so it is worked out once per table and set of
+names and kept as a shape; then a row is made in place, one look at each value.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from ingest import jsontext
+from ingest.codes import Code
+from ingest.events import Row, Types
+from ingest.formats.columns import Columns, Convert
+
+TableName = tuple[str | None, str | None, str | None]
+"""Database, schema, table."""
+
+_SHAPES_MOST = 1_000
+
+
+class _Shape(NamedTuple):
+    """A set of column names: which to convert, which not, how complete the row is, its doubts."""
+
+    converted: tuple[tuple[str, Convert], ...]
+    plain: tuple[str, ...]
+    word: str
+    warnings: tuple[str, ...]
+
+
+class TypedRows:
+    """Reads the rows of one table.
+
+    `sent` are the columns that the message itself types; `lobs` are those of a large-object type.
+    `types` are all that are known, those of the YAML included; None where none are.
+    """
+
+    __slots__ = ("_columns", "_lobs", "_sent", "_shapes", "types")
+
+    def __init__(
+        self, columns: Columns, sent: frozenset[str], lobs: frozenset[str] = frozenset()
+    ) -> None:
+        self.types: Types | None = columns.types
+        self._columns = columns
+        self._sent = sent
+        self._lobs = lobs
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
+
+    def read(self, raw: msgspec.Raw | bytes, warnings: list[str]) -> tuple[Row | None, str | None]:
+        """A row image as canonical text, and how complete it is by the columns the message types.
+
+        No row for null, `{}` and `[]`. Raises bad_json, bad_shape, bad_value.
+        """
+        image = jsontext.image(raw, warnings)
+        if image is None:
+            return None, None
+        shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
+        if shape.warnings:
+            warnings += shape.warnings
+        for name, convert in shape.converted:
+            value = image[name]
+            if value is not None:
+                if value.__class__ is dict or value.__class__ is list:
+                    image[name] = jsontext.nested(raw, name)
+                else:
+                    image[name] = convert(value, warnings)
+        for name in shape.plain:
+            value = image[name]
+            kind = value.__class__
+            if kind is int:
+                image[name] = str(value)
+            elif kind is bool:
+                image[name] = "true" if value else "false"
+            elif kind is dict or kind is list:
+                image[name] = jsontext.nested(raw, name)
+        return image, shape.word
+
+    def _shape(self, names: tuple[str, ...]) -> _Shape:
+        """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of
+        the message, not a partial row: `types_not_in_image`.
+        """
+        known = self._columns.names.issuperset(names)
+        warnings = [] if known else [Code.UNTYPED.value]
+        word = "full"
+        if not self._sent.issubset(names):
+            word = "partial" if known else "full"
+            warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
+        converts = self._columns.converts
+        if len(self._shapes) >= _SHAPES_MOST:
+            self._shapes.clear()
+        shape = self._shapes[names] = _Shape(
+            tuple((name, converts[name]) for name in names if name in converts),
+            tuple(name for name in names if name not in converts),
+            word,
+            tuple(warnings),
+        )
+        return shape
+
+    def withhold(self, op: str, before: Row | None, after: Row | None) -> list[str]:
+        """Takes the columns whose NULL says nothing out of the images; returns their names.
+
+        In an update OMS leaves out, as NULL on both sides, every large object that did not change;
+        in a delete no NULL of a large object can be trusted (OMS, limits of synchronisation to
+        Kafka). A column without a type may be a large object too, so in an update it goes as well.
+        Listed as unavailable, they are never written as NULL.
+        """
+        if before is None or None not in before.values():
+            return []
+        lobs, names = self._lobs, self._columns.names
+        if op == "delete":
+            lost = [name for name, value in before.items() if value is None and name in lobs]
+        elif op == "update" and after is not None:
+            lost = [
+                name
+                for name, value in after.items()
+                if value is None
+                and before.get(name, "") is None
+                and (name in lobs or name not in names)
+            ]
+        else:
+            return []
+        for name in lost:
+            del before[name]
+            if after is not None:
+                del after[name]
+        return lost

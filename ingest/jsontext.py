@@ -1,0 +1,183 @@
+"""JSON read exactly: number tokens keep their digits, nested values their text.
+
+msgspec reads strictly and fast. Numbers with a point or exponent come as the token's text
+(`float_hook=str`), integers of any size as int; so no digit passes through a float. What fails is
+read once more leniently (rulings.md, 6): trailing commas, `//` comments outside strings and raw
+newlines in strings are dropped or escaped; anything else is `bad_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
+T = TypeVar("T")
+
+_IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=str)
+_IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
+_TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
+_RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|//[^\n]*|,(?=(?:\s|//[^\n]*(?:\n|$))*[}\]])', re.DOTALL)
+_CONTROL = {code: b"\\u%04x" % code for code in range(32)}
+
+
+def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder for `type_` under this module's rule for numbers."""
+    return msgspec.json.Decoder(type_, float_hook=str)
+
+
+def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
+    """`decode(value)`, then once more leniently; adds `lenient_json`. Raises bad_json, bad_shape."""
+    try:
+        return decode(value)
+    except msgspec.ValidationError as error:
+        raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as first:
+        mended = lenient(value)
+        if mended != value:
+            try:
+                result = decode(mended)
+            except msgspec.ValidationError as error:
+                raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+                pass
+            else:
+                warnings.append(Code.LENIENT_JSON.value)
+                return result
+        raise DecodeError(
+            Code.BAD_JSON, f"expected one JSON value, {first}; got {excerpt(value)}"
+        ) from None
+
+
+def lenient(value: bytes) -> bytes:
+    """The text without BOM, comments and trailing commas, raw control characters escaped."""
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        token = match.group()
+        if not token.startswith(b'"'):
+            return b""
+        if min(token) >= 32:
+            return token
+        return b"".join(_CONTROL.get(byte, bytes((byte,))) for byte in token)
+
+    return _TOKEN.sub(mend, value.removeprefix(b"\xef\xbb\xbf"))
+
+
+def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | None:
+    """A row image: column -> str (strings and number tokens), int, bool, None, dict or list.
+
+    None for JSON null, `{}` and `[]` (no image). Adds `dup_key` where a name stands twice.
+    Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
+    """
+    text = bytes(raw)
+    if text == b"null" or not text:
+        return None
+    if text.startswith(b"["):
+        if text[1:-1].strip():
+            raise DecodeError(Code.BAD_SHAPE, f"expected an object of columns, got {excerpt(text)}")
+        return None
+    columns = _row(_IMAGE.decode, text)
+    if _more_names(text, len(columns)) and duplicated(text):
+        warnings.append(Code.DUP_KEY.value)
+    return columns or None
+
+
+class Images(NamedTuple):
+    """A JSON array of row images. `textual`: every value is a string or null."""
+
+    rows: list[dict[str, Any] | None]
+    textual: bool
+    raw: msgspec.Raw | bytes
+
+    def text(self, index: int) -> Element:
+        """The row `index` as sent, for `nested`."""
+        return Element(self.raw, index)
+
+
+def images(raw: msgspec.Raw | bytes, warnings: list[str]) -> Images:
+    """The row images of a JSON array, each as `image` gives one; none for null and for nothing.
+
+    Adds `dup_key`. Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an
+    array of objects and nulls.
+    """
+    text = bytes(raw)
+    if not text or text == b"null" or text == b"[]":
+        return _NO_IMAGES
+    try:
+        rows, textual = _TEXT_IMAGES.decode(text), True
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        rows, textual = _row(_IMAGES.decode, text), False
+    if _more_names(text, sum([len(row) for row in rows if row])) and any(
+        duplicated(bytes(element)) for element in _ELEMENTS.decode(text)
+    ):
+        warnings.append(Code.DUP_KEY.value)
+    return Images(rows, textual, raw)
+
+
+def _row(decode: Callable[[bytes], T], text: bytes) -> T:
+    """`decode(text)` of JSON cut out of a message as `msgspec.Raw`, which is not fully checked."""
+    try:
+        return decode(text)
+    except msgspec.ValidationError as error:
+        raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(text)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(
+            Code.BAD_JSON, f"expected a row image, {error}; got {excerpt(text)}"
+        ) from None
+
+
+class Element:
+    """One element of a JSON array, cut out only when its text is asked for (by `nested`)."""
+
+    __slots__ = ("index", "raw")
+
+    def __init__(self, raw: msgspec.Raw | bytes, index: int) -> None:
+        self.raw = raw
+        self.index = index
+
+    def __bytes__(self) -> bytes:
+        return bytes(_ELEMENTS.decode(self.raw)[self.index])
+
+
+_NO_IMAGES = Images([], True, b"")
+
+
+def _more_names(text: bytes, names: int) -> bool:
+    """Whether `text` may hold more than `names` names; escaped quotes in values are none."""
+    found = text.count(b'":')
+    return found != names and found - text.count(b'\\":') != names
+
+
+def duplicated(text: bytes) -> bool:
+    """Whether a name stands twice in the outermost object of `text`, valid JSON."""
+    names: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> int:
+        names[:] = [name for name, _ in pairs]
+        return 0
+
+    json.loads(text, object_pairs_hook=note, parse_int=len, parse_float=len)
+    return len(set(names)) != len(names)
+
+
+def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:
+    """The exact text of one column of an image, for values that are objects or arrays."""
+    return bytes(_RAWS.decode(bytes(raw))[column]).decode()
+
+
+def members(raw: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
+    """The top level of a JSON object, each value as its raw text."""
+    return _RAWS.decode(bytes(raw))
+
+
+def excerpt(value: bytes, most: int = 80) -> str:
+    """The beginning of a message, for an error text."""
+    return repr(value[:most]) + ("…" if len(value) > most else "")

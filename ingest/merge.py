@@ -1,0 +1,109 @@
+"""A MERGE as data: what one batch does to one gold table, in one statement.
+
+The source has one row a key: `_k0`… the key, the data columns, and `_gone` (the row is deleted),
+`_pos`, `_exact` (folded from history: stands whatever the stored row's position), `_whole` (can
+stand without a stored row), `_sets` (null: all of `sets`, else the columns this row sets),
+`_event_time`, `_source_table`, `_deleted_at`.
+
+A row is written only where it is newer (or exact) and differs: a change that changes nothing
+rewrites no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ingest.casts import sql_text
+from ingest.order import STREAM, Pos
+from ingest.shape import column
+
+METADATA = ("_pos", "_event_time", "_source", "_source_table")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream."""
+
+    label: str
+    pos: Pos
+    by_arrival: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """One statement: `target` and `rows` are SQL relations, `sets` the columns that rows carry."""
+
+    target: str
+    rows: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    sets: tuple[str, ...]
+    source: str
+    soft: bool = False
+    mixed: bool = False
+    cuts: tuple[Cut, ...] = ()
+
+
+def sql(merge: Merge) -> str:
+    """The MERGE INTO statement."""
+    on = " AND ".join(f"t.{column(key)} = s._k{i}" for i, key in enumerate(merge.keys))
+    newer = "(s._exact OR s._pos > t._pos)"
+    data = [name for name in merge.sets if name not in merge.keys]
+    same = " AND ".join(f"{_new(merge, name)} <=> t.{column(name)}" for name in data) or "true"
+    updates = [f"t.{column(name)} = {_new(merge, name)}" for name in data]
+    updates += [
+        "t._pos = s._pos",
+        "t._event_time = s._event_time",
+        f"t._source = {sql_text(merge.source)}",
+        "t._source_table = s._source_table",
+    ]
+    if merge.soft:
+        updates.append("t._deleted_at = s._deleted_at")
+        same = f"({same}) AND t._deleted_at <=> s._deleted_at"
+    gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
+    names = [*merge.keys, *data, *METADATA, *(["_deleted_at"] if merge.soft else [])]
+    values = [
+        *(f"s._k{i}" for i in range(len(merge.keys))),
+        *(f"s.{column(name)}" for name in data),
+        "s._pos",
+        "s._event_time",
+        sql_text(merge.source),
+        "s._source_table",
+        *(["s._deleted_at"] if merge.soft else []),
+    ]
+    clauses = [
+        f"MERGE INTO {merge.target} t USING {merge.rows} s ON {on}",
+        gone,
+        f"WHEN MATCHED AND NOT s._gone AND {newer} AND NOT ({same}) "
+        f"THEN UPDATE SET {', '.join(updates)}",
+        f"WHEN NOT MATCHED AND NOT s._gone AND s._whole THEN INSERT ({', '.join(map(column, names))}) "
+        f"VALUES ({', '.join(values)})",
+        *(_cut(merge, cut) for cut in merge.cuts),
+    ]
+    return "\n".join(clause for clause in clauses if clause)
+
+
+def _new(merge: Merge, name: str) -> str:
+    """SQL of a column's value after the merge."""
+    if not merge.mixed:
+        return f"s.{column(name)}"
+    sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
+    return f"IF({sets}, s.{column(name)}, t.{column(name)})"
+
+
+def _cut(merge: Merge, cut: Cut) -> str:
+    below = f"t._source_table = {sql_text(cut.label)} AND t._pos < {pos_literal(cut.pos)}"
+    if cut.by_arrival:
+        below += f" AND t._pos[{STREAM}] = {cut.pos[STREAM]}"
+    if merge.soft:
+        return (
+            f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "
+            f"THEN UPDATE SET t._deleted_at = t._event_time, t._pos = {pos_literal(cut.pos)}"
+        )
+    return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"
+
+
+def pos_literal(pos: Pos) -> str:
+    """SQL of a pos."""
+    return f"array({', '.join(f'{number}L' for number in pos)})"

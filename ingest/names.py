@@ -1,0 +1,134 @@
+"""Names of source tables: patterns that match them, and the target names they become.
+
+A pattern has one to three parts divided by dots: `table`, `db.table` (any schema) or
+`db.schema.table`. `*` stands for any run of characters and `?` for one, each inside one name; `*`
+alone is everything. Case counts, since two source tables may differ in nothing else. A part in
+backticks is literal, so a name that itself holds a dot, `*` or `?` is written db.`odd.name`, and a
+backtick inside is doubled. A name the source lacks (MySQL has no schema) is matched as empty.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import lru_cache
+from typing import NamedTuple
+
+FIELDS = ("db", "schema", "table")
+DEFAULT_TARGET = "{db}_{table}"
+RESERVED = {"", "_progress", "_ddl", "_rejects"}
+"""What no source table may become: nothing, or one of gold's own tables."""
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
+_SEPARATORS = "_-. "
+_WILDCARDS = {"*": ".*", "?": "."}
+
+
+class SourceTable(NamedTuple):
+    """A table of a source by the source's own names, case kept; None where it has no such level."""
+
+    source: str
+    db: str | None
+    schema: str | None
+    table: str
+
+    def __str__(self) -> str:
+        names = (self.db, self.schema, self.table)
+        return f"{self.source}:{'.'.join(quoted(name) for name in names if name)}"
+
+
+def quoted(name: str) -> str:
+    """`name` as a pattern that matches just it."""
+    return "`" + name.replace("`", "``") + "`" if re.search(r"[.*?`]", name) else name
+
+
+@lru_cache(maxsize=4096)
+def parse_pattern(text: str) -> tuple[re.Pattern[str], ...]:
+    """One compiled pattern per part; raises ValueError where `text` is no pattern."""
+    parts: list[re.Pattern[str]] = []
+    at = 0
+    while True:
+        found = _PART.match(text, at)
+        if found is None:
+            break
+        literal, pattern = found.groups()
+        written = (
+            re.escape(literal.replace("``", "`"))
+            if literal is not None
+            else "".join(_WILDCARDS.get(letter, re.escape(letter)) for letter in pattern)
+        )
+        parts.append(re.compile(written, re.DOTALL))
+        at = found.end()
+        if text[at : at + 1] != ".":
+            break
+        at += 1
+    if at != len(text) or text.endswith(".") or not 1 <= len(parts) <= 3:
+        raise ValueError(
+            f"expected table, db.table or db.schema.table (a name with a dot in backticks), "
+            f"got `{text}`"
+        )
+    return tuple(parts)
+
+
+def matches(pattern: str, *, db: str | None, schema: str | None, table: str) -> bool:
+    """Whether the source table is one of those that `pattern` means."""
+    parts = parse_pattern(pattern)
+    names = {1: (table,), 2: (db, table), 3: (db, schema, table)}[len(parts)]
+    return all(part.fullmatch(name or "") for part, name in zip(parts, names, strict=True))
+
+
+def table_name(text: str) -> str:
+    """Checks the name of one source table, as `keys:` and `columns:` of a source have it."""
+    if not all(text.split(".")):
+        raise ValueError(f"expected db.table or db.schema.table, got `{text}`")
+    if re.search(r"[*?`]", text):
+        raise ValueError(f"expected the name of one table, without * ? or backticks, got `{text}`")
+    return text
+
+
+def check_target(template: str) -> str:
+    """Refuses a target template that is malformed, names unknown fields or a table of our own."""
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ValueError(f"expected a name with {_fields()}, got `{template}`: {error}") from None
+    for _, field, spec, conversion in pieces:
+        if field is not None and (field not in FIELDS or spec or conversion):
+            raise ValueError(f"expected only {_fields()} in braces, got `{{{field}}}`")
+    if all(field is None for _, field, _, _ in pieces):
+        name = target_name(template, db=None, schema=None, table="")
+        if name.casefold() in RESERVED:
+            raise ValueError(f"`{template}` cannot be the name of a target; choose another")
+    return template
+
+
+def target_name(template: str, *, db: str | None, schema: str | None, table: str) -> str:
+    """The target that `template` gives a source table, `[^A-Za-z0-9_]` turned into `_`.
+
+    A level the source lacks leaves no trace: `{db}_{schema}_{table}` without schema is db_table.
+    """
+    names = {"db": db, "schema": schema, "table": table}
+    written, gap, separator = "", False, 0
+    for literal, field, _, _ in string.Formatter().parse(template):
+        # Of the separators around an absent level one stays; at either end none.
+        if gap and (separator or not written):
+            literal = literal.lstrip(_SEPARATORS)
+        if literal:
+            gap, separator = False, len(literal) - len(literal.rstrip(_SEPARATORS))
+        written += literal
+        name = names[field] if field else None
+        if name:
+            written, gap, separator = written + name, False, 0
+        elif field:
+            gap = True
+    if gap:
+        written = written[: len(written) - separator]
+    return re.sub(r"[^A-Za-z0-9_]", "_", written)
+
+
+def fields_of(template: str) -> tuple[str, ...]:
+    """The fields that `template` names."""
+    return tuple(field for _, field, _, _ in string.Formatter().parse(template) if field)
+
+
+def _fields() -> str:
+    return "{db}, {schema} and {table}"

@@ -1,0 +1,64 @@
+"""What "later" means: `pos`, eleven numbers compared from the left (rulings.md, section B).
+
+`[epoch, 0 snapshot | 1 stream, s1, s2, s3, s4, s5, stream, offset, row, half]`
+
+s1…s5 are the source's own log position (`source` order) or the arrival at the transport
+(`arrival` order: the Kafka record's timestamp, for files their ordinal). `stream`, `offset` and
+`row` break ties, so the order is total and deterministic; `half` is 0 for the delete half of a key
+change and 1 for everything else. The same comparison serves in Python (tuples), in Spark
+(`array<bigint>` under `<`) and in a MERGE condition: there is no other comparator.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import xxhash
+
+EPOCH, PHASE, S1, STREAM, OFFSET, ROW, HALF = 0, 1, 2, 7, 8, 9, 10
+SOURCE_PART = 7
+"""pos[:7] is the source's own part: equal there means tied, only the transport differs."""
+LENGTH = 11
+SNAPSHOT, STREAMED = 0, 1
+_ZEROS = ((), (0,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0))
+
+Pos = tuple[int, ...]
+
+
+def position(
+    *,
+    epoch: int,
+    snapshot: bool,
+    order: tuple[int, ...],
+    stream: int,
+    offset: int,
+    row: int,
+    half: int,
+) -> Pos:
+    """The pos of one event; `order` has up to five numbers, missing ones are 0."""
+    return (
+        epoch,
+        SNAPSHOT if snapshot else STREAMED,
+        *order,
+        *_ZEROS[5 - len(order)],
+        stream,
+        offset,
+        row,
+        half,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def stream_number(topic: str, partition: int) -> int:
+    """The number of a Kafka partition: 40 bits of the topic's hash, then the partition."""
+    return (xxhash.xxh64_intdigest(topic.encode()) & (2**40 - 1)) << 20 | partition
+
+
+def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
+    """s1 of arrival order: a file's ordinal, else the record's timestamp in milliseconds.
+
+    A broker that keeps no timestamps sends -1: then only the partition's own order is left.
+    """
+    if ordinal is not None:
+        return (ordinal,)
+    return (max(timestamp or 0, 0),)

@@ -1,0 +1,96 @@
+"""`conf/ingest.yml` and the environment variables that outrank it.
+
+`INGEST_WAREHOUSE`, `INGEST_SCHEMAS__GOLD`: each key of the file in capitals after `INGEST_`, two
+underscores for one level down. A variable that is set but empty counts as not set. Variables of
+other names are left alone, unless one is so near to a setting that it must be a misspelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from ingest.declared import Broken, Declared, Text, Whole, listed
+from ingest.errors import Mistake
+
+DdlClass = Literal["additive", "widening", "destructive", "unparsed"]
+DdlChoice = Literal["apply", "review", "ignore"]
+SchemaName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+CatalogName = Annotated[str, StringConstraints(pattern=r"^[^\s./`]+$")]
+
+
+class Schemas(Declared):
+    """The names of the four schemas; gold and history hold names of the user's and stand alone."""
+
+    bronze: SchemaName = "bronze"
+    silver: SchemaName = "silver"
+    gold: SchemaName = "gold"
+    history: SchemaName = "history"
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        names = {layer: str(given.get(layer, layer)).casefold() for layer in cls.model_fields}
+        for layer in ("gold", "history"):
+            for other in cls.model_fields:
+                clash = layer != other and names[layer] == names[other]
+                if clash and (layer, other) != ("history", "gold"):
+                    blamed = layer if layer in given else other
+                    yield (blamed,), f"{layer} needs a schema of its own, got that of {other}"
+
+
+class DdlPolicy(Declared):
+    """What happens to a schema change, by its risk class, before it touches gold."""
+
+    additive: DdlChoice = "apply"
+    widening: DdlChoice = "apply"
+    destructive: DdlChoice = "review"
+    unparsed: DdlChoice = "review"
+
+
+class Settings(Declared):
+    """The settings of an installation. As loaded, `warehouse` and `checkpoints` are absolute."""
+
+    warehouse: Text = "warehouse"
+    catalog: CatalogName | None = None
+    schemas: Schemas = Schemas()
+    checkpoints: Text | None = None
+    merge_threads: Annotated[Whole, Field(ge=1)] = 8
+    ddl: DdlPolicy = DdlPolicy()
+
+
+_GROUPS: Mapping[str, type[Declared]] = {"schemas": Schemas, "ddl": DdlPolicy}
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "INGEST_" + "__".join(place).upper(): place
+    for name in Settings.model_fields
+    for place in (
+        [(name, inner) for inner in _GROUPS[name].model_fields] if name in _GROUPS else [(name,)]
+    )
+}
+"""Environment variable -> place of the setting it gives."""
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Mistake]]:
+    """The settings that `environ` gives, nested like the file, and variables nearly right."""
+    found: dict[str, Any] = {}
+    mistakes = []
+    for variable in sorted(environ):
+        if not variable.startswith("INGEST_") or not environ[variable]:
+            continue
+        place = VARIABLES.get(variable)
+        if place is None:
+            near = difflib.get_close_matches(variable, VARIABLES, n=1, cutoff=0.85)
+            group = variable.split("__")[0] + "__"
+            siblings = [name for name in VARIABLES if name.startswith(group)]
+            if near or siblings:
+                said = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
+                where = f"environment variable {variable}"
+                mistakes.append(Mistake(where, None, f"is no setting; {said}"))
+            continue
+        into = found
+        for key in place[:-1]:
+            into = into.setdefault(key, {})
+        into[place[-1]] = environ[variable]
+    return found, mistakes

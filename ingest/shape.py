@@ -1,0 +1,190 @@
+"""A gold table's shape, and silver's changes of one source table seen through it, as SQL.
+
+Silver holds canonical text by column name; gold holds typed columns. A Shape says which columns a
+target has, of which types, under which spellings the source sends them, and how rows of the source
+table are ordered. From it come the two SELECTs that everything in gold is made of: `events`, one
+row a change with its key as text, for the exact fold; and `latest`, the same folded to one row a
+key, for batches in which only whole rows come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ingest import casts
+from ingest.casts import sql_text
+from ingest.order import SOURCE_PART
+
+SURPRISE = "ingest: this batch needs the exact fold"
+"""What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
+
+
+def column(name: str) -> str:
+    """A column name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How one source table's changes become rows of a target.
+
+    `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
+    images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
+    zone-less times. `shard`: name and value of the shard column, part of the key.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    label: str = ""
+    source: str = ""
+    zone: str | None = None
+    by_arrival: bool = False
+    truncates: bool = True
+
+    def text(self, image: str, name: str) -> str:
+        """SQL of the text that the map `image` has for target column `name`."""
+        found = [f"{image}[{sql_text(spelt)}]" for spelt in self.spellings.get(name, (name,))]
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def typed(self, image: str, name: str) -> str:
+        """SQL of the typed value of target column `name` in the map `image`."""
+        return casts.typed(self.text(image, name), self.columns[name], self.zone)
+
+    def key_value(self, name: str, *, before: bool = False) -> str:
+        """SQL of a key column's text: from the event's key, else from its images."""
+        if before:
+            return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
+        whole = self.text("coalesce(after, before)", name)
+        return f"coalesce({self.text('key', name)}, {whole})"
+
+    def key_text(self, *, before: bool = False) -> str:
+        """SQL of the key as array<string>: values that are equal as typed have equal text.
+
+        Null where a value is missing or does not fit its type.
+        """
+        parts = []
+        for name in self.keys:
+            value = self.key_value(name, before=before)
+            parts.append(as_text(casts.typed(value, self.columns[name], self.zone), self.columns[name]))
+        listed = ", ".join(parts)
+        missing = " OR ".join(f"{part} IS NULL" for part in parts)
+        return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
+
+    def misfits(self) -> list[tuple[str, str]]:
+        """(column, SQL that is true where the after image's value does not fit), where it can be."""
+        checks = []
+        for name, type_ in self.columns.items():
+            check = casts.misfit(self.text("after", name), type_, self.zone)
+            if check is not None:
+                checks.append((name, check))
+        return checks
+
+
+def as_text(typed: str, type_: str) -> str:
+    """SQL of a typed key value as text, the same for equal values."""
+    return f"base64({typed})" if type_ == "binary" else f"CAST({typed} AS string)"
+
+
+def from_text(text: str, type_: str) -> str:
+    """SQL of the typed key value of what `as_text` gave."""
+    if type_ == "binary":
+        return f"unbase64({text})"
+    return text if type_ == "string" else f"CAST({text} AS {type_})"
+
+
+def source_part(pos: str) -> str:
+    """SQL of the source's own part of a pos."""
+    return f"slice({pos}, 1, {SOURCE_PART})"
+
+
+MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+
+
+def events(shape: Shape, changes: str) -> str:
+    """One row a change: key and key_before as array<string>, images, what it takes to fold them.
+
+    `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label, key,
+    key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
+    offset, row, misfits (array<string>), lacks (how many target columns the image has not).
+    """
+    flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
+    misfits = f"array_compact(array({', '.join(flagged)}))" if flagged else "array()"
+    names = ", ".join(sql_text(name) for name in shape.columns)
+    image = _renamed(shape)
+    tx = "coalesce(tx_id, to_json(slice(pos, 1, 7)))"
+    return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
+  IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
+  IF({MOVED}, {shape.key_text(before=True)}, NULL) AS key_before,
+  IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
+  before, coalesce(after_image = 'partial', false) AS partial,
+  CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
+  value_hash AS digest, batch, topic, `partition`, offset, `row`,
+  CASE WHEN op IN ('delete', 'truncate') THEN CAST(array() AS array<string>)
+    ELSE CAST({misfits} AS array<string>) END AS misfits,
+  size(array_except(array({names}), coalesce(map_keys({image}), array()))) AS lacks
+FROM ({changes})"""
+
+
+def _renamed(shape: Shape) -> str:
+    """SQL of the after image with target column names, without columns the target lacks."""
+    respelt = {
+        spelt: name
+        for name, all_ in shape.spellings.items()
+        for spelt in all_
+        if spelt != name
+    }
+    kept = f"map_filter(after, (k, v) -> array_contains(array({_listed(shape)}), k))"
+    if not respelt:
+        return kept
+    cases = " ".join(f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in respelt.items())
+    return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
+
+
+def _listed(shape: Shape) -> str:
+    names = {spelt for name in shape.columns for spelt in shape.spellings.get(name, (name,))}
+    return ", ".join(sql_text(name) for name in sorted(names))
+
+
+def latest(shape: Shape, changes: str, *, sets: tuple[str, ...], unless: str | None = None) -> str:
+    """The changes folded to one row a key, where every image is whole and has the columns `sets`.
+
+    Raises SURPRISE where a key is null, a value misfits, or the newest change of a key is tied with
+    another by the source's order. `unless` names a relation of late keys (column `key`) to leave
+    out; its presence also leaves out what does not fit, which is then looked after elsewhere.
+    """
+    typed_keys = ", ".join(
+        f"{casts.typed(shape.key_value(name), shape.columns[name], shape.zone)} AS {column(f'k{i}')}"
+        for i, name in enumerate(shape.keys)
+    )
+    values = ", ".join(f"{shape.typed('after', name)} AS {column(name)}" for name in sets)
+    ks = ", ".join(column(f"k{i}") for i in range(len(shape.keys)))
+    nulls = " OR ".join(f"{column(f'k{i}')} IS NULL" for i in range(len(shape.keys)))
+    checks = " OR ".join(check for _, check in shape.misfits()) or "false"
+    bad = f"(op <> 'delete' AND ({checks}))"
+    probe = "concat(slice(pos, 1, 7), transform(slice(pos, 8, 4), x -> -x))"
+    tied = "probe <> concat(slice(pos, 1, 7), transform(slice(pos, 8, 4), x -> -x))"
+    checked = unless is None
+    where = "" if checked else (
+        f" WHERE NOT coalesce({bad}, false) AND ({shape.key_text()}) IS NOT NULL AND NOT EXISTS "
+        f"(SELECT 1 FROM {unless} l WHERE l.key = ({shape.key_text()}))"
+    )
+    kept = f"raise_error({sql_text(SURPRISE)})"
+    guard = f"IF(coalesce({bad}, false), {kept}, named)" if checked else "named"
+    ties = f", max({probe}) AS probe" if checked and not shape.by_arrival else ""
+    surprises = [f"({nulls})"] + ([f"({tied})"] if ties else [])
+    final = f"IF({' OR '.join(surprises)}, {kept}, pos)" if checked else "pos"
+    names = ", ".join(f"folded.{column(name)} AS {column(name)}" for name in sets)
+    key_names = ", ".join(
+        f"{column(f'k{i}')} AS {column('_k' + str(i))}" for i in range(len(shape.keys))
+    )
+    return f"""SELECT {key_names}, {names}{',' if names else ''} folded.gone AS _gone,
+  folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
+  CAST(NULL AS array<string>) AS _sets, {sql_text(shape.label)} AS _source_table,
+  IF(folded.gone, folded.event_time, NULL) AS _deleted_at
+FROM (SELECT {ks}, max(pos) AS pos, max_by({guard.replace('named', 'folded')}, pos) AS folded{ties}
+  FROM (SELECT {typed_keys}, op, pos, after,
+      struct(op = 'delete' AS gone, event_time{', ' + values if values else ''}) AS folded
+    FROM ({changes}){where})
+  GROUP BY {ks})"""

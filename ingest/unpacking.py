@@ -1,0 +1,138 @@
+"""The bytes of a file in chunks, unpacked by the file's suffix, in bounded memory.
+
+What is damaged in the middle gives everything before the damage and says what was wrong.
+"""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import zstandard
+
+CHUNK = 256 * 1024
+LARGEST = 64 * 1024 * 1024
+"""No record is longer, in bytes: what is, is cut into broken pieces, so that memory is bounded."""
+# One step of a decompressor; none of the three turns so few bytes into more than some megabytes.
+_STEP = 1024
+
+_UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".bz2": bz2.BZ2Decompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+_ERRORS = (zlib.error, OSError, EOFError, ValueError, zstandard.ZstdError)
+
+
+class Chunks:
+    """The unpacked bytes of `stream` in chunks of about CHUNK bytes, none of them empty.
+
+    Iterate once. Afterwards `damage` says why the bytes ended too early, None where they did not.
+    An error of `stream` itself is raised: the file cannot be read, its content is not at fault.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str = "") -> None:
+        self.damage: str | None = None
+        self._stream = stream
+        self._unpacker = next(
+            (new for suffix, new in _UNPACKERS.items() if name.lower().endswith(suffix)), None
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        read = self._stream.read
+        if self._unpacker is None:
+            while chunk := read(CHUNK):
+                yield chunk
+            return
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self._unpacked(self._unpacker):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= CHUNK:
+                yield b"".join(pieces)
+                pieces.clear()
+                size = 0
+        if size:
+            yield b"".join(pieces)
+
+    def _unpacked(self, new: Callable[[], Any]) -> Iterator[bytes]:
+        """The content of every member, one after the other: archives may be concatenated."""
+        member: Any = None
+        at = 0
+        while packed := self._stream.read(CHUNK):
+            start = 0
+            while start < len(packed):
+                step = packed[start : start + _STEP]
+                start += len(step)
+                at += len(step)
+                while step:
+                    # Writers of tapes and blocks pad with zeros after the last member.
+                    if member is None and not (step := step.lstrip(b"\0")):
+                        break
+                    try:
+                        member = member or new()
+                        piece = member.decompress(step)
+                    except _ERRORS as error:
+                        self.damage = f"damaged archive near byte {at}: {error}"
+                        return
+                    if piece:
+                        yield piece
+                    step = b""
+                    if member.eof:
+                        step = member.unused_data
+                        member = None
+        if member is not None:
+            self.damage = f"the archive ends in the middle, at byte {at}"
+
+
+class Cursor:
+    """Takes bytes from chunks by number."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = b""
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes; fewer only at the end."""
+        end = self._at + size
+        if end <= len(self._buffer):
+            taken = self._buffer[self._at : end]
+            self._at = end
+            return taken
+        pieces = [self._buffer[self._at :]]
+        missing = size - len(pieces[0])
+        while missing > 0 and (chunk := next(self._chunks, b"")):
+            pieces.append(chunk[:missing])
+            self._buffer, self._at = chunk, len(pieces[-1])
+            missing -= len(pieces[-1])
+        if missing:
+            self._buffer, self._at = b"", 0
+        return b"".join(pieces)
+
+    def put_back(self, taken: bytes) -> None:
+        """Makes `taken` the next bytes once more."""
+        self._buffer, self._at = taken + self._buffer[self._at :], 0
+
+    def take_past(self, mark: bytes) -> tuple[bytes, bool]:
+        """The bytes up to and with the next `mark`, and whether they end in it.
+
+        Without it: all that is left, or a piece of about LARGEST bytes after which to ask again.
+        """
+        found = bytearray(self._buffer[self._at :])
+        searched = 0
+        while (place := found.find(mark, searched)) < 0:
+            searched = max(0, len(found) - len(mark) + 1)
+            chunk = next(self._chunks, b"")
+            if not chunk or len(found) > LARGEST:
+                # The mark may have begun in the last bytes.
+                keep = searched if chunk else len(found)
+                self._buffer, self._at = bytes(found[keep:]) + chunk, 0
+                return bytes(found[:keep]), False
+            found += chunk
+        end = place + len(mark)
+        self._buffer, self._at = bytes(found[end:]), 0
+        return bytes(found[:end]), True

@@ -1,0 +1,263 @@
+"""The canonical text of a value: the same row sent in two formats has the same text (design.md, 3).
+
+Integers and decimals digit for digit, booleans `true`/`false`, bytes base64, dates `yyyy-MM-dd`,
+zone-less date-times `yyyy-MM-dd HH:mm:ss[.f]`, instants `yyyy-MM-ddTHH:mm:ss[.f]Z` in UTC, times
+`[-]HH:mm:ss[.f]`; a fraction never ends in a zero. JSON and everything untyped stays as sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MOST_DIGITS = 5_000
+_LATEST = 253_402_300_799_999_999
+"""Microseconds of 9999-12-31 23:59:59.999999 UTC."""
+_CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
+_TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
+_SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
+
+
+def decimal_text(text: str) -> str:
+    """A decimal written plainly with its own scale: `1.000E-7` is `0.0000001000`."""
+    if "E" not in text and "e" not in text:
+        return text.removeprefix("+")
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int):
+        return text
+    if abs(exponent) > _MOST_DIGITS:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected at most {_MOST_DIGITS} digits, got {text[:40]}"
+        )
+    return format(number, "f")
+
+
+def unscaled_text(unscaled: int, scale: int) -> str:
+    """The decimal `unscaled * 10**-scale`, with all its digits: (1230, 2) is `12.30`."""
+    if abs(scale) > _MOST_DIGITS:
+        raise DecodeError(Code.BAD_VALUE, f"expected a scale within {_MOST_DIGITS}, got {scale}")
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def fraction(digits: str) -> str:
+    """`.f` without trailing zeros; nothing where no digit is left."""
+    kept = digits.rstrip("0")
+    return f".{kept}" if kept else ""
+
+
+@lru_cache(maxsize=65_536)
+def date_of_days(days: int) -> str:
+    """Days since 1970-01-01 as `yyyy-MM-dd`; raises bad_value outside years 1 to 9999."""
+    try:
+        return date.fromordinal(days + _EPOCH_DAY).isoformat()
+    except (ValueError, OverflowError):
+        raise DecodeError(Code.BAD_VALUE, f"expected days of years 1..9999, got {days}") from None
+
+
+def civil_of(count: int, per_second: int) -> str:
+    """A zone-less date-time of `count` units since 1970-01-01 00:00, `per_second` to a second."""
+    seconds, rest = divmod(count, per_second)
+    day, second = divmod(seconds, 86_400)
+    if not rest:
+        return f"{date_of_days(day)} {_clock(second)}"
+    return f"{date_of_days(day)} {_clock(second)}{_rest(rest, per_second)}"
+
+
+def instant_of(count: int, per_second: int) -> str:
+    """An instant of `count` units since the epoch, in UTC: `2024-01-02T03:04:05.6Z`."""
+    seconds, rest = divmod(count, per_second)
+    day, second = divmod(seconds, 86_400)
+    if not rest:
+        return f"{date_of_days(day)}T{_clock(second)}Z"
+    return f"{date_of_days(day)}T{_clock(second)}{_rest(rest, per_second)}Z"
+
+
+@lru_cache(maxsize=86_400)
+def _clock(second: int) -> str:
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+def _rest(rest: int, per_second: int) -> str:
+    """The fraction of a second, without trailing zeros; `rest` is not 0."""
+    return f".{str(rest).rjust(len(str(per_second)) - 1, '0')}".rstrip("0")
+
+
+def time_of(count: int, per_second: int) -> str:
+    """A signed time of `count` units: `-838:59:59.5`; MySQL's TIME is no time of day."""
+    seconds, rest = divmod(abs(count), per_second)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    digits = fraction(str(rest).rjust(len(str(per_second)) - 1, "0")) if rest else ""
+    return f"{'-' if count < 0 else ''}{clock}{digits}"
+
+
+def time_text(text: str) -> str:
+    """A time as sent, its fraction without trailing zeros, hours at least two digits."""
+    match = _TIME.match(text)
+    if match is None:
+        return text
+    sign = "-" if match[1] == "-" else ""
+    return f"{sign}{match[2].rjust(2, '0')}:{match[3]}:{match[4] or '00'}{fraction(match[5] or '')}"
+
+
+def date_text(text: str, warnings: list[str]) -> str:
+    """A date as sent; warns of an impossible one (`0000-00-00`, `2020-00-12`)."""
+    if text[5:7] == "00" or text[8:10] == "00" or text[:4] == "0000":
+        warnings.append(Code.ZERO_DATE.value)
+    return text
+
+
+def civil_text(text: str, warnings: list[str]) -> str:
+    """A zone-less date-time normalised; a time zone in the text makes it an instant.
+
+    A date alone gets midnight. Text of no known form stays as sent.
+    """
+    if len(text) == 19 and text[10] == " ":
+        return date_text(text, warnings)
+    if len(text) == 10 and text[4] == "-":
+        return date_text(text, warnings) + " 00:00:00"
+    match = _CIVIL.match(text)
+    if match is None:
+        return text
+    clock = match[2] if len(match[2]) == 8 else match[2] + ":00"
+    plain = f"{date_text(match[1], warnings)} {clock}{fraction(match[3] or '')}"
+    return instant_in(plain, match[4], text) if match[4] else plain
+
+
+def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
+    """An instant in UTC of text with or without zone; zone-less text is read in `zone`.
+
+    Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
+    dates and text of no known form stay as sent.
+    """
+    found: list[str] = []
+    civil = civil_text(text, found)
+    if found or civil.endswith("Z") or _CIVIL.match(civil) is None:
+        warnings += found
+        return civil
+    if zone is None:
+        warnings.append(Code.TZ_ASSUMED.value)
+        return civil.replace(" ", "T") + "Z"
+    return instant_in(civil, zone, text)
+
+
+def instant_in(civil: str, zone: str, text: str) -> str:
+    """The instant of a civil time `yyyy-MM-dd HH:mm:ss[.f]` in `zone` (offset or region), in UTC."""
+    if zone in {"Z", "UTC", "+00:00", "+00", "Etc/UTC", "GMT"}:
+        return civil.replace(" ", "T") + "Z"
+    try:
+        return _shifted(civil[:19], zone) + civil[19:] + "Z"
+    except (ValueError, KeyError, OverflowError, OSError):
+        return text
+
+
+@lru_cache(maxsize=65_536)
+def _shifted(civil: str, zone: str) -> str:
+    local = datetime.fromisoformat(civil)
+    shift = _shift(zone)
+    if shift is None:
+        return local.replace(tzinfo=zone_of(zone)).astimezone(UTC).isoformat()[:19]
+    return (local - shift).isoformat()
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: str) -> ZoneInfo:
+    """The zone of a region name; raises KeyError where there is none."""
+    return ZoneInfo(name)
+
+
+def is_seconds(text: str) -> bool:
+    """Whether a text is `seconds[.fraction]`, as `seconds_text` reads it."""
+    return _SECONDS.fullmatch(text) is not None
+
+
+def seconds_text(text: str) -> str:
+    """An instant of `seconds[.fraction]`, a decimal fraction of any length: `1606233662.012345`."""
+    whole, _, digits = text.partition(".")
+    return instant_of(int(whole + digits), 10 ** len(digits))
+
+
+def civil_in(count: int, per_second: int, zone: str) -> str:
+    """The zone-less time that clocks in `zone` (offset or region) show at an instant.
+
+    `count` units since the epoch, `per_second` to a second. Raises bad_value for an unknown zone.
+    """
+    seconds = count // per_second
+    try:
+        shift = _shift(zone)
+        if shift is None:
+            shift = datetime.fromtimestamp(seconds, zone_of(zone)).utcoffset() or timedelta()
+    except (ValueError, KeyError, OverflowError, OSError):
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected an instant in a known time zone, got {count} in {zone!r}"
+        ) from None
+    return civil_of(count + (shift.days * 86_400 + shift.seconds) * per_second, per_second)
+
+
+def _shift(zone: str) -> timedelta | None:
+    offset = _OFFSET.match(zone)
+    if offset is None:
+        return None
+    shift = timedelta(
+        hours=int(offset[2]), minutes=int(offset[3] or 0), seconds=int(offset[4] or 0)
+    )
+    return shift if offset[1] == "+" else -shift
+
+
+def base64_of(data: bytes) -> str:
+    """Bytes as canonical text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def bytes_of(text: str) -> bytes | None:
+    """The bytes of strict base64 (padding optional), or None where the text is something else."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
+    """Microseconds of an epoch number whose unit is told by magnitude (spec, G8).
+
+    `expected` is the documented unit as units per second: another unit found warns
+    `ts_unit_inferred`. 0 and -1 mean unknown: None.
+    """
+    if number in (0, -1):
+        return None
+    size = abs(number)
+    unit = 1 if size < 10**11 else 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
+    if size > _LATEST * 1000:
+        raise DecodeError(Code.BAD_VALUE, f"expected a time within years 1..9999, got {number}")
+    if expected is not None and unit != expected:
+        warnings.append(Code.TS_UNIT_INFERRED.value)
+    return number * 1_000_000 // unit
+
+
+def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:
+    """Microseconds since the epoch of a date-time text, zone-less text read in `zone`; else None."""
+    instant = instant_text(text, zone, warnings)
+    if not instant.endswith("Z"):
+        return None
+    try:
+        moment = datetime.fromisoformat(instant[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    digits = instant[20:-1][:6].ljust(6, "0") if len(instant) > 20 else "0"
+    return int(moment.timestamp()) * 1_000_000 + int(digits)

@@ -1,0 +1,1 @@
+"""The edge: reads, calls `ingest`, writes. Everything that needs a session or a disk is here."""

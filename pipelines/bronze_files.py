@@ -1,0 +1,201 @@
+"""Files to bronze: list, number, register, append, in micro-batches, exactly once.
+
+A batch is registered before it is appended, and appended under the log's writer and its number: a
+batch that a killed run left behind is offered once more and taken once. Where the checkpoint is
+lost, bronze itself tells which files it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from ingest.errors import SourceError
+from ingest.sources import Files, Source
+from pipelines.file_lists import escaped, is_uri, list_local, list_uri, openable
+from pipelines.file_log import FileBatch, FileLog, Listed, Numbered
+from pipelines.file_rows import COLUMNS, FILE_HEADER, Unreadable, by_content, by_path, unreadable
+from pipelines.tables import BRONZE, Warehouse
+
+MOST_FILES = 1000
+MOST_BYTES = 1 << 30
+# A task that is handed the contents of files by Spark holds several at once.
+MOST_CONTENT = 128 << 20
+# Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
+TASK_BYTES = 32 << 20
+
+
+class FilesRead(NamedTuple):
+    """What one run did. `changed`: files that are no longer what was read."""
+
+    messages: int
+    changed: tuple[str, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def ingest_files(
+    warehouse: Warehouse, source: Source, files: Files, *, stop: Callable[[], bool]
+) -> FilesRead:
+    """Appends the records of all files not read before; heeds `stop` between micro-batches.
+
+    Raises:
+        PlatformError: the folder does not exist.
+        SourceError: Spark could not read or append.
+    """
+    log = FileLog(warehouse.checkpoint("bronze", source.name, "files"))
+    bad: list[Unreadable] = []
+    if is_uri(files.path):
+        listed = list_uri(warehouse.session, source.name, files.path)
+    else:
+        listed, bad = list_local(source.name, files.path)
+    reader = _Reader(warehouse, source, files, log, bad)
+    if log.new:
+        reader.adopt(listed)
+    messages = reader.offer_again()
+    changed = [
+        file.path for file in listed if file.path in log.files and log.files[file.path].changed(file)
+    ]
+    new = [file for file in listed if file.path not in log.files]
+    if not is_uri(files.path):
+        new, closed = openable(new)
+        bad += closed
+    if files.order == "path":
+        new.sort(key=lambda file: file.path)
+    else:
+        new.sort(key=lambda file: (file.modified, file.path))
+    for part in _parts(new, MOST_CONTENT if is_uri(files.path) else MOST_BYTES):
+        if stop():
+            break
+        messages += reader.append(log.register(part))
+    return FilesRead(messages, tuple(sorted(changed)), tuple(sorted(bad)))
+
+
+class _Reader:
+    """Appends batches of one source; names in `bad` what turns out unreadable."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        source: Source,
+        files: Files,
+        log: FileLog,
+        bad: list[Unreadable],
+    ) -> None:
+        self._warehouse = warehouse
+        self._source = source
+        self._files = files
+        self._log = log
+        self._bad = bad
+
+    def adopt(self, listed: Sequence[Listed]) -> None:
+        """Fills a new log with the files that bronze holds, as they are now."""
+        own = f"element_at(filter(headers, header -> header.key = '{FILE_HEADER}'), -1).value"
+        found = (
+            self._in_bronze()
+            .select(
+                F.coalesce(
+                    F.expr(f"decode({own}, 'UTF-8')"), F.concat_ws(" ", "partition", "topic")
+                )
+            )
+            .distinct()
+            .collect()
+        )
+        now = {file.path: file for file in listed}
+        held = []
+        for (text,) in found:
+            ordinal, _, path = text.partition(" ")
+            file = now.get(path, Listed(path, 0, 0))
+            held.append(Numbered(path, int(ordinal), file.size, file.modified))
+        if held:
+            self._log.adopt(held)
+
+    def offer_again(self) -> int:
+        """Appends the batch that a killed run registered, unless the table has it."""
+        batch = self._log.pending
+        if batch is None:
+            return 0
+        # Nothing is observed where the table skips the batch, so this one is counted.
+        before = self._in_bronze().count()
+        self._append(batch, None)
+        return self._in_bronze().count() - before
+
+    def append(self, batch: FileBatch) -> int:
+        """Appends a batch; gives the number of its messages."""
+        counted = Observation()
+        return int(counted.get["messages"]) if self._append(batch, counted) else 0
+
+    def _append(self, batch: FileBatch, counted: Observation | None) -> bool:
+        while batch.files:
+            rows = self._rows(batch.files)
+            if counted is not None:
+                rows = rows.observe(counted, F.count(F.lit(1)).alias("messages"))
+            once = (self._log.writer, batch.number)
+            try:
+                self._warehouse.append(rows, "bronze", "messages", once=once)
+                break
+            except PySparkException as error:
+                named = unreadable(error)
+                if named is None:
+                    raise SourceError(
+                        f"source {self._source.name}: Spark could not append batch {batch.number}"
+                        f" of {len(batch.files)} files to bronze: {str(error).splitlines()[0]}"
+                    ) from error
+            self._bad.append(named)
+            batch = self._log.drop(batch, named.path)
+        self._log.done(batch)
+        return bool(batch.files)
+
+    def _rows(self, files: Sequence[Numbered]) -> DataFrame:
+        session = self._warehouse.session
+        framing = self._files.framing
+        if is_uri(self._files.path):
+            contents = session.read.format("binaryFile").load([escaped(f.path) for f in files])
+            read = contents.select("path", "content").mapInArrow(by_content(files, framing), COLUMNS)
+        else:
+            groups = _groups(files)
+            numbers = session.range(0, len(groups), 1, len(groups))
+            read = numbers.mapInArrow(by_path(groups, framing), COLUMNS)
+        rows = read.withColumns(
+            {
+                "source": F.lit(self._source.name),
+                "epoch": F.lit(self._source.epoch).cast("bigint"),
+                "ingested_at": F.current_timestamp(),
+            }
+        )
+        return rows.select([name for name, _ in BRONZE])
+
+    def _in_bronze(self) -> DataFrame:
+        table = self._warehouse.read("bronze", "messages")
+        return table.where(F.col("source") == self._source.name)
+
+
+def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:
+    """Micro-batches, in order: some files each, not too many and not too large."""
+    part: list[Listed] = []
+    size = 0
+    for file in files:
+        if part and (len(part) == MOST_FILES or size + file.size > most_bytes):
+            yield part
+            part = []
+            size = 0
+        part.append(file)
+        size += file.size
+    if part:
+        yield part
+
+
+def _groups(files: Sequence[Numbered]) -> list[list[Numbered]]:
+    """The files of each task: the largest first, each to the task that has least so far."""
+    tasks = max(1, min(len(files), sum(file.size for file in files) // TASK_BYTES))
+    groups: list[list[Numbered]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for file in sorted(files, key=lambda file: -file.size):
+        least = sizes.index(min(sizes))
+        groups[least].append(file)
+        # An empty file is work too.
+        sizes[least] += file.size + 1
+    return groups

@@ -1,0 +1,116 @@
+"""Kafka to bronze: one Structured Streaming query a source, its progress in the checkpoint."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from ingest.errors import PlatformError, SourceError
+from ingest.sources import Kafka, Source
+from pipelines.session import connect_kafka
+from pipelines.tables import BRONZE, Warehouse
+
+MOST_OFFSETS = 500_000
+# The clients' own patience is a minute and more, and Spark asks three times.
+PATIENCE = {
+    "kafka.default.api.timeout.ms": "20000",
+    "kafka.request.timeout.ms": "15000",
+}
+KNOCK_SECONDS = 3.0
+POLL_SECONDS = 0.2
+
+
+def ingest_kafka(
+    warehouse: Warehouse, source: Source, kafka: Kafka, *, stop: Callable[[], bool]
+) -> int:
+    """Appends what is in the topics now; gives the number of messages.
+
+    On `stop` the batch at work is given up: the next run does it again, and none is doubled.
+
+    Raises:
+        PlatformError: no broker answers, or this Spark cannot read Kafka.
+        SourceError: the topics cannot be read from where the source stands.
+    """
+    if warehouse.local:
+        _knock(source.name, kafka.bootstrap_servers)
+    connect_kafka(warehouse.session)
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    reader = warehouse.session.readStream.format("kafka").options(**_options(kafka))
+    counts: dict[int, int] = {}
+    try:
+        rows = reader.load().withColumns(
+            {
+                "source": F.lit(source.name),
+                "epoch": F.lit(source.epoch).cast("bigint"),
+                "ingested_at": F.current_timestamp(),
+            }
+        )
+        writer = (
+            rows.select([name for name, _ in BRONZE])
+            .writeStream.format("delta")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+        )
+        if warehouse.local:
+            query = writer.start(str(warehouse.folder("bronze", "messages")))
+        else:
+            query = writer.toTable(warehouse.name("bronze", "messages"))
+        try:
+            while not query.awaitTermination(POLL_SECONDS):
+                _count(query, counts)
+                if stop():
+                    break
+        finally:
+            # A query outlives the interest in it; an interrupted one is done again.
+            query.stop()
+        _count(query, counts)
+    except PySparkException as error:
+        raise _explained(error, source.name, kafka, checkpoint) from error
+    return sum(counts.values())
+
+
+def _options(kafka: Kafka) -> dict[str, str]:
+    subscribed = (
+        {"subscribe": ",".join(kafka.topics)}
+        if kafka.topics
+        else {"subscribePattern": str(kafka.topics_pattern)}
+    )
+    return {
+        **PATIENCE,
+        **kafka.options,
+        **subscribed,
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "startingOffsets": kafka.starting_offsets,
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(MOST_OFFSETS),
+    }
+
+
+def _count(query: Any, counts: dict[int, int]) -> None:
+    """Notes the messages of each batch; Spark remembers the last hundred batches."""
+    for progress in query.recentProgress:
+        counts[progress["batchId"]] = progress["numInputRows"]
+
+
+def _knock(source: str, servers: str) -> None:
+    """Finds out in seconds what the Kafka client would in minutes, with a stack trace."""
+    refusals = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        host = host.rpartition("//")[2].strip("[]")
+        try:
+            socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        except OSError as error:
+            refusals.append(f"{host}:{port} ({error.strerror or error})")
+        else:
+            return
+    raise PlatformError(
+        f"source {source}: no Kafka broker answers at {', '.join(refusals)};"
+        " start it or correct kafka.bootstrap_servers."
+    )

@@ -1,0 +1,331 @@
+"""Silver to gold: each target brought forward from its own progress, a failing one parked alone.
+
+One grouped query says which source tables changed; each is routed to its target; targets are
+merged by a bounded number of threads, one MERGE each; what they did is recorded in one append.
+Applying a batch twice changes nothing, so a run that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark import inheritable_thread_target
+
+from ingest.config import Config
+from ingest.ddl import ghost
+from ingest.errors import IngestError, TableError
+from ingest.names import SourceTable
+from ingest.readings import scheme
+from ingest.routes import Route, collisions
+from ingest.shape import Shape
+from pipelines.gold_table import TableMerge, Work
+from pipelines.leases import lease
+from pipelines.ledger import Ledger
+from pipelines.progress import SWEEP, Progress, create_progress, highest, load, parked, record
+from pipelines.rejects import create_rejects, no_key_rejects
+from pipelines.survey import Slice, Survey, survey
+from pipelines.tables import Warehouse
+from pipelines.targets import columns_of, create, spelled, wanted_columns
+
+
+class Merged(NamedTuple):
+    """What one run did to one target; `error` says why it was parked."""
+
+    target: str
+    source: str
+    events: int
+    inserted: int
+    updated: int
+    deleted: int
+    late: int
+    rejected: int
+    seconds: float
+    error: str | None
+
+
+class Task(NamedTuple):
+    """A target with changes: its route and the source tables that feed it."""
+
+    route: Route
+    slices: dict[SourceTable, list[Slice]]
+    error: str | None
+
+
+def merge_tables(
+    warehouse: Warehouse,
+    config: Config,
+    *,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Merged]:
+    """Apply what silver has of `sources` to their targets (`targets` alone where given)."""
+    if not warehouse.exists("silver", "cdc"):
+        return []
+    create_progress(warehouse)
+    create_rejects(warehouse)
+    done: list[Merged] = []
+    with lease(warehouse.checkpoint(), "gold"):
+        stands = load(warehouse)
+        for source in sources:
+            if not stop():
+                done.extend(_merge_source(warehouse, config, source, targets, stands, stop))
+    return done
+
+
+def _merge_source(
+    warehouse: Warehouse,
+    config: Config,
+    source: str,
+    targets: Sequence[str] | None,
+    stands: dict[tuple[str, str], Progress],
+    stop: Callable[[], bool],
+) -> list[Merged]:
+    swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
+    found = _surveyed(warehouse, config, source, swept, stands)
+    ledger = Ledger(warehouse, config, source)
+    ledger.log(found)
+    tasks = _tasks(config, source, found)
+    if targets is not None:
+        tasks = {name: task for name, task in tasks.items() if name in targets}
+    if not tasks and found.last == swept.batch:
+        return []
+    rows: list[Progress] = []
+
+    def run(name: str) -> None:
+        if not stop():
+            progress = stands.get((source, name), Progress(target=name, source=source))
+            rows.append(_apply(warehouse, config, tasks[name], progress, found, ledger))
+
+    with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
+        list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
+    record(warehouse, [*rows, *_sweep(swept, found, rows, targets, stop)])
+    ledger.save()
+    return [
+        Merged(
+            row.target,
+            row.source,
+            row.events,
+            row.inserted,
+            row.updated,
+            row.deleted,
+            row.late,
+            row.rejected,
+            row.seconds,
+            row.error,
+        )
+        for row in rows
+    ]
+
+
+def _surveyed(
+    warehouse: Warehouse,
+    config: Config,
+    source: str,
+    swept: Progress,
+    stands: dict[tuple[str, str], Progress],
+) -> Survey:
+    """The slices that each target has not applied: above the sweep, or above its own progress where
+    it lags behind (parked before, or newly routed)."""
+    found = survey(warehouse, source, swept.batch)
+    lagging: dict[int, list[SourceTable]] = {}
+    for names in swept.tables:
+        table = SourceTable(source, *names)
+        route = config.route(source, db=table.db, schema=table.schema, table=table.table)
+        if route is None:
+            continue
+        stand = stands.get((source, route.target), Progress(target=route.target, source=source))
+        if stand.batch < swept.batch and (stand.status == "parked" or not stand.batch):
+            lagging.setdefault(stand.batch, []).append(table)
+    for above, tables in lagging.items():
+        older = survey(warehouse, source, above, tables)
+        fresh = {(slice_.table, slice_.batch) for slice_ in found.slices}
+        found.slices.extend(
+            slice_ for slice_ in older.slices if (slice_.table, slice_.batch) not in fresh
+        )
+        for table, types in older.types.items():
+            found.types[table] = types
+    return found
+
+
+def _tasks(config: Config, source: str, found: Survey) -> dict[str, Task]:
+    routed: dict[SourceTable, Route] = {}
+    for slice_ in found.slices:
+        table = slice_.table
+        if table in routed or not table.table or not slice_.changes or ghost(table.table):
+            continue
+        route = config.route(source, db=table.db, schema=table.schema, table=table.table)
+        if route is not None:
+            routed[table] = route
+    clashes = collisions(routed.items())
+    tasks: dict[str, Task] = {}
+    for table, route in routed.items():
+        clash = clashes.get(route.target.lower())
+        error = None
+        if clash is not None:
+            error = f"source tables {', '.join(map(str, clash))} all lead to {route.target}"
+        task = tasks.setdefault(route.target, Task(route, {}, error))
+        task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
+    return tasks
+
+
+def _apply(
+    warehouse: Warehouse,
+    config: Config,
+    task: Task,
+    progress: Progress,
+    found: Survey,
+    ledger: Ledger,
+) -> Progress:
+    """Bring one target forward; never raises for what one table does."""
+    began = time.monotonic()
+    try:
+        if task.error is not None:
+            raise TableError(task.error)
+        row = _applied(warehouse, config, task, progress, found, ledger)
+        return replace(row, seconds=time.monotonic() - began)
+    except IngestError as error:
+        return parked(progress, str(error))
+    except Exception as error:
+        return parked(progress, f"{type(error).__name__}: {str(error)[:2000]}")
+
+
+def _applied(
+    warehouse: Warehouse,
+    config: Config,
+    task: Task,
+    progress: Progress,
+    found: Survey,
+    ledger: Ledger,
+) -> Progress:
+    route = task.route
+    if route.stored_as_scd_type != 1:
+        raise TableError(f"stored_as_scd_type: {route.stored_as_scd_type} is not to be had yet; use 1")
+    row = progress.fresh()
+    soft = route.deletes == "soft"
+    for table, slices in task.slices.items():
+        slices = [slice_ for slice_ in slices if slice_.batch > progress.batch]
+        if not slices:
+            continue
+        keys = _keys(route, slices)
+        if not keys:
+            counted = _without_key(warehouse, table, route, slices)
+            row = replace(row, rejected=row.rejected + counted)
+            row = replace(row, events=row.events + sum(slice_.changes for slice_ in slices))
+            continue
+        images = {image for slice_ in slices for image in slice_.images}
+        columns, fresh = _columns(warehouse, route, keys, table, found, images, ledger, soft)
+        shape = _shape(config, route, keys, columns, table, slices, images)
+        work = Work(
+            table=table,
+            shape=shape,
+            slices=slices,
+            target=route.target,
+            above=progress.batch,
+            last=max(slice_.batch for slice_ in slices),
+            soft=soft,
+            fresh=fresh,
+        )
+        marks, counts = TableMerge(warehouse, work, row).apply()
+        row = replace(
+            row,
+            marks={**row.marks, shape.label: marks},
+            last_pos=highest([row.last_pos, marks.applied]),
+            freshness=max(
+                (t for t in (row.freshness, *(s.newest for s in slices)) if t is not None),
+                default=None,
+            ),
+            **{name: getattr(row, name) + number for name, number in counts.items()},
+        )
+    return replace(row, batch=found.last)
+
+
+def _keys(route: Route, slices: Sequence[Slice]) -> tuple[str, ...]:
+    if route.keys:
+        return route.keys
+    found = {names for slice_ in slices for names in slice_.key_columns if names}
+    if len(found) > 1:
+        listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
+        raise TableError(f"the messages name different keys, {listed}; set keys for the table")
+    return next(iter(found), ())
+
+
+def _columns(
+    warehouse: Warehouse,
+    route: Route,
+    keys: tuple[str, ...],
+    table: SourceTable,
+    found: Survey,
+    images: set[tuple[str, ...]],
+    ledger: Ledger,
+    soft: bool,
+) -> tuple[dict[str, str], bool]:
+    """The target's columns after what the ledger lets in, and whether the target is new."""
+    types = found.types.get(table, [])
+    wanted = wanted_columns(route, keys, types, sorted(images))
+    stored = columns_of(warehouse, route.target)
+    if stored is None:
+        create(warehouse, route.target, wanted, soft=soft)
+        ledger.created(table, route, wanted)
+        return wanted, True
+    missing = [key for key in keys if key.lower() not in {name.lower() for name in stored}]
+    if missing:
+        raise TableError(
+            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when it "
+            f"was created; another key needs another target"
+        )
+    grown = ledger.grow(table, route, stored, wanted, {c.name for t in types for c in t})
+    return grown, False
+
+
+def _shape(
+    config: Config,
+    route: Route,
+    keys: tuple[str, ...],
+    columns: dict[str, str],
+    table: SourceTable,
+    slices: Sequence[Slice],
+    images: set[tuple[str, ...]],
+) -> Shape:
+    by_lower = {name.lower(): name for name in columns}
+    source = config.sources[table.source]
+    formats = slices[-1].formats
+    shape = Shape(
+        keys=tuple(by_lower[key.lower()] for key in keys),
+        columns=columns,
+        label=".".join(part for part in (table.db, table.schema, table.table) if part),
+        source=table.source,
+        zone=source.time_zone,
+        by_arrival=scheme(source, formats[0] if formats else None) == "arrival",
+        truncates=route.truncates == "apply",
+    )
+    return spelled(shape, sorted(images | {keys}))
+
+
+def _without_key(
+    warehouse: Warehouse, table: SourceTable, route: Route, slices: Sequence[Slice]
+) -> int:
+    above, last = min(s.batch for s in slices) - 1, max(s.batch for s in slices)
+    from pipelines.gold_table import silver_changes
+
+    changes = silver_changes(warehouse, table, f"batch > {above} AND batch <= {last}")
+    return no_key_rejects(warehouse, table.source, route.target, changes)
+
+
+def _sweep(
+    swept: Progress,
+    found: Survey,
+    rows: Sequence[Progress],
+    targets: Sequence[str] | None,
+    stop: Callable[[], bool],
+) -> list[Progress]:
+    """How far silver was looked through; not moved where only some targets were brought forward."""
+    if targets is not None or stop() or found.last == swept.batch:
+        return []
+    seen = {(s.table.db, s.table.schema, s.table.table) for s in found.slices if s.table.table}
+    tables = sorted({*swept.tables, *seen}, key=str)
+    return [replace(swept.fresh(), batch=found.last, tables=tuple(tables))]

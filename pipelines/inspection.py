@@ -1,0 +1,121 @@
+"""`ingest inspect`: messages of files or standard input as the silver rows they become.
+
+Starts no Spark and answers at once, so nothing heavy is imported here; the decoding is the same as
+that of the silver job, one message after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ingest.errors import ConfigError, Mistake
+from ingest.events import SILVER
+from ingest.formats.format import FormatOptions, Message
+from ingest.framing import records
+
+if TYPE_CHECKING:
+    from ingest.decode import Reading
+
+STANDARD_INPUT = "-"
+COLUMNS = tuple(column.name for column in SILVER)
+SHOWN = ("at", "format", "kind", "op", "table", "key", "before", "after", "notes")
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = frozenset(column.name for column in SILVER if column.type == "timestamp")
+
+
+def default_reading(format_: str, *, files: bool) -> Reading:
+    """How messages are read of which no source's YAML says anything."""
+    from ingest.decode import Reading
+    from ingest.formats import FORMATS
+
+    names = list(FORMATS) if format_ == "auto" else [format_]
+    options = {
+        name: FormatOptions(
+            options={key: option.default for key, option in FORMATS[name].options.items()}
+        )
+        for name in names
+    }
+    return Reading(source="inspect", format=format_, order="auto", files=files, options=options)
+
+
+def check_files(files: Sequence[str]) -> None:
+    """Raise ConfigError with every file that is not there or cannot be read."""
+    wrong = []
+    for file in files:
+        if file == STANDARD_INPUT:
+            continue
+        if not Path(file).exists():
+            wrong.append(Mistake(file, None, "expected a file of messages, found none"))
+        elif not Path(file).is_file() or not os.access(file, os.R_OK):
+            wrong.append(Mistake(file, None, "expected a file that can be read"))
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def messages(files: Sequence[str], framing: str) -> Iterator[Message]:
+    """The messages of the files in order; files are numbered from 0, records likewise."""
+    with ExitStack() as stack:
+        for ordinal, file in enumerate(files):
+            stream: BinaryIO
+            if file == STANDARD_INPUT:
+                stream = sys.stdin.buffer
+            else:
+                stream = stack.enter_context(open(file, "rb"))
+            for number, record in enumerate(records(stream, framing, name=file)):
+                yield Message(
+                    value=record.value,
+                    key=record.key,
+                    headers=record.headers or (),
+                    topic=file if record.topic is None else record.topic,
+                    partition=ordinal if record.partition is None else record.partition,
+                    offset=number if record.offset is None else record.offset,
+                    timestamp=record.timestamp,
+                )
+
+
+def silver_rows(
+    taken: Iterator[Message], reading: Reading, *, epoch: int = 0
+) -> Iterator[dict[str, Any]]:
+    """The rows of `silver.cdc`, as dicts of all its columns; `batch` is null."""
+    from ingest.decode import Reader
+
+    reader = Reader(reading)
+    for message in taken:
+        for values in reader.rows(message, epoch):
+            row = dict(zip(COLUMNS, (*values, None), strict=True))
+            for name in _TIMES:
+                if row[name] is not None:
+                    row[name] = _BEGIN + timedelta(microseconds=row[name])
+            if row["columns"] is not None:
+                row["columns"] = [column._asdict() for column in row["columns"]]
+            yield row
+
+
+def compact(row: Mapping[str, Any]) -> list[Any]:
+    """The columns SHOWN, for people."""
+    names = [row[part] for part in ("db", "schema", "table") if row[part] is not None]
+    notes = list(row["warnings"] or ())
+    if row["error_code"] is not None:
+        notes = [f"{row['error_code']}: {row['error']}"]
+    elif row["columns"] is not None:
+        notes = [f"{column['name']} {column['type']}" for column in row["columns"]]
+    elif row["ddl"] is not None:
+        notes = [row["ddl"], *notes]
+    at = f"{row['topic']}:{row['offset']}"
+    return [
+        at if row["row"] < 1 else f"{at}.{row['row']}",
+        row["format"],
+        row["kind"],
+        row["op"] if row["op"] != "other" else row["op_raw"],
+        ".".join(names) or None,
+        row["key"],
+        row["before"],
+        row["after"],
+        ", ".join(notes) or None,
+    ]

@@ -1,0 +1,183 @@
+"""`gold._progress`: how far each target is, and the record of every run.
+
+A target's present state is its newest row. `batch` is the last silver batch applied; `state` holds,
+per source table, the positions that tell late events from others (design.md, "Late path").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.order import Pos
+from pipelines.tables import Warehouse
+
+SWEEP = "*"
+"""The target name of the row that says how far a source's silver was looked through."""
+
+PROGRESS = (
+    ("target", "string"),
+    ("source", "string"),
+    ("batch", "bigint"),
+    ("at", "timestamp"),
+    ("events", "bigint"),
+    ("inserted", "bigint"),
+    ("updated", "bigint"),
+    ("deleted", "bigint"),
+    ("late", "bigint"),
+    ("keys_refolded", "bigint"),
+    ("files_read", "bigint"),
+    ("stale", "bigint"),
+    ("rejected", "bigint"),
+    ("zero_dates", "bigint"),
+    ("seconds", "double"),
+    ("status", "string"),
+    ("error", "string"),
+    ("last_pos", "array<bigint>"),
+    ("freshness", "timestamp"),
+    ("state", "string"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """What gold remembers of one source table, to tell which events are late.
+
+    `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
+    truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
+    truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
+    without base.
+    """
+
+    applied: Pos | None = None
+    removed: Pos | None = None
+    skipped: Pos | None = None
+    cuts: tuple[Pos, ...] = ()
+    partials: bool = False
+    orphans: Pos | None = None
+    format: str | None = None
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> Marks:
+        """From JSON."""
+        pos = {
+            name: tuple(stored[name]) if stored.get(name) else None
+            for name in ("applied", "removed", "skipped", "orphans")
+        }
+        cuts = tuple(tuple(cut) for cut in stored.get("cuts", ()))
+        return cls(
+            **pos, cuts=cuts, partials=stored.get("partials", False), format=stored.get("format")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """One row of `gold._progress`: where a target stands after a run, and what the run did."""
+
+    target: str
+    source: str
+    batch: int = 0
+    events: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    late: int = 0
+    keys_refolded: int = 0
+    files_read: int = 0
+    stale: int = 0
+    rejected: int = 0
+    zero_dates: int = 0
+    seconds: float = 0.0
+    status: str = "ok"
+    error: str | None = None
+    last_pos: Pos | None = None
+    freshness: int | None = None
+    marks: dict[str, Marks] = field(default_factory=dict)
+    tables: tuple[tuple[str | None, str | None, str], ...] = ()
+
+    def fresh(self) -> Progress:
+        """The same state, with nothing counted yet."""
+        return Progress(
+            target=self.target,
+            source=self.source,
+            batch=self.batch,
+            last_pos=self.last_pos,
+            freshness=self.freshness,
+            marks=dict(self.marks),
+            tables=self.tables,
+        )
+
+    def row(self, at: datetime) -> tuple[Any, ...]:
+        """As a row of PROGRESS."""
+        marks = {label: asdict(marks) for label, marks in self.marks.items()}
+        state = json.dumps({"marks": marks, "tables": self.tables})
+        freshness = None
+        if self.freshness is not None:
+            freshness = datetime.fromtimestamp(self.freshness // 1_000_000, UTC).replace(
+                microsecond=self.freshness % 1_000_000
+            )
+        values = {
+            **{name: getattr(self, name, None) for name, _ in PROGRESS},
+            "at": at,
+            "last_pos": list(self.last_pos) if self.last_pos else None,
+            "freshness": freshness,
+            "state": state,
+        }
+        return tuple(values[name] for name, _ in PROGRESS)
+
+
+def create_progress(warehouse: Warehouse) -> None:
+    """`gold._progress`."""
+    warehouse.create("gold", "_progress", PROGRESS)
+
+
+def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
+    """(source, target) -> where it stands. Counts are zero."""
+    names = [name for name, _ in PROGRESS if name != "at"]
+    newest = (
+        warehouse.read("gold", "_progress")
+        .groupBy("source", "target")
+        .agg(F.max_by(F.struct(*names), F.struct("at", "batch")).alias("last"))
+    )
+    found = {}
+    for source, target, last in newest.collect():
+        state = json.loads(last["state"] or "{}")
+        at = last["freshness"]
+        found[source, target] = Progress(
+            target=target,
+            source=source,
+            batch=last["batch"],
+            status=last["status"],
+            error=last["error"],
+            last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
+            freshness=None if at is None else int(at.replace(tzinfo=at.tzinfo or UTC).timestamp())
+            * 1_000_000 + at.microsecond,
+            marks={k: Marks.of(v) for k, v in state.get("marks", {}).items()},
+            tables=tuple(tuple(names) for names in state.get("tables", ())),
+        )
+    return found
+
+
+def record(warehouse: Warehouse, rows: Sequence[Progress]) -> None:
+    """Append the rows of one run."""
+    if not rows:
+        return
+    at = datetime.now(UTC)
+    schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
+    frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
+    warehouse.append(frame.coalesce(1), "gold", "_progress")
+
+
+def highest(positions: Iterable[Pos | None]) -> Pos | None:
+    """The highest of the positions there are."""
+    return max((pos for pos in positions if pos is not None), default=None)
+
+
+def parked(progress: Progress, error: str) -> Progress:
+    """The target stays where it was, with the reason."""
+    return replace(progress.fresh(), status="parked", error=error)

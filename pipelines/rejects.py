@@ -1,0 +1,170 @@
+"""`gold._rejects`: events that gold sets aside, each with its reason; a log, newest version holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ingest.casts import sql_text
+from ingest.codes import Code
+from ingest.shape import Shape
+from pipelines.tables import Warehouse
+
+if TYPE_CHECKING:
+    from pipelines.gold_table import Work
+
+REJECTS = (
+    ("id", "string"),
+    ("stage", "string"),
+    ("source", "string"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("row", "int"),
+    ("target", "string"),
+    ("code", "string"),
+    ("error", "string"),
+    ("value", "binary"),
+    ("status", "string"),
+    ("at", "timestamp"),
+    ("version", "bigint"),
+)
+_ID = "sha1(concat_ws('/', {source}, topic, `partition`, offset, `row`, {target}))"
+_NAMES = ", ".join(f"`{name}`" for name, _ in REJECTS)
+
+
+def create_rejects(warehouse: Warehouse) -> None:
+    """`gold._rejects`."""
+    warehouse.create("gold", "_rejects", REJECTS)
+
+
+def misfit_rejects(warehouse: Warehouse, work: Work, events: str) -> int:
+    """Set aside the events whose key is null or whose values do not fit; how many there are."""
+    found = warehouse.session.sql(
+        _rows(work, f"""SELECT topic, `partition`, offset, `row`,
+  IF(key IS NULL, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code,
+  IF(key IS NULL, {sql_text(_null_key(work.shape))}, {_mismatch(work.shape)}) AS error, image
+FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""")
+    )
+    return _append(warehouse, found)
+
+
+def baseless_rejects(warehouse: Warehouse, work: Work, baseless: pa.Table) -> int:
+    """Set aside partial images without a base; they resolve themselves when it comes."""
+    if not baseless.num_rows:
+        return 0
+    origins = baseless.select(["topic", "partition", "offset", "place"]).rename_columns(
+        ["topic", "partition", "offset", "row"]
+    )
+    warehouse.session.createDataFrame(origins).createOrReplaceTempView("_baseless")
+    text = "expected the row that a partial image changes, got none; it is tried again when it comes"
+    found = warehouse.session.sql(
+        _rows(
+            work,
+            f"SELECT *, '{Code.NO_BASE_IMAGE.value}' AS code, {sql_text(text)} AS error, "
+            f"CAST(NULL AS map<string,string>) AS image FROM _baseless",
+        )
+    )
+    return _append(warehouse, found)
+
+
+def no_key_rejects(warehouse: Warehouse, source: str, target: str, changes: str) -> int:
+    """Set aside every change of a table whose key columns nobody names."""
+    text = "expected key columns from the YAML, the message or the Kafka key, got none; set keys"
+    found = warehouse.session.sql(
+        _selected(
+            source,
+            target,
+            f"SELECT topic, `partition`, offset, `row`, '{Code.NO_KEY.value}' AS code, "
+            f"{sql_text(text)} AS error, coalesce(after, before) AS image FROM ({changes})",
+        )
+    )
+    return _append(warehouse, found)
+
+
+def settle(
+    warehouse: Warehouse, work: Work, baseless: pa.Table, keys: list[tuple[str, ...]]
+) -> None:
+    """Mark as resolved the partial images of `keys` that found their base."""
+    from ingest.shape import events
+
+    still = set(
+        zip(
+            *(baseless[name].to_pylist() for name in ("topic", "partition", "offset", "place")),
+            strict=True,
+        )
+    )
+    session = warehouse.session
+    named = pa.table({"key": pa.array([list(key) for key in keys], pa.list_(pa.string()))})
+    session.createDataFrame(named).createOrReplaceTempView("_settling")
+    source, target = sql_text(work.shape.source), sql_text(work.target)
+    changes = (
+        f"SELECT * FROM {warehouse.name('silver', 'cdc')} WHERE kind = 'change' AND source = {source}"
+        f" AND batch <= {work.last}"
+    )
+    opened = session.sql(
+        f"""SELECT r.* FROM ({present(warehouse)}) r
+JOIN ({events(work.shape, changes)}) e
+  ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset AND e.`row` = r.`row`
+JOIN _settling k ON k.key = e.key
+WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}' AND r.target = {target}"""
+    ).collect()
+    settled = [
+        {**row.asDict(), "status": "resolved", "version": row["version"] + 1}
+        for row in opened
+        if (row["topic"], row["partition"], row["offset"], row["row"]) not in still
+    ]
+    if settled:
+        schema = ", ".join(f"`{name}` {type_}" for name, type_ in REJECTS)
+        rows = [tuple(row[name] for name, _ in REJECTS) for row in settled]
+        warehouse.append(session.createDataFrame(rows, schema), "gold", "_rejects")
+
+
+def present(warehouse: Warehouse) -> str:
+    """SQL of the rejects as they stand: the newest version of each."""
+    return (
+        f"SELECT last.* FROM (SELECT max_by(struct({_NAMES}), version) AS last "
+        f"FROM {warehouse.name('gold', '_rejects')} GROUP BY id)"
+    )
+
+
+def _rows(work: Work, found: str) -> str:
+    return _selected(work.shape.source, work.target, found)
+
+
+def _selected(source: str, target: str, found: str) -> str:
+    named = _ID.format(source=sql_text(source), target=sql_text(target))
+    return f"""SELECT {named} AS id, 'gold' AS stage, {sql_text(source)} AS source, topic, `partition`,
+  offset, `row`, {sql_text(target)} AS target, code, error,
+  encode(to_json(image), 'utf-8') AS value, 'open' AS status, current_timestamp() AS at,
+  CAST(1 AS bigint) AS version
+FROM ({found})"""
+
+
+def _append(warehouse: Warehouse, found: object) -> int:
+    from pyspark.sql import DataFrame
+
+    assert isinstance(found, DataFrame)
+    create_rejects(warehouse)
+    known = warehouse.read("gold", "_rejects").select("id").distinct()
+    fresh = found.dropDuplicates(["id"]).join(known, "id", "left_anti")
+    rows = fresh.select(*(name for name, _ in REJECTS)).toArrow()
+    if rows.num_rows:
+        warehouse.append(warehouse.session.createDataFrame(rows).coalesce(1), "gold", "_rejects")
+    return int(rows.num_rows)
+
+
+def _null_key(shape: Shape) -> str:
+    keys = ", ".join(shape.keys)
+    return f"expected a value that fits in every key column ({keys}), got NULL, none or a misfit"
+
+
+def _mismatch(shape: Shape) -> str:
+    """SQL of the sentence that names each misfit, what was expected and what came."""
+    types = ", ".join(f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in shape.columns.items())
+    each = (
+        f"concat('column ', m, ': expected ', map({types})[m], ', got ', "
+        f"left(coalesce(image[m], 'NULL'), 200))"
+    )
+    return f"array_join(transform(misfits, m -> {each}), '; ')"

@@ -1,0 +1,132 @@
+"""Bronze to silver: every new message decoded once, one append a micro-batch, exactly once.
+
+A stream per source over `bronze.messages`; its checkpoint is the source's progress, so sources do
+not touch each other's. Each micro-batch is decoded by one `mapInArrow` and appended with the next
+number in `batch`. An append that a crash left unacknowledged is offered again under the same
+(writer, number) pair, which Delta knows, and is skipped.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.decode import decode
+from ingest.events import SILVER
+from ingest.readings import reading
+from ingest.sources import Source
+from pipelines.halves import join_halves
+from pipelines.leases import lease
+from pipelines.tables import Warehouse, create_bronze, create_silver
+
+DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+_INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
+_BYTES_A_BATCH = "1g"
+
+
+class Silver(NamedTuple):
+    """What one run over one source wrote: rows of all kinds, rejects among them, appends."""
+
+    source: str
+    rows: int
+    rejects: int
+    batches: int
+
+
+class Stopped(Exception):
+    """Ends a stream between two micro-batches."""
+
+
+def decode_source(
+    warehouse: Warehouse, source: Source, *, stop: Callable[[], bool] = lambda: False
+) -> Silver:
+    """Decode what bronze holds of `source` and silver does not; returns when nothing is left.
+
+    `stop` is asked before each micro-batch. Raises PlatformError where tables cannot be written.
+    """
+    create_bronze(warehouse)
+    create_silver(warehouse)
+    checkpoint = warehouse.checkpoint("silver", source.name)
+    with lease(warehouse.checkpoint(), "silver"):
+        before = _last_batch(warehouse)
+        _stream(warehouse, source, checkpoint, before, stop)
+        return _written(warehouse, source.name, before)
+
+
+def _stream(
+    warehouse: Warehouse, source: Source, checkpoint: str, last: int, stop: Callable[[], bool]
+) -> None:
+    session = warehouse.session
+    writer = _writer(checkpoint)
+    run = decode({source.name: reading(source)})
+    settings = warehouse.settings
+    halves = source.format in ("auto", "dataworks")
+    local = warehouse.local
+    numbers = [last]
+
+    def append(batch: DataFrame, number: int) -> None:
+        if local and stop():
+            raise Stopped
+        place = Warehouse(settings, batch.sparkSession)
+        numbers[0] += 1
+        rows = batch.select(*_INPUT).mapInArrow(run, DECODED)
+        rows = rows.withColumn("batch", F.lit(numbers[0]).cast("bigint"))
+        place.append(rows, "silver", "cdc", once=(writer, number))
+        if halves and join_halves(place, source.name, numbers[0], once=(f"{writer}/pairs", number)):
+            numbers[0] += 1
+
+    bronze = (
+        session.readStream.format("delta")
+        .option("maxBytesPerTrigger", _BYTES_A_BATCH)
+        .option("ignoreChanges", "false")
+    )
+    frame = (
+        bronze.load(str(warehouse.folder("bronze", "messages")))
+        if local
+        else bronze.table(warehouse.name("bronze", "messages"))
+    )
+    query = (
+        frame.where(F.col("source") == source.name)
+        .writeStream.foreachBatch(append)
+        .option("checkpointLocation", f"{checkpoint}/stream")
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        query.awaitTermination()
+    except Exception:
+        if local and stop():
+            return
+        raise
+
+
+def _writer(checkpoint: str) -> str:
+    """The name under which Delta remembers this checkpoint's appends; a new one for a new one."""
+    file = Path(checkpoint) / "writer"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".draft")
+        draft.write_text(str(uuid.uuid4()))
+        draft.rename(file)
+    return f"silver/{file.read_text()}"
+
+
+def _last_batch(warehouse: Warehouse) -> int:
+    found = warehouse.read("silver", "cdc").agg(F.max("batch")).first()
+    return int(found[0]) if found is not None and found[0] is not None else 0
+
+
+def _written(warehouse: Warehouse, source: str, before: int) -> Silver:
+    session: SparkSession = warehouse.session
+    counted = session.sql(
+        f"SELECT count(*), count_if(kind = 'reject'), count(DISTINCT batch) "
+        f"FROM {warehouse.name('silver', 'cdc')} WHERE source = :source AND batch > :before",
+        args={"source": source, "before": before},
+    ).first()
+    assert counted is not None
+    return Silver(source, int(counted[0]), int(counted[1]), int(counted[2]))

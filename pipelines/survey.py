@@ -1,0 +1,118 @@
+"""What silver has that gold has not applied: one grouped query over all tables of a source.
+
+So only tables with changes cost anything, and each table's plan is made from numbers that are
+already known when its turn comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ingest.events import ColumnType
+from ingest.names import SourceTable
+from ingest.order import Pos
+from ingest.shape import MOVED
+from pipelines.tables import Warehouse
+
+
+class Slice(NamedTuple):
+    """What one source table has in one silver batch."""
+
+    table: SourceTable
+    batch: int
+    formats: tuple[str, ...]
+    changes: int
+    ddl: int
+    lowest: Pos | None
+    highest: Pos | None
+    deletes: int
+    truncates: int
+    partials: int
+    moves: int
+    removed: Pos | None
+    images: tuple[tuple[str, ...], ...]
+    key_columns: tuple[tuple[str, ...], ...]
+    zero_dates: int
+    newest: int | None
+    snapshots: int
+
+
+class Survey(NamedTuple):
+    """The slices of one source above a batch, and the column types that came with them."""
+
+    last: int
+    slices: list[Slice]
+    types: dict[SourceTable, list[tuple[ColumnType, ...]]]
+
+
+def survey(
+    warehouse: Warehouse, source: str, above: int, tables: Iterable[SourceTable] = ()
+) -> Survey:
+    """Silver of `source` above batch `above`; of `tables` alone where any are given."""
+    where, args = _narrowed(tables)
+    args |= {"source": source, "above": above}
+    silver = warehouse.name("silver", "cdc")
+    images = "map_keys(coalesce(after, before))"
+    rows = warehouse.session.sql(
+        f"""SELECT db, schema, `table`, batch,
+  collect_set(format) AS formats,
+  count_if(kind = 'change') AS changes, count_if(kind = 'ddl') AS ddl,
+  min(pos) FILTER (WHERE kind = 'change') AS lowest,
+  max(pos) FILTER (WHERE kind = 'change') AS highest,
+  count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
+  count_if(kind = 'change' AND after_image = 'partial') AS partials,
+  count_if({MOVED}) AS moves,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS removed,
+  collect_set({images}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
+  collect_set(key_columns) AS key_columns,
+  count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
+  max(unix_micros(event_time)) AS newest,
+  count_if(op = 'snapshot') AS snapshots
+FROM {silver}
+WHERE source = :source AND batch > :above AND kind IN ('change', 'ddl'){where}
+GROUP BY db, schema, `table`, batch""",
+        args=args,
+    ).collect()
+    slices = [_slice(source, row.asDict()) for row in rows]
+    last = max((slice_.batch for slice_ in slices), default=above)
+    return Survey(last, slices, _types(warehouse, source, where, args) if slices else {})
+
+
+def _slice(source: str, row: dict[str, Any]) -> Slice:
+    table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
+    for name in ("lowest", "highest", "removed"):
+        row[name] = tuple(row[name]) if row[name] is not None else None
+    for name in ("images", "key_columns"):
+        row[name] = tuple(sorted(tuple(names) for names in row[name]))
+    row["formats"] = tuple(sorted(row["formats"]))
+    return Slice(table=table, **row)
+
+
+def _types(
+    warehouse: Warehouse, source: str, where: str, args: dict[str, Any]
+) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
+    """The column types each table came with, in order of appearance."""
+    rows = warehouse.session.sql(
+        f"""SELECT db, schema, `table`, first(columns) AS columns,
+  min(struct(batch, `partition`, offset)) AS first
+FROM {warehouse.name("silver", "cdc")}
+WHERE source = :source AND batch > :above AND kind = 'schema'{where}
+GROUP BY db, schema, `table`, schema_id ORDER BY first""",
+        args=args,
+    ).collect()
+    found: dict[SourceTable, list[tuple[ColumnType, ...]]] = {}
+    for row in rows:
+        columns = tuple(ColumnType(*column) for column in row["columns"])
+        table = SourceTable(source, row["db"], row["schema"], row["table"])
+        found.setdefault(table, []).append(columns)
+    return found
+
+
+def _narrowed(tables: Iterable[SourceTable]) -> tuple[str, dict[str, Any]]:
+    args: dict[str, Any] = {}
+    parts = []
+    for i, table in enumerate(tables):
+        args |= {f"db{i}": table.db, f"schema{i}": table.schema, f"table{i}": table.table}
+        parts.append(f"(db <=> :db{i} AND schema <=> :schema{i} AND `table` <=> :table{i})")
+    return (f" AND ({' OR '.join(parts)})" if parts else ""), args

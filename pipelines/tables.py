@@ -1,0 +1,153 @@
+"""Where the tables are, and what is done to them: names, creation, reading, appending.
+
+Locally a table is its folder under the warehouse (`<warehouse>/<schema>/<table>`), on Databricks a
+name in the catalog: the rest of the product asks here for a table's SQL name and never builds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.errors import PlatformError
+from ingest.events import SILVER
+from ingest.settings import Settings
+
+BRONZE = (
+    ("source", "string"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("timestamp", "timestamp"),
+    ("key", "binary"),
+    ("value", "binary"),
+    ("headers", "array<struct<key:string,value:binary>>"),
+    ("epoch", "bigint"),
+    ("ingested_at", "timestamp"),
+)
+"""`bronze.messages`: every message exactly as received, with the epoch of its source then."""
+
+
+def quote(*parts: str) -> str:
+    """A name of several parts, each in backquotes."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+class Warehouse:
+    """The tables of one configuration, in one Spark session."""
+
+    def __init__(self, settings: Settings, session: SparkSession) -> None:
+        self.settings = settings
+        self.session = session
+
+    @property
+    def local(self) -> bool:
+        """Whether tables are folders."""
+        return self.settings.catalog is None
+
+    def schema(self, layer: str) -> str:
+        """The schema that holds `layer` (bronze, silver, gold or history)."""
+        return str(getattr(self.settings.schemas, layer))
+
+    def folder(self, layer: str, table: str) -> Path:
+        """The folder of a local table."""
+        return Path(self.settings.warehouse) / self.schema(layer) / table
+
+    def name(self, layer: str, table: str) -> str:
+        """The SQL name of a table: a path locally, a catalog name elsewhere."""
+        if self.settings.catalog is None:
+            return f"delta.{quote(str(self.folder(layer, table)))}"
+        return quote(self.settings.catalog, self.schema(layer), table)
+
+    def exists(self, layer: str, table: str) -> bool:
+        """Whether the table has been created."""
+        if self.local:
+            return (self.folder(layer, table) / "_delta_log").is_dir()
+        return self.session.catalog.tableExists(self.name(layer, table).replace("`", ""))
+
+    def read(self, layer: str, table: str) -> DataFrame:
+        """The table as it is now."""
+        return self.session.table(self.name(layer, table))
+
+    def create(
+        self,
+        layer: str,
+        table: str,
+        columns: Iterable[tuple[str, str]],
+        *,
+        partitioned_by: Sequence[str] = (),
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        """Create the table unless it exists."""
+        if self.exists(layer, table):
+            return
+        if not self.local:
+            assert self.settings.catalog is not None
+            place = quote(self.settings.catalog, self.schema(layer))
+            self.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+        listed = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
+        partition = f" PARTITIONED BY ({', '.join(map(quote, partitioned_by))})"
+        pairs = ", ".join(f"'{key}' = '{value}'" for key, value in (properties or {}).items())
+        self.session.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name(layer, table)} ({listed}) USING DELTA"
+            + (partition if partitioned_by else "")
+            + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+        )
+
+    def append(
+        self, frame: DataFrame, layer: str, table: str, *, once: tuple[str, int] | None = None
+    ) -> None:
+        """Append rows. `once` = (writer, number): a number not above the writer's last is skipped."""
+        writer = frame.write.format("delta").mode("append")
+        if once is not None:
+            writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
+        if self.local:
+            writer.save(str(self.folder(layer, table)))
+        else:
+            writer.saveAsTable(self.name(layer, table))
+
+    def checkpoint(self, *parts: str) -> str:
+        """The folder of a stream's checkpoint."""
+        return str(Path(self.settings.checkpoints, *parts))
+
+
+def create_bronze(warehouse: Warehouse) -> None:
+    """`bronze.messages`, one partition a source, so that sources do not read each other's files."""
+    warehouse.create(
+        "bronze",
+        "messages",
+        BRONZE,
+        partitioned_by=["source"],
+        properties={"delta.dataSkippingNumIndexedCols": "5"},
+    )
+
+
+def create_silver(warehouse: Warehouse) -> None:
+    """`silver.cdc`, with file statistics on what finds a table's or a key's rows."""
+    statistics = "kind,db,schema,table,op,epoch,s1,event_time,batch,key_hash,topic,partition,offset"
+    warehouse.create(
+        "silver",
+        "cdc",
+        [(column.name, column.type) for column in SILVER],
+        partitioned_by=["source"],
+        properties={"delta.dataSkippingStatsColumns": statistics},
+    )
+
+
+def writable(settings: Settings) -> None:
+    """Raise PlatformError unless the local warehouse can be written."""
+    if settings.catalog is not None:
+        return
+    folder = Path(settings.warehouse)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / "._writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise PlatformError(
+            f"expected to write to the warehouse {folder}, got: {error.strerror}; choose another "
+            "with --warehouse or in conf/ingest.yml"
+        ) from None

@@ -1,0 +1,99 @@
+"""The target tables of gold: which columns they have, how they are made and grown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.routes import Route
+from ingest.shape import Shape
+from pipelines.tables import Warehouse
+
+METADATA = {
+    "_pos": "array<bigint>",
+    "_event_time": "timestamp",
+    "_source": "string",
+    "_source_table": "string",
+    "_deleted_at": "timestamp",
+}
+_PROPERTIES = {
+    "delta.columnMapping.mode": "name",
+    "delta.enableTypeWidening": "true",
+    # Not enabled by ALTER TABLE itself when a timestamp_ntz column is added.
+    "delta.feature.timestampNtz": "supported",
+    # A MERGE into a small table is a third cheaper without them.
+    "delta.enableDeletionVectors": "false",
+}
+
+
+def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
+    """The data columns of a target and their Spark types; None where it does not exist."""
+    if not warehouse.exists("gold", target):
+        return None
+    fields = warehouse.read("gold", target).schema.fields
+    return {
+        field.name: field.dataType.simpleString() for field in fields if field.name not in METADATA
+    }
+
+
+def wanted_columns(
+    route: Route,
+    keys: Sequence[str],
+    types: Iterable[Sequence[ColumnType]],
+    images: Iterable[Sequence[str]],
+) -> dict[str, str]:
+    """The columns a target should have, keys first: declared, else as the messages' types say.
+
+    Columns that no type came with are string. Raises TableError where two columns differ only in
+    case: they could not be told apart.
+    """
+    found: dict[str, str] = {}
+    spelt: dict[str, str] = {}
+    typed = {column.name: column.type for columns in types for column in columns}
+    order = [*typed, *(name for image in images for name in image), *route.columns]
+    declared = {name.lower(): type_ for name, type_ in route.columns.items()}
+    excluded = {name.lower() for name in route.exclude}
+    first = {key.lower() for key in keys}
+    for name in [*keys, *(name for name in order if name.lower() not in first)]:
+        lower = name.lower()
+        if lower in excluded or spelt.get(lower) == name:
+            continue
+        if lower in spelt:
+            if lower in first and name not in keys:
+                continue
+            raise TableError(
+                f"columns `{spelt[lower]}` and `{name}` differ only in case; exclude one of them"
+            )
+        spelt[lower] = name
+        found[name] = declared.get(lower) or _type_of(name, typed)
+    return found
+
+
+def _type_of(name: str, typed: Mapping[str, str]) -> str:
+    if name in typed:
+        return typed[name]
+    lower = {other.lower(): type_ for other, type_ in typed.items()}
+    return lower.get(name.lower(), "string")
+
+
+def create(
+    warehouse: Warehouse, target: str, columns: Mapping[str, str], *, soft: bool
+) -> None:
+    """Create a target with its data columns and what gold adds to each row."""
+    added = [item for item in METADATA.items() if soft or item[0] != "_deleted_at"]
+    warehouse.create("gold", target, [*columns.items(), *added], properties=_PROPERTIES)
+
+
+def spelled(shape: Shape, images: Iterable[Sequence[str]]) -> Shape:
+    """The shape with the names that images have its columns under, matched without case."""
+    by_lower = {name.lower(): name for name in shape.columns}
+    found: dict[str, dict[str, None]] = {}
+    for image in images:
+        for name in image:
+            column = by_lower.get(name.lower())
+            if column is not None:
+                found.setdefault(column, {})[name] = None
+    spellings = {name: tuple(names) for name, names in found.items() if tuple(names) != (name,)}
+    return replace(shape, spellings=spellings)

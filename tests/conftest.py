@@ -1,0 +1,59 @@
+"""What tests share: one Spark session, one Kafka broker, a warehouse each, the samples."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of the test run, as the product starts it."""
+    from pipelines import session
+
+    started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """An empty folder for the tables of one test."""
+    folder = tmp_path / "warehouse"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a real broker; give each test topics of its own."""
+    from tests.kafka_broker import broker
+
+    with broker(tmp_path_factory.mktemp("kafka")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of sample messages that stands beside the repository, or `INGEST_SHARED`."""
+    folder = Path(os.environ.get("INGEST_SHARED") or ROOT.parent / "shared")
+    if not folder.is_dir():
+        pytest.skip(f"no samples at {folder}; set INGEST_SHARED")
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs Spark or Kafka by the fixtures it asks for: `-m 'not spark'` is the fast run."""
+    for item in items:
+        for fixture in ("spark", "kafka"):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(fixture)

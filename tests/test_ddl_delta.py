@@ -1,0 +1,146 @@
+"""Reviewing DDL against a gold table: the cases of tests/ddl/review, and what holds for any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from sqlglot.tokens import TokenType
+
+from ingest.ddl import RISKS, Clause, Column, Statement, TableName, parse
+from ingest.ddl_delta import quoted, review
+from ingest.ddl_widening import widens
+
+TARGET = "`lake`.`gold`.`shop_parcel`"
+OPTIONS = ("columns", "source_types", "declared", "exclude", "keys")
+
+
+def read_cases() -> list[Any]:
+    """Every case of tests/ddl/review, named by file and number."""
+    return [
+        pytest.param(case, id=f"{path.stem}-{number}")
+        for path in sorted((Path(__file__).parent / "ddl" / "review").glob("*.yml"))
+        for number, case in enumerate(YAML(typ="safe").load(path), 1)
+    ]
+
+
+@pytest.mark.parametrize("case", read_cases())
+def test_statement_is_reviewed(case: dict[str, Any]) -> None:
+    statement = parse(case["sql"], dialect=case.get("dialect", "mysql"))
+    options = {name: case[name] for name in OPTIONS if name in case}
+    found = review(statement, target=TARGET, **options)
+    assert (found.kind, found.risk) == (case["kind"], case["risk"])
+    assert [
+        (outcome.clause.kind, outcome.risk, outcome.note, list(outcome.proposed))
+        for outcome in found.clauses
+    ] == [
+        (clause["kind"], clause["risk"], clause.get("note"), clause.get("proposed", []))
+        for clause in case["clauses"]
+    ]
+    assert list(found.proposed) == [
+        text for clause in case["clauses"] for text in clause.get("proposed", [])
+    ]
+
+
+WIDER = {
+    "tinyint": "smallint int bigint double decimal(10,0) decimal(12,2) decimal(20,0)",
+    "smallint": "int bigint double decimal(10,0) decimal(12,2) decimal(20,0)",
+    "int": "bigint double decimal(10,0) decimal(12,2) decimal(20,0)",
+    "bigint": "decimal(20,0)",
+    "float": "double",
+    "date": "timestamp_ntz",
+    "decimal(9,0)": "decimal(10,0) decimal(11,2) decimal(12,2) decimal(20,0)",
+    "decimal(10,0)": "decimal(12,2) decimal(20,0)",
+    "decimal(11,2)": "decimal(12,2)",
+    "double": "",
+    "timestamp": "",
+    "timestamp_ntz": "",
+    "string": "",
+    "binary": "",
+    "boolean": "",
+    "decimal(12,2)": "",
+    "decimal(20,0)": "",
+}
+"""What Delta 4.4.0 accepted when each of these pairs was tried on a table."""
+
+
+def test_widening_is_what_delta_accepts() -> None:
+    found = {old: {new for new in WIDER if new != old and widens(old, new)} for old in WIDER}
+    assert found == {old: set(wider.split()) for old, wider in WIDER.items()}
+
+
+TABLE = TableName(None, None, "t")
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
+
+
+@given(NAMES, NAMES)
+def test_any_name_is_quoted(old: str, new: str) -> None:
+    """Spark reads back the very names, whatever they hold."""
+    clauses = (
+        Clause(kind="rename_column", table=TABLE, column=Column(name=old), new_name=new),
+        Clause(kind="drop_column", table=TABLE, column=Column(name=new)),
+        Clause(kind="add_column", table=TABLE, column=Column(name=old, type="int")),
+        Clause(kind="modify_column", table=TABLE, column=Column(name=old, type="bigint")),
+    )
+    statement = Statement(text="", table=TABLE, clauses=clauses)
+    found = review(statement, target="`t`", columns={old: "int"})
+    kept = old.casefold() == new.casefold()
+    expected = [[old], [old], [old]] if kept else [[old, new], [new], [old], [old]]
+    names = [
+        [token.text for token in tokens if token.token_type is TokenType.IDENTIFIER]
+        for tokens in (sqlglot.tokenize(text, read="databricks") for text in found.proposed)
+    ]
+    assert names == [["t", *expected_names] for expected_names in expected]
+
+
+def test_quoting() -> None:
+    assert quoted("a.b `c") == "`a.b ``c`"
+
+
+GOLD = {"id": "bigint", "a": "int", "b": "string", "c": "decimal(10,2)", "d": "date"}
+CHANGES = st.sampled_from(
+    [
+        f"{verb} {name}{rest}"
+        for name in ("a", "B", "e", "id")
+        for verb, rest in [
+            ("ADD", " BIGINT"),
+            ("ADD", " VARCHAR(9)"),
+            ("DROP", ""),
+            ("MODIFY", " BIGINT"),
+            ("MODIFY", " TEXT"),
+            ("CHANGE", " f DATE"),
+            ("RENAME COLUMN", " TO a"),
+        ]
+    ]
+)
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=6))
+def test_proposals_run_one_after_the_other(changes: list[str]) -> None:
+    """Each proposed statement fits the table that those before it leave; keys stay."""
+    statement = parse("ALTER TABLE t " + ", ".join(changes))
+    found = review(statement, target="`t`", columns=GOLD, keys=["id"])
+    assert RISKS.index(found.risk) == max(RISKS.index(outcome.risk) for outcome in found.clauses)
+    table, key = dict(GOLD), "id"
+    for text in found.proposed:
+        words = text.removeprefix("ALTER TABLE `t` ").replace("`", "").split()
+        if words[:2] == ["ADD", "COLUMNS"]:
+            name, type_ = words[2].lstrip("("), words[3].removesuffix(")")
+            assert name.casefold() not in {known.casefold() for known in table}
+            table[name] = type_
+        elif words[:2] == ["DROP", "COLUMN"]:
+            del table[words[2]]
+        elif words[:2] == ["RENAME", "COLUMN"]:
+            assert words[4].casefold() not in {known.casefold() for known in table}
+            table[words[4]] = table.pop(words[2])
+            key = words[4] if words[2] == key else key
+        else:
+            assert words[:2] == ["ALTER", "COLUMN"]
+            assert widens(table[words[2]], words[4])
+            table[words[2]] = words[4]
+    assert table[key] == "bigint"

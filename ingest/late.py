@@ -40,11 +40,11 @@ def stored_rows(target: str, keys: tuple[str, ...], columns: Mapping[str, str]) 
 
 
 def classified(shape: Shape, events: str, stored: str, removals: str, floors: Floors) -> str:
-    """One row: late_keys (array of keys), stale, gone (deletes of absent rows), bad (events that
-    do not fit), keys.
+    """One row: late_keys (array of keys), on_time (keys that are not), stale (events below their row),
+    passed (keys whose events all are, or only delete what is absent), bad (events that do not fit).
 
     `events` is SQL of `ingest.shape.events`, `stored` of `stored_rows`, `removals` of (key, pos): the
-    highest delete or key change that names a key.
+    highest delete or key change of earlier batches that names a key.
     """
     tied = "false"
     if not shape.by_arrival:
@@ -78,6 +78,6 @@ keyed AS (
   GROUP BY e.key)
 SELECT coalesce(flatten(collect_list(IF(late, names, NULL))), array()) AS late_keys,
   coalesce(sum(stale), 0) AS stale, count_if(NOT late AND (passed OR gone)) AS passed,
-  count(*) AS keys,
+  count_if(NOT late) AS on_time,
   (SELECT count_if(key IS NULL OR size(misfits) > 0) FROM e) AS bad
 FROM keyed"""

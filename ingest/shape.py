@@ -166,10 +166,12 @@ def latest(shape: Shape, changes: str, *, sets: tuple[str, ...], unless: str | N
     probe = "concat(slice(pos, 1, 7), transform(slice(pos, 8, 4), x -> -x))"
     tied = "probe <> concat(slice(pos, 1, 7), transform(slice(pos, 8, 4), x -> -x))"
     checked = unless is None
-    where = "" if checked else (
-        f" WHERE NOT coalesce({bad}, false) AND ({shape.key_text()}) IS NOT NULL AND NOT EXISTS "
-        f"(SELECT 1 FROM {unless} l WHERE l.key = ({shape.key_text()}))"
-    )
+    if not checked:
+        changes = (
+            f"SELECT c.* FROM (SELECT *, {shape.key_text()} AS key_text FROM ({changes})) c "
+            f"LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
+            f"WHERE NOT coalesce({bad}, false) AND key_text IS NOT NULL"
+        )
     kept = f"raise_error({sql_text(SURPRISE)})"
     guard = f"IF(coalesce({bad}, false), {kept}, named)" if checked else "named"
     ties = f", max({probe}) AS probe" if checked and not shape.by_arrival else ""
@@ -186,5 +188,5 @@ def latest(shape: Shape, changes: str, *, sets: tuple[str, ...], unless: str | N
 FROM (SELECT {ks}, max(pos) AS pos, max_by({guard.replace('named', 'folded')}, pos) AS folded{ties}
   FROM (SELECT {typed_keys}, op, pos, after,
       struct(op = 'delete' AS gone, event_time{', ' + values if values else ''}) AS folded
-    FROM ({changes}){where})
+    FROM ({changes}))
   GROUP BY {ks})"""

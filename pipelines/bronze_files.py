@@ -1,8 +1,13 @@
 """Files to bronze: list, number, register, append, in micro-batches, exactly once.
 
-A batch is registered before it is appended, and appended under the log's writer and its number: a
-batch that a killed run left behind is offered once more and taken once. Where the checkpoint is
-lost, bronze itself tells which files it has.
+A batch is registered before it is appended. One that a killed run left behind is appended unless
+bronze has it already, which its files' ordinals tell, since an append is one commit. The lease on
+the source keeps a second run away; where tables live in a catalog, a killed run may still be at work
+in a cluster that outlives it, so there the append also carries the log's writer and the batch's
+number, of which the table takes each once. (Locally that would double the cost of a small append:
+Delta Lake computes the state of the whole table to look a writer up.)
+
+Where the checkpoint is lost, bronze itself tells which files it has.
 """
 
 from __future__ import annotations
@@ -93,61 +98,49 @@ class _Reader:
 
     def adopt(self, listed: Sequence[Listed]) -> None:
         """Fills a new log with the files that bronze holds, as they are now."""
-        own = f"element_at(filter(headers, header -> header.key = '{FILE_HEADER}'), -1).value"
-        found = (
-            self._in_bronze()
-            .select(
-                F.coalesce(
-                    F.expr(f"decode({own}, 'UTF-8')"), F.concat_ws(" ", "partition", "topic")
-                )
-            )
-            .distinct()
-            .collect()
-        )
         now = {file.path: file for file in listed}
         held = []
-        for (text,) in found:
-            ordinal, _, path = text.partition(" ")
+        for ordinal, path in self._in_bronze().distinct().collect():
             file = now.get(path, Listed(path, 0, 0))
-            held.append(Numbered(path, int(ordinal), file.size, file.modified))
+            held.append(Numbered(path, ordinal, file.size, file.modified))
         if held:
             self._log.adopt(held)
 
     def offer_again(self) -> int:
-        """Appends the batch that a killed run registered, unless the table has it."""
+        """Appends the batch that a killed run registered, unless bronze has it."""
         batch = self._log.pending
         if batch is None:
             return 0
-        # Nothing is observed where the table skips the batch, so this one is counted.
-        before = self._in_bronze().count()
-        self._append(batch, None)
-        return self._in_bronze().count() - before
+        ordinals = F.col("ordinal").isin([file.ordinal for file in batch.files])
+        paths = F.col("path").isin([file.path for file in batch.files])
+        if self._in_bronze().where(ordinals & paths).limit(1).count():
+            self._log.done(batch)
+            return 0
+        return self.append(batch)
 
     def append(self, batch: FileBatch) -> int:
-        """Appends a batch; gives the number of its messages."""
-        counted = Observation()
-        return int(counted.get["messages"]) if self._append(batch, counted) else 0
-
-    def _append(self, batch: FileBatch, counted: Observation | None) -> bool:
+        """Appends a batch without the files that turn out unreadable; gives its messages."""
+        once = None if self._warehouse.local else (self._log.writer, batch.number)
+        messages = 0
         while batch.files:
-            rows = self._rows(batch.files)
-            if counted is not None:
-                rows = rows.observe(counted, F.count(F.lit(1)).alias("messages"))
-            once = (self._log.writer, batch.number)
+            counted = Observation()
+            rows = self._rows(batch.files).observe(counted, F.count(F.lit(1)).alias("messages"))
             try:
                 self._warehouse.append(rows, "bronze", "messages", once=once)
-                break
             except PySparkException as error:
                 named = unreadable(error)
                 if named is None:
                     raise SourceError(
-                        f"source {self._source.name}: Spark could not append batch {batch.number}"
-                        f" of {len(batch.files)} files to bronze: {str(error).splitlines()[0]}"
+                        f"source {self._source.name}: Spark could not append a batch of"
+                        f" {len(batch.files)} files to bronze: {str(error).splitlines()[0]}"
                     ) from error
-            self._bad.append(named)
-            batch = self._log.drop(batch, named.path)
+                self._bad.append(named)
+                batch = self._log.drop(batch, named.path)
+            else:
+                messages = int(counted.get["messages"])
+                break
         self._log.done(batch)
-        return bool(batch.files)
+        return messages
 
     def _rows(self, files: Sequence[Numbered]) -> DataFrame:
         session = self._warehouse.session
@@ -169,8 +162,15 @@ class _Reader:
         return rows.select([name for name, _ in BRONZE])
 
     def _in_bronze(self) -> DataFrame:
+        """The ordinal and path of each message's file that bronze has of the source."""
         table = self._warehouse.read("bronze", "messages")
-        return table.where(F.col("source") == self._source.name)
+        own = f"filter(headers, header -> header.key = '{FILE_HEADER}')"
+        captured = F.expr(f"decode(element_at({own}, -1).value, 'UTF-8')")
+        file = F.split(captured, " ", 2)
+        return table.where(F.col("source") == self._source.name).select(
+            F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),
+            F.coalesce(file[1], F.col("topic")).alias("path"),
+        )
 
 
 def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:

@@ -22,7 +22,7 @@ PATIENCE = {
     "kafka.request.timeout.ms": "15000",
 }
 KNOCK_SECONDS = 3.0
-POLL_SECONDS = 0.2
+POLL_SECONDS = 1
 
 
 def ingest_kafka(
@@ -70,7 +70,7 @@ def ingest_kafka(
             query.stop()
         _count(query, counts)
     except PySparkException as error:
-        raise _explained(error, source.name, kafka, checkpoint) from error
+        raise _explained(error, source.name, checkpoint) from error
     return sum(counts.values())
 
 
@@ -114,3 +114,7 @@ def _knock(source: str, servers: str) -> None:
         f"source {source}: no Kafka broker answers at {', '.join(refusals)};"
         " start it or correct kafka.bootstrap_servers."
     )
+
+
+def _explained(error: PySparkException, source: str, checkpoint: str) -> SourceError:
+    return SourceError(f"source {source}: {error}")

@@ -7,16 +7,18 @@ catalog tables have names anyway and views are created once, by `publish`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
+from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import ConfigError, Mistake
-from ingest.mistakes import nearest
-from pipelines.history import data_columns, history_view, identity
-from pipelines.known_targets import known, local_tables
+from ingest.mistakes import nearest, unknown_word
+from pipelines.history import data_columns, history_view, identity, of_key, order
+from pipelines.known_targets import known, local_tables, one_of
 from pipelines.tables import Warehouse, quote
 
 LAYERS = ("bronze", "silver", "gold", "history")
@@ -82,30 +84,74 @@ def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def register(warehouse: Warehouse, config: Config, query: str) -> None:
-    """Make known what `query` names of the four schemas.
-
-    Raises ConfigError where a named table or view does not exist, with the nearest that does.
-    """
+    """Make known what `query` names of the four schemas; what does not exist is left to Spark."""
+    session = warehouse.session
     if not warehouse.local:
         assert warehouse.settings.catalog is not None
-        warehouse.session.sql(f"USE CATALOG {quote(warehouse.settings.catalog)}")
+        session.sql(f"USE CATALOG {quote(warehouse.settings.catalog)}")
         return
-    layers = {warehouse.schema(layer).casefold(): layer for layer in LAYERS}
-    wrong = []
-    for schema, table in named(query, [warehouse.schema(layer) for layer in LAYERS]):
-        of_schema = [
-            layer for layer in LAYERS if warehouse.schema(layer).casefold() == schema.casefold()
-        ]
-        assert layers
-        _create_schema(warehouse, of_schema[0])
-        tables = {name: layer for layer in of_schema for name in _offered(warehouse, config, layer)}
-        wanted = list(tables) if table == "*" else _matching(table, tables)
-        for name in wanted:
-            _register(warehouse, config, tables[name], name)
-        if not wanted and _must_be_table(query, schema, table):
-            wrong.append(_unknown(f"{schema}.{table}", schema, tables))
-    if wrong:
-        raise ConfigError(wrong)
+    for schema, table in named(query, _schemas(warehouse)):
+        place = quote(schema)
+        folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
+        session.sql(f"CREATE SCHEMA IF NOT EXISTS {place} LOCATION {sql_text(str(folder))}")
+        for layer in _schemas(warehouse)[schema]:
+            for name in offered(warehouse, config, layer):
+                if table == "*" or table.casefold() == name.casefold():
+                    _register(warehouse, config, layer, name)
+
+
+def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
+    """The tables and views of a layer that there are to query."""
+    if layer == "history":
+        return sorted(known(warehouse, config).ways)
+    names = local_tables(warehouse, layer)
+    return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
+
+
+def unknown_table(warehouse: Warehouse, config: Config, error: AnalysisException) -> str | None:
+    """The sentence on a table that Spark did not find, with the nearest; None for other errors."""
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return None
+    relation = error.getMessageParameters() or {}
+    name = relation.get("relationName", "").replace("`", "")
+    schema = name.rpartition(".")[0].casefold()
+    names = [
+        f"{known_schema}.{table}"
+        for known_schema, layers in (_schemas(warehouse) if warehouse.local else {}).items()
+        if known_schema.casefold() == schema or schema not in map(str.casefold, _schemas(warehouse))
+        for layer in layers
+        for table in offered(warehouse, config, layer)
+    ]
+    there = nearest(name, names) if names else "; `ingest run` makes the tables"
+    return f"there is no table or view {name}{there}"
+
+
+def _schemas(warehouse: Warehouse) -> dict[str, list[str]]:
+    """Schema -> its layers: bronze and silver may share one."""
+    found: dict[str, list[str]] = {}
+    for layer in LAYERS:
+        found.setdefault(warehouse.schema(layer), []).append(layer)
+    return found
+
+
+def _register(warehouse: Warehouse, config: Config, layer: str, name: str) -> None:
+    session = warehouse.session
+    full = quote(warehouse.schema(layer), name)
+    if layer == "history":
+        session.sql(f"CREATE OR REPLACE VIEW {full} AS {history_query(warehouse, config, name)}")
+        return
+    if layer == "silver" and name in VIEWS:
+        session.sql(f"CREATE OR REPLACE VIEW {full} AS {silver_view(warehouse, config, name)}")
+        return
+    location = str(warehouse.folder(layer, name))
+    ours = _registered.setdefault(session, {})
+    if ours.get(full) == location:
+        return
+    if full in ours:
+        # It was that of another warehouse; an external table leaves its files where they are.
+        session.sql(f"DROP TABLE {full}")
+    session.sql(f"CREATE TABLE {full} USING DELTA LOCATION {sql_text(location)}")
+    ours[full] = location
 
 
 def publish(warehouse: Warehouse, config: Config) -> None:
@@ -128,5 +174,31 @@ def publish(warehouse: Warehouse, config: Config) -> None:
 
 def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
-    tables = known(warehouse, config).ways.get(target, ())
+    tables = known(warehouse, config).ways[target]
     return history_view(warehouse, config, tables, data_columns(warehouse, target, tables))
+
+
+def history_frame(
+    warehouse: Warehouse, config: Config, table: str, key: Mapping[str, str]
+) -> tuple[DataFrame, dict[str, str]]:
+    """The changes of a target, or of those of its rows with `key`, in order; and its columns.
+
+    Raises ConfigError for a table or column that does not exist.
+    """
+    ways = known(warehouse, config).ways
+    target = one_of(table, ways, warehouse.settings)
+    columns = data_columns(warehouse, target, ways[target])
+    by_case = {name.casefold() for name in columns}
+    wrong = [
+        Mistake("command line", None, unknown_word("--key", name, columns))
+        for name in key
+        if name.casefold() not in by_case
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    query = history_view(warehouse, config, ways[target], columns)
+    where, args = of_key(columns, key) if key else ("true", {})
+    frame = warehouse.session.sql(
+        f"SELECT * FROM ({query}) WHERE {where} ORDER BY {order(columns)}", args=args
+    )
+    return frame, columns

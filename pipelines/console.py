@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from io import StringIO
 from typing import Any
 
 import orjson
@@ -20,8 +21,9 @@ import orjson
 EXACT = 2**53
 """Above it, programs that hold numbers as doubles would round: such integers become text."""
 
-Advance = Callable[[str], None]
-"""Called with what was finished; moves the bar on by one."""
+_UNFOLDED = 1_000_000
+Advance = Callable[[str, bool], None]
+"""Called with what was finished, and whether that is news; moves the bar on by one."""
 
 
 def json_value(value: Any) -> Any:
@@ -74,7 +76,6 @@ class Console:
         columns: Sequence[str],
         rows: Iterable[Sequence[Any]],
         *,
-        title: str | None = None,
         shown: Sequence[str] | None = None,
     ) -> None:
         """Print rows: every column for programs, those in `shown` for people."""
@@ -83,7 +84,7 @@ class Console:
                 self.record(dict(zip(columns, row, strict=True)))
             return
         places = [columns.index(name) for name in (shown or columns)]
-        self._table([columns[i] for i in places], [[row[i] for i in places] for row in rows], title)
+        self._table([columns[i] for i in places], [[row[i] for i in places] for row in rows])
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Print one thing: a JSON object, or its fields one below the other."""
@@ -111,9 +112,9 @@ class Console:
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar of `total` steps on a terminal, a line a step elsewhere; on standard error."""
+        """A bar of `total` steps on a terminal, elsewhere a line for the news; standard error."""
         if not sys.stderr.isatty():
-            yield lambda step: self.say(f"{what}: {step}")
+            yield lambda step, news: self.say(f"{what}: {step}") if news else None
             return
         from rich.console import Console as Terminal
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -126,14 +127,23 @@ class Console:
         with bar:
             task = bar.add_task(what, total=total)
 
-            def advance(step: str) -> None:
+            def advance(step: str, news: bool) -> None:
                 bar.update(task, advance=1, description=f"{what}: {step}")
 
             yield advance
 
-    def _table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None
-    ) -> None:
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Show on a terminal that something takes its time."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console as Terminal
+
+        with Terminal(stderr=True).status(what):
+            yield
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         # A tenth of a second to import, and programs never need it.
         from rich import box
         from rich.console import Console as Terminal
@@ -147,11 +157,24 @@ class Console:
             table.add_column(Text(name), justify=justify, overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell(value)) for value in row))
-        terminal = Terminal(file=sys.stdout, highlight=False)
-        if not terminal.is_terminal:
-            # Nothing is folded or cut where a file or a pipe takes it.
-            terminal.width = max(terminal.measure(table).maximum, 1)
-        if title:
-            terminal.print(Text(title, style="bold"))
+        if sys.stdout.isatty():
+            terminal = Terminal(file=sys.stdout, highlight=False)
+            if Terminal(width=_UNFOLDED).measure(table).maximum > 2 * terminal.width:
+                self._one_below_the_other(columns, rows)
+            else:
+                terminal.print(table, "")
+            return
+        # Nothing is folded or padded where a file or a pipe takes it.
+        terminal = Terminal(file=StringIO(), highlight=False, width=_UNFOLDED)
         terminal.print(table)
-        terminal.print()
+        printed = terminal.file.getvalue()  # type: ignore[attr-defined]
+        sys.stdout.writelines(line.rstrip() + "\n" for line in printed.splitlines())
+        sys.stdout.write("\n")
+
+    def _one_below_the_other(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Rows too wide for the terminal, each as a block of its fields."""
+        for row in rows:
+            self.record(dict(zip(columns, map(cell, row), strict=True)))
+            sys.stdout.write("\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ingest.codes import Code
+from ingest.errors import ConfigError, Mistake
 from ingest.formats import FORMATS
 
 LISTED = ("name", "summary", "order")
@@ -22,8 +23,12 @@ def codes() -> list[list[Any]]:
 
 
 def described(name: str) -> dict[str, Any]:
-    """All that can be said of one format."""
-    format_ = FORMATS[name]
+    """All that can be said of one format; raises ConfigError where there is no such."""
+    format_ = FORMATS.get(name)
+    if format_ is None:
+        from ingest.mistakes import unknown_word
+
+        raise ConfigError([Mistake("command line", None, unknown_word("NAME", name, FORMATS))])
     return {
         "name": name,
         "summary": format_.summary,

@@ -29,7 +29,7 @@ from ingest.refold import OUTPUT, fold_batches
 from ingest.shape import MOVED, SURPRISE, Shape, column, events, from_text, latest
 from pipelines.progress import Marks, Progress, highest
 from pipelines.rejects import baseless_rejects, misfit_rejects, settle
-from pipelines.survey import Slice
+from pipelines.survey import Slice, named
 from pipelines.tables import Warehouse
 
 _CUTS_KEPT = 64
@@ -131,7 +131,7 @@ class TableMerge:
         self._count("stale", found["stale"])
         self._passed = found["passed"]
         relations = []
-        if found["keys"] > len(late_keys) or not late_keys:
+        if found["on_time"] or not late_keys:
             relations.append(self._on_time(all_events, late_keys))
         if late_keys:
             self._count("late", len(late_keys))
@@ -144,7 +144,7 @@ class TableMerge:
         stored = late.stored_rows(self._target(), work.shape.keys, work.shape.columns)
         if self._cuts():
             stored = f"SELECT * FROM ({stored}) WHERE NOT ({self._below_cuts('_pos')})"
-        removing = events(work.shape, self._history(f"(op = 'delete' OR {MOVED})"))
+        removing = events(work.shape, self._silver(f"batch <= {work.above} AND (op = 'delete' OR {MOVED})"))
         removals = (
             f"SELECT key, max(pos) AS pos FROM (SELECT explode(IF(key_before IS NULL, array(key), "
             f"array(key, key_before))) AS key, pos FROM ({removing})) GROUP BY key"
@@ -157,7 +157,7 @@ class TableMerge:
             late.Floors(
                 skipped=marks.skipped,
                 partials=marks.partials,
-                removed=marks.removed is not None or bool(work.deletes or work.moves),
+                removed=marks.removed is not None,
                 orphans=marks.orphans is not None,
             ),
         )
@@ -418,13 +418,9 @@ class TableMerge:
 
 def silver_changes(warehouse: Warehouse, table: SourceTable, where: str) -> str:
     """SQL of silver's changes of one source table, narrowed by `where`."""
-    named = " AND ".join(
-        f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
-        for name, value in (("db", table.db), ("schema", table.schema), ("table", table.table))
-    )
     return (
         f"SELECT * FROM {warehouse.name('silver', 'cdc')} WHERE source = "
-        f"{sql_text(table.source)} AND {named} AND kind = 'change' AND {where}"
+        f"{sql_text(table.source)} AND {named(table)} AND kind = 'change' AND {where}"
     )
 
 

@@ -47,6 +47,36 @@ def history_view(
     )
 
 
+def of_key(columns: Mapping[str, str], key: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """SQL, with its arguments, that is true in the view for changes of the rows with this key.
+
+    Canonical texts are compared, on the row's side now or on that before. A truncate concerns
+    every key.
+    """
+    named = _named_beside(columns)
+    now, before = [], []
+    for i, column in enumerate(key):
+        texts = {name: _text(column, quote(named[name])) for name in _IMAGES}
+        now.append(f"coalesce({texts['key']}, {texts['after']}, {texts['before']}) = :key{i}")
+        before.append(f"coalesce({texts['key_before']}, {texts['before']}) = :key{i}")
+    args = {f"key{i}": text for i, text in enumerate(key.values())}
+    op = quote(named["op"])
+    return f"{op} = 'truncate' OR ({' AND '.join(now)}) OR ({' AND '.join(before)})", args
+
+
+def shown(columns: Mapping[str, str]) -> list[str]:
+    """The view's columns that people are shown: without maps and positions."""
+    named = _named_beside(columns)
+    first = [named[name] for name in ("op", "event_time", "tx_id")]
+    return [*first, *columns, *(named[name] for name in ("topic", "partition", "offset", "row"))]
+
+
+def order(columns: Mapping[str, str]) -> str:
+    """SQL of the view's order: by position."""
+    named = _named_beside(columns)
+    return ", ".join(quote(named[name]) for name in ("pos", "source", "topic", "offset", "row"))
+
+
 def identity(sources: Iterable[Source]) -> str:
     """SQL of what the deliveries of one change have in common."""
     cases = " ".join(
@@ -63,7 +93,7 @@ def identity(sources: Iterable[Source]) -> str:
 def data_columns(
     warehouse: Warehouse, target: str, tables: Sequence[tuple[SourceTable, Route]]
 ) -> dict[str, str]:
-    """The target's columns: gold's with their types, before it exists all seen in silver as text."""
+    """The target's columns: gold's with their types; before it exists, silver's as text."""
     hidden = {name.casefold() for _, way in tables for name in way.exclude}
     if warehouse.exists("gold", target):
         shards = {(way.shard_column or "").casefold() for _, way in tables}
@@ -99,7 +129,7 @@ def _of_source(
     meta = _named_beside(columns)
     listed = [f"{_meta(name, hidden)} AS {quote(meta[name])}" for name in FIRST]
     listed += [
-        f"{typed(_text(name), type_, source.time_zone)} AS {quote(name)}"
+        f"{typed(_text(name, '_image'), type_, source.time_zone)} AS {quote(name)}"
         for name, type_ in columns.items()
     ]
     listed += [f"{_meta(name, hidden)} AS {quote(meta[name])}" for name in LAST]
@@ -136,12 +166,12 @@ def _meta(name: str, hidden: Sequence[str]) -> str:
     return quote(name)
 
 
-def _text(column: str) -> str:
-    """The canonical text of a column: by its name, else by its name in another case."""
+def _text(column: str, row: str) -> str:
+    """The canonical text of a column in the map `row`: by its name, else by it in another case."""
     name = sql_text(column)
     folded = sql_text(column.lower())
-    other = f"get(map_values(map_filter(_image, (name, text) -> lower(name) = {folded})), 0)"
-    return f"coalesce(_image[{name}], {other})"
+    other = f"get(map_values(map_filter({row}, (name, text) -> lower(name) = {folded})), 0)"
+    return f"coalesce({row}[{name}], {other})"
 
 
 def _where(tables: Sequence[tuple[SourceTable, Route]]) -> str:

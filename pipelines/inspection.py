@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ingest.errors import ConfigError, Mistake
 from ingest.events import SILVER
 from ingest.formats.format import FormatOptions, Message
-from ingest.framing import records
+from ingest.framing import FRAMINGS, records
 
 if TYPE_CHECKING:
     from ingest.decode import Reading
+    from ingest.sources import Source
 
 STANDARD_INPUT = "-"
 COLUMNS = tuple(column.name for column in SILVER)
@@ -29,24 +30,66 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(column.name for column in SILVER if column.type == "timestamp")
 
 
-def default_reading(format_: str, *, files: bool) -> Reading:
-    """How messages are read of which no source's YAML says anything."""
+def inspect(
+    files: Sequence[str],
+    *,
+    format_: str | None = None,
+    framing: str | None = None,
+    source: Source | None = None,
+) -> Iterator[dict[str, Any]]:
+    """The silver rows of the messages, as dicts of all its columns; `batch` is null.
+
+    `source` gives what the other arguments leave out. Raises ConfigError for a file, format or
+    framing that does not exist.
+    """
+    files = files or (STANDARD_INPUT,)
+    _check(files, format_=format_, framing=framing)
+    if framing is None:
+        framing = source.files.framing if source is not None and source.files is not None else None
+    framing = framing or "lines"
+    reading = _reading(source, format_, framing)
+    epoch = source.epoch if source is not None else 0
+    return _silver_rows(_messages(files, framing), reading, epoch)
+
+
+def _reading(source: Source | None, format_: str | None, framing: str) -> Reading:
+    if source is not None:
+        from ingest.readings import reading
+
+        if format_ is not None:
+            source = source.model_copy(update={"format": format_})
+        return reading(source)._replace(files=framing != "kcat")
     from ingest.decode import Reading
     from ingest.formats import FORMATS
 
-    names = list(FORMATS) if format_ == "auto" else [format_]
+    names = list(FORMATS) if format_ in (None, "auto") else [str(format_)]
     options = {
         name: FormatOptions(
             options={key: option.default for key, option in FORMATS[name].options.items()}
         )
         for name in names
     }
-    return Reading(source="inspect", format=format_, order="auto", files=files, options=options)
+    return Reading(
+        source="inspect",
+        format=format_ or "auto",
+        order="auto",
+        files=framing != "kcat",
+        options=options,
+    )
 
 
-def check_files(files: Sequence[str]) -> None:
-    """Raise ConfigError with every file that is not there or cannot be read."""
+def _check(files: Sequence[str], *, format_: str | None, framing: str | None) -> None:
+    from ingest.formats import FORMATS
+
     wrong = []
+    for option, word, words in (
+        ("--format", format_, ("auto", *FORMATS)),
+        ("--framing", framing, tuple(FRAMINGS)),
+    ):
+        if word is not None and word not in words:
+            from ingest.mistakes import unknown_word
+
+            wrong.append(Mistake("command line", None, unknown_word(option, word, words)))
     for file in files:
         if file == STANDARD_INPUT:
             continue
@@ -58,7 +101,7 @@ def check_files(files: Sequence[str]) -> None:
         raise ConfigError(wrong)
 
 
-def messages(files: Sequence[str], framing: str) -> Iterator[Message]:
+def _messages(files: Sequence[str], framing: str) -> Iterator[Message]:
     """The messages of the files in order; files are numbered from 0, records likewise."""
     with ExitStack() as stack:
         for ordinal, file in enumerate(files):
@@ -79,10 +122,9 @@ def messages(files: Sequence[str], framing: str) -> Iterator[Message]:
                 )
 
 
-def silver_rows(
-    taken: Iterator[Message], reading: Reading, *, epoch: int = 0
+def _silver_rows(
+    taken: Iterator[Message], reading: Reading, epoch: int
 ) -> Iterator[dict[str, Any]]:
-    """The rows of `silver.cdc`, as dicts of all its columns; `batch` is null."""
     from ingest.decode import Reader
 
     reader = Reader(reading)
@@ -91,7 +133,7 @@ def silver_rows(
             row = dict(zip(COLUMNS, (*values, None), strict=True))
             for name in _TIMES:
                 if row[name] is not None:
-                    row[name] = _BEGIN + timedelta(microseconds=row[name])
+                    row[name] = _instant(row[name])
             if row["columns"] is not None:
                 row["columns"] = [column._asdict() for column in row["columns"]]
             yield row
@@ -119,3 +161,11 @@ def compact(row: Mapping[str, Any]) -> list[Any]:
         row["after"],
         ", ".join(notes) or None,
     ]
+
+
+def _instant(micros: int) -> datetime | str:
+    try:
+        return _BEGIN + timedelta(microseconds=micros)
+    except OverflowError:
+        # Beyond the year 9999, where Python's calendar ends and Spark's goes on.
+        return f"{micros} microseconds since 1970-01-01"

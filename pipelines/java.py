@@ -34,7 +34,9 @@ def find_java() -> Path:
         if found is None:
             return Path(chosen)
         other = next((home for home in _homes() if describe(home) is None), None)
-        way_out = f"set JAVA_HOME={other}" if other else "install openjdk-17-jre-headless and set it"
+        way_out = (
+            f"set JAVA_HOME={other}" if other else "install openjdk-17-jre-headless and set it"
+        )
         raise PlatformError(
             f"Spark needs Java 17 or 21, but JAVA_HOME={chosen} is {found}; {way_out}."
         )

@@ -1,4 +1,4 @@
-"""Which targets there are: what the configuration makes of the source tables that silver has seen."""
+"""Which targets there are: what the configuration makes of the source tables seen in silver."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.config import Config
+from ingest.ddl import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import nearest
 from ingest.names import RESERVED, SourceTable
@@ -42,7 +43,7 @@ def ways(config: Config, tables: Iterable[SourceTable]) -> Ways:
     """Where the tables go; those of undeclared sources and without a matching entry go nowhere."""
     found: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
-        if table.source not in config.sources:
+        if table.source not in config.sources or ghost(table.table):
             continue
         way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
         if way is not None:
@@ -98,7 +99,7 @@ def check_reachable(text: str, config: Config) -> str:
     """The target's bare name; raises ConfigError where no entry of a tables file can make it."""
     wanted = bare(text, config.settings)
     templates = {
-        str(getattr(entry if "target" in entry.model_fields_set else tables.defaults, "target"))
+        (entry if "target" in entry.model_fields_set else tables.defaults).target
         for tables in config.tables.values()
         for entry in tables.tables
     }

@@ -117,11 +117,10 @@ class Ledger:
             f"""SELECT db, schema, `table`, ddl, op, format, min(pos) AS pos,
   min(event_time) AS event_time
 FROM {self._warehouse.name("silver", "cdc")}
-WHERE source = :source AND batch BETWEEN :first AND :last
+WHERE source = {sql_text(self._source)} AND batch BETWEEN {min(batches)} AND {max(batches)}
   AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
 GROUP BY db, schema, `table`, ddl, op, format, slice(pos, 1, 7), IF(pos IS NULL, event_time, NULL)
-ORDER BY pos""",
-            args={"source": self._source, "first": min(batches), "last": max(batches)},
+ORDER BY pos"""
         ).collect()
         for row in rows:
             entry = self._entry(row.asDict())

@@ -8,6 +8,7 @@ meant for one machine and tables of thousands to millions of rows; none changes 
 from __future__ import annotations
 
 import os
+import sys
 import shlex
 from functools import cache
 from pathlib import Path
@@ -76,10 +77,12 @@ def spark(*, warehouse: Path, memory: str = "2g") -> SparkSession:
     if elsewhere or (remote and not remote.startswith("local")):
         return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(find_java())
-    settings = {**SETTINGS, **_launch_settings(memory), **_place(warehouse)}
+    # Workers run in this Python, whatever `python3` comes first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**_place(warehouse), **SETTINGS, **_launch_settings(memory)}
     if remote:
-        # Spark Connect with a server of its own. What a builder is given it sets anew on the session,
-        # where most of it may not be set: the server is told on its command line instead.
+        # Spark Connect with a server of its own. What a builder is given it sets anew on the
+        # session, where most of it may not be set: the server's command line tells it instead.
         words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
         return SparkSession.builder.remote(remote).getOrCreate()
@@ -160,4 +163,5 @@ def _gateway(memory: str, log: Path) -> Any:
 
     conf = SparkConf(loadDefaults=False).setAll(list(_launch_settings(memory).items()))
     with log.open("ab") as output:
-        return launch_gateway(conf, {"stdout": output, "stderr": output})
+        return launch_gateway(  # type: ignore[no-untyped-call]
+            conf, {"stdout": output, "stderr": output})

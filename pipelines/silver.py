@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.casts import sql_text
 from ingest.decode import decode
 from ingest.events import SILVER
 from ingest.readings import reading
@@ -125,8 +126,8 @@ def _written(warehouse: Warehouse, source: str, before: int) -> Silver:
     session: SparkSession = warehouse.session
     counted = session.sql(
         f"SELECT count(*), count_if(kind = 'reject'), count(DISTINCT batch) "
-        f"FROM {warehouse.name('silver', 'cdc')} WHERE source = :source AND batch > :before",
-        args={"source": source, "before": before},
+        f"FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND batch > {before}"
     ).first()
     assert counted is not None
     return Silver(source, int(counted[0]), int(counted[1]), int(counted[2]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ingest.casts import sql_text
 from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.order import Pos
@@ -50,8 +51,7 @@ def survey(
     warehouse: Warehouse, source: str, above: int, tables: Iterable[SourceTable] = ()
 ) -> Survey:
     """Silver of `source` above batch `above`; of `tables` alone where any are given."""
-    where, args = _narrowed(tables)
-    args |= {"source": source, "above": above}
+    where = f"source = {sql_text(source)} AND batch > {above}{_narrowed(tables)}"
     silver = warehouse.name("silver", "cdc")
     images = "map_keys(coalesce(after, before))"
     rows = warehouse.session.sql(
@@ -70,13 +70,12 @@ def survey(
   max(unix_micros(event_time)) AS newest,
   count_if(op = 'snapshot') AS snapshots
 FROM {silver}
-WHERE source = :source AND batch > :above AND kind IN ('change', 'ddl'){where}
-GROUP BY db, schema, `table`, batch""",
-        args=args,
+WHERE {where} AND kind IN ('change', 'ddl')
+GROUP BY db, schema, `table`, batch"""
     ).collect()
     slices = [_slice(source, row.asDict()) for row in rows]
     last = max((slice_.batch for slice_ in slices), default=above)
-    return Survey(last, slices, _types(warehouse, source, where, args) if slices else {})
+    return Survey(last, slices, _types(warehouse, source, where) if slices else {})
 
 
 def _slice(source: str, row: dict[str, Any]) -> Slice:
@@ -90,16 +89,15 @@ def _slice(source: str, row: dict[str, Any]) -> Slice:
 
 
 def _types(
-    warehouse: Warehouse, source: str, where: str, args: dict[str, Any]
+    warehouse: Warehouse, source: str, where: str
 ) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
     """The column types each table came with, in order of appearance."""
     rows = warehouse.session.sql(
         f"""SELECT db, schema, `table`, first(columns) AS columns,
   min(struct(batch, `partition`, offset)) AS first
 FROM {warehouse.name("silver", "cdc")}
-WHERE source = :source AND batch > :above AND kind = 'schema'{where}
-GROUP BY db, schema, `table`, schema_id ORDER BY first""",
-        args=args,
+WHERE {where} AND kind = 'schema'
+GROUP BY db, schema, `table`, schema_id ORDER BY first"""
     ).collect()
     found: dict[SourceTable, list[tuple[ColumnType, ...]]] = {}
     for row in rows:
@@ -109,10 +107,14 @@ GROUP BY db, schema, `table`, schema_id ORDER BY first""",
     return found
 
 
-def _narrowed(tables: Iterable[SourceTable]) -> tuple[str, dict[str, Any]]:
-    args: dict[str, Any] = {}
-    parts = []
-    for i, table in enumerate(tables):
-        args |= {f"db{i}": table.db, f"schema{i}": table.schema, f"table{i}": table.table}
-        parts.append(f"(db <=> :db{i} AND schema <=> :schema{i} AND `table` <=> :table{i})")
-    return (f" AND ({' OR '.join(parts)})" if parts else ""), args
+def _narrowed(tables: Iterable[SourceTable]) -> str:
+    parts = [f"({named(table)})" for table in tables]
+    return f" AND ({' OR '.join(parts)})" if parts else ""
+
+
+def named(table: SourceTable) -> str:
+    """SQL that is true for silver's rows of a source table."""
+    return " AND ".join(
+        f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
+        for name, value in (("db", table.db), ("schema", table.schema), ("table", table.table))
+    )

@@ -52,7 +52,7 @@ def shared() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs Spark or Kafka by the fixtures it asks for: `-m 'not spark'` is the fast run."""
+    """Marks what needs Spark or Kafka by its fixtures: `-m 'not spark'` is the fast run."""
     for item in items:
         for fixture in ("spark", "kafka"):
             if fixture in getattr(item, "fixturenames", ()):

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from pipelines.jars import fetch
 from pipelines.java import find_java
@@ -24,7 +25,7 @@ STARTS_WITHIN = 60.0  # seconds; about 5 on two idle cores
 
 
 class Record(NamedTuple):
-    """One message to produce. `timestamp`: milliseconds of the epoch, from 1; None is the clock's."""
+    """One message to produce. `timestamp`: milliseconds of the epoch, above 0; None is now."""
 
     value: bytes | None
     key: bytes | None = None

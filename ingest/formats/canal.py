@@ -84,14 +84,15 @@ def _event(envelope: Envelope, op: str, options: FormatOptions, warnings: list[s
         scn = text_of(tidb.commitTs) or text_of(tidb.watermarkTs)
         number = scn if scn is not None else number
     second = 0 if number is None else number_of(number)
+    kind = KIND_OF[op]
     return Event(
         op=op,
-        kind=KIND_OF[op],
+        kind=kind,
         op_raw=envelope.type,
         db=envelope.database or options.default_database,
         schema=options.default_schema,
-        table=envelope.table or (None if KIND_OF[op] == "control" else options.default_table),
-        key_columns=envelope.pkNames or None,
+        table=envelope.table or (None if kind == "control" else options.default_table),
+        key_columns=(envelope.pkNames or None) if kind != "control" else None,
         id=text_of(envelope.id),
         scn=scn,
         order=None if happened is None or second is None else (happened // 1000, second),
@@ -182,11 +183,12 @@ def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
     if not (tidb.onlyHandleKey or tidb.claimCheckLocation):
         return False
     if op != "delete" and not keep:
-        where = tidb.claimCheckLocation or "nowhere: only its handle key was sent"
+        place = tidb.claimCheckLocation
         raise DecodeError(
             Code.UNSUPPORTED,
-            f"expected a whole row, which TiCDC stored at {where}; raise its max-message-bytes, or "
-            f"set option handle_key_only: keep",
+            "expected a whole row, got its handle key alone"
+            + (f", the row being stored at {place}" if place else "")
+            + "; raise TiCDC's max-message-bytes, or set option handle_key_only: keep",
         )
     return True
 
@@ -234,6 +236,5 @@ FORMAT = Format(
         "schema": "FlatMessage has database and table, no schema",
         "sequenceId": "FlatMessage has no such field",
         "storeDataSequence": "FlatMessage has no such field",
-        "key": "known where pkNames is sent; a topic without it takes its keys from the YAML",
     },
 )

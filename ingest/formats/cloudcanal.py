@@ -135,7 +135,7 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, warnings: list[
         db=envelope.db or options.default_database,
         schema=envelope.schema or options.default_schema,
         table=envelope.table or (None if control else options.default_table),
-        key_columns=envelope.pks or None,
+        key_columns=None if control else envelope.pks or None,
         id=text_of(envelope.bid),
         order=None if happened is None else (happened // 1000,),
         event_time=happened,

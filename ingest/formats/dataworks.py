@@ -16,12 +16,12 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.columns import declared_for
 from ingest.formats.dataworks_values import columns_of
-from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
+from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
 from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, TopLevel
 from ingest.formats.typed_rows import TypedRows
 from ingest.jsontext import decoder as json_decoder
-from ingest.jsontext import members, parse
+from ingest.jsontext import parse
 from ingest.types import family_of
 
 _BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
@@ -122,7 +122,8 @@ class _Tables:
             family=family_of(source.dbType),
             zone=self._options.time_zone,
         )
-        return _Table(*names, _keys(schema, source), TypedRows(columns, frozenset(sent)))
+        keys = _keys(schema, source)
+        return _Table(*names, keys, TypedRows(columns, sent=frozenset(sent), keys=keys))
 
 
 def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
@@ -222,14 +223,7 @@ def _halve(event: Event, lone: bool) -> None:
 
 
 def _recognise(top: TopLevel) -> bool:
-    if "payload" not in top or not bytes(top["payload"]).startswith(b"{"):
-        return False
-    if "op" not in members(top["payload"]):
-        return False
-    if "version" in top and bytes(top["version"]) in (b'"0.0.1"', b'"1.0.0"'):
-        return True
-    schema = bytes(top["schema"]) if "schema" in top else b""
-    return schema.startswith(b"{") and "dataColumn" in members(schema)
+    return of_protocol(top, versions=(b'"0.0.1"', b'"1.0.0"'), member="dataColumn")
 
 
 FORMAT = Format(

@@ -23,7 +23,8 @@ from ingest.formats.debezium_declared import TIME_PRECISIONS
 from ingest.formats.debezium_envelope import OPS, Inner, Outer, Source, micros
 from ingest.formats.debezium_flattened import TOPIC_NAMES, Flattened
 from ingest.formats.debezium_mongodb import document_event
-from ingest.formats.debezium_rows import NO_IMAGE, Rows, plain_event
+from ingest.formats.debezium_plain import plain_event
+from ingest.formats.debezium_rows import NO_IMAGE, Rows
 from ingest.formats.debezium_schema import Block
 from ingest.formats.debezium_topics import (
     control_event,
@@ -83,7 +84,10 @@ class _Debezium:
         if inner is UNSET:
             inner = outer
         elif inner is None:
-            return self._tombstone(message, warnings)
+            top = jsontext.members(whole)
+            if top.keys() <= {"schema", "payload"}:
+                return self._tombstone(message, warnings)
+            return self._unlike(top, whole, message, warnings, None)
         word = inner.op
         row = inner.source or inner.after or inner.before
         if word is None or inner.ddl is not None or not row:
@@ -153,7 +157,7 @@ class _Debezium:
             raise DecodeError(
                 Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
             )
-        if "payload" in top and not self._flattened.fits(top):
+        if "payload" in top and (len(top) == 1 or "schema" in top):
             block = self._rows.schemas.block(bytes(top.get("schema", b"")))
             value = bytes(top["payload"])
             if value[:1] != b"{":
@@ -195,7 +199,11 @@ def recognise(top: TopLevel) -> bool:
     text = bytes(payload)
     if text == b"null":
         return "schema" in top and len(top) == 2
-    return text[:1] == b"{" and _recognised(jsontext.members(text))
+    try:
+        return text[:1] == b"{" and _recognised(jsontext.members(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # cut out of the message unread: not UTF-8, say
+        return False
 
 
 def _recognised(top: Mapping[str, Any]) -> bool:

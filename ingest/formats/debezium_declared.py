@@ -35,12 +35,16 @@ _FIXED_UNIT = {"connect": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 class Handling(NamedTuple):
-    """The connector's settings that shape values: decimal, bigint.unsigned, binary, time modes."""
+    """The connector's settings that shape values: decimal, bigint.unsigned, binary, time modes.
+
+    `zone`: the source's time zone, of instants written without one.
+    """
 
     decimals: str = "auto"
     unsigned: str = "auto"
     binary: str = "bytes"
     times: str = "adaptive"
+    zone: str | None = None
 
 
 def declared_converter(text: str, family: str, handling: Handling) -> Convert | None:
@@ -64,7 +68,7 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
     if type_.name in _CIVIL or (family, type_.name) == ("oracle", "date"):
         return _civil(type_, family, handling)
     if spark == "timestamp":
-        return _instant
+        return _instant(handling)
     if type_.name == "time":
         return _time(type_, family, handling)
     return sql_converter(Texts(family=family))(text)
@@ -119,10 +123,11 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
     unit = _unit(type_, family, handling)
     # MySQL's TIMESTAMP and Spark's are instants; the other date-times have no zone
     instant = type_.name == "timestamp" and family not in ("postgres", "oracle")
+    zoned = encoded.zoned_in(handling.zone)
 
     def convert(value: Any, warnings: list[str]) -> str | None:
         if value.__class__ is str and not value.lstrip("-").isdigit():
-            read = encoded.zoned if instant else encoded.iso_timestamp
+            read = zoned if instant else encoded.iso_timestamp
             return read(value, warnings)
         count = value if value.__class__ is int else encoded.whole(value, warnings)
         if count is None:
@@ -140,10 +145,15 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
     return convert
 
 
-def _instant(value: Any, warnings: list[str]) -> str:
-    if value.__class__ is int:
-        return encoded.contradicted(value, warnings)
-    return encoded.zoned(value, warnings)
+def _instant(handling: Handling) -> Convert:
+    zoned = encoded.zoned_in(handling.zone)
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is int:
+            return encoded.contradicted(value, warnings)
+        return zoned(value, warnings)
+
+    return convert
 
 
 def _time(type_: SourceType, family: str, handling: Handling) -> Convert:

@@ -171,7 +171,7 @@ _SEQUENCE = msgspec.json.Decoder(list[int | str | None])
 def _scn(source: Source) -> Order:
     """Commit SCN, SCN, then the redo record; XStream's LCR position is one long hexadecimal."""
     if source.lcr_position:
-        return _hex_parts(source.lcr_position, digits=15)
+        return _lcr(source.lcr_position)
     scn = _int(source.scn)
     if scn is None:
         return None
@@ -203,12 +203,12 @@ def _change_lsn(source: Source) -> Order:
 
 
 def _db2(source: Source) -> Order:
-    commit, change = source.commit_lsn, source.change_lsn
-    if not commit:
+    """Commit LSN and change LSN of up to sixteen bytes each, cut in two."""
+    commit = _hex((source.commit_lsn or "").replace(":", ""), " ")
+    if commit is None:
         return None
-    first = _hex_parts(commit.replace(":", "").rjust(30, "0"), digits=15)
-    second = _hex_parts((change or "").replace(":", "").rjust(30, "0"), digits=15)
-    return None if first is None or second is None else first[:2] + second[:2]
+    change = _hex((source.change_lsn or "").replace(":", ""), " ") or [0]
+    return (*divmod(commit[0], 2**62), *divmod(change[0], 2**62))
 
 
 def _ord(source: Source) -> Order:
@@ -230,13 +230,13 @@ def _hex(text: str | None, separator: str) -> list[int] | None:
         return None
 
 
-def _hex_parts(text: str, *, digits: int) -> Order:
-    """A long hexadecimal compared from the left, in five numbers of `digits` digits."""
-    if len(text) > 5 * digits:
+def _lcr(text: str) -> Order:
+    """A long hexadecimal compared from the left, as five numbers of fifteen digits."""
+    if len(text) > 75:
         return None
-    wide = text.ljust(5 * digits, "0")
+    wide = text.ljust(75, "0")
     try:
-        return tuple(int(wide[at : at + digits], 16) for at in range(0, 5 * digits, digits))
+        return tuple(int(wide[at : at + 15], 16) for at in range(0, 75, 15))
     except ValueError:
         return None
 

@@ -17,7 +17,8 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium_envelope import OPS, Source, Transaction, micros
-from ingest.formats.debezium_rows import NO_IMAGE, Image, Rows, plain_event
+from ingest.formats.debezium_plain import plain_event
+from ingest.formats.debezium_rows import NO_IMAGE, Image, Rows
 from ingest.formats.debezium_schema import Block, Names
 from ingest.formats.format import FormatOptions, Message
 

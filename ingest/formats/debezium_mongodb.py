@@ -20,7 +20,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.columns import plain
 from ingest.formats.debezium_envelope import Inner, Source, micros
-from ingest.formats.debezium_rows import plain_event
+from ingest.formats.debezium_plain import plain_event
 from ingest.formats.format import Message
 
 _ID = "_id"

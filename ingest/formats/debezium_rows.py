@@ -14,8 +14,8 @@ import msgspec
 from ingest import jsontext
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
-from ingest.formats.columns import plain
+from ingest.events import Event, Row
+from ingest.formats import debezium_values as encoded
 from ingest.formats.debezium_declared import Handling
 from ingest.formats.debezium_envelope import (
     Source,
@@ -25,6 +25,7 @@ from ingest.formats.debezium_envelope import (
     micros,
     order_of,
 )
+from ingest.formats.debezium_plain import transaction_of
 from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
 from ingest.formats.format import FormatOptions, Message
@@ -62,6 +63,7 @@ class Rows:
                 unsigned=given.get("bigint_unsigned_handling", "auto"),
                 binary=given.get("binary_handling", "bytes"),
                 times=given.get("time_precision", "adaptive"),
+                zone=options.time_zone,
             ),
         )
         self._placeholder = Placeholder(
@@ -129,7 +131,7 @@ class Rows:
             snapshot=op == "snapshot" or is_snapshot(source),
             event_time=micros(source),
             sent_time=sent_time,
-            tx_id=_transaction(source, transaction),
+            tx_id=transaction_of(source, transaction),
             types=columns.types,
             warnings=warnings,
         )
@@ -138,6 +140,9 @@ class Rows:
             event.key = self._key(message.key, columns, names, family)
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
+        elif key and new is not None and old is not None and not old.keys() >= set(key):
+            # a before image without the key says nothing of a change of it
+            event.key = {name: new[name] for name in key}
         if message.headers:
             for name, value in message.headers:
                 # a changed key comes as a delete and a create that name each other's key
@@ -177,10 +182,12 @@ class Rows:
             if keys and all(row.get(name) is not None for name in keys):
                 if sum(value is not None for value in row.values()) == len(keys):
                     return {name: row[name] for name in keys}, "key"
-        elif columns.sent <= came == len(row) and (after is None or row.keys() >= after.keys()):
-            return row, "full"
-        elif keys and row.keys() <= set(keys):
-            return row, "key"
+        elif came == len(row):
+            whole = max(columns.sent, len(after or ()))
+            if whole != came and keys and row.keys() <= set(keys):
+                return row, "key"
+            if columns.sent <= came and (after is None or row.keys() >= after.keys()):
+                return row, "full"
         warnings.append(Code.PARTIAL_IMAGE.value)
         if self._merge and after is not None:
             return {**after, **row}, "partial"
@@ -213,9 +220,12 @@ class Rows:
                     image[name] = convert(value, warnings)
             elif value is None:
                 continue
-            elif kind is int or kind is bool:
+            elif kind is int:
                 convert = converts.get(name)
-                image[name] = plain(value) if convert is None else convert(value, warnings)
+                image[name] = str(value) if convert is None else convert(value, warnings)
+            elif kind is bool:
+                convert = converts.get(name) or encoded.boolean
+                image[name] = convert(value, warnings)
             else:
                 read = columns.nested.get(name) if kind is dict else None
                 text = read(value) if read is not None else None
@@ -258,39 +268,3 @@ class Rows:
             return self._row(image, raw, columns, [], []) if image else None
         except (DecodeError, msgspec.MsgspecError, ValueError, RecursionError):
             return None
-
-
-def plain_event(
-    op: str,
-    *,
-    op_raw: str,
-    source: Source,
-    names: Names,
-    sent_time: int | None,
-    warnings: list[str],
-    transaction: Transaction | None = None,
-) -> Event:
-    """An event without images: a truncate, or a message of the source's log."""
-    return Event(
-        kind=KIND_OF[op],
-        op=op,
-        op_raw=op_raw,
-        db=names[0],
-        schema=names[1],
-        table=names[2],
-        order=order_of(source),
-        snapshot=is_snapshot(source),
-        event_time=micros(source),
-        sent_time=sent_time,
-        scn=str(source.scn) if source.scn is not None else None,
-        tx_id=_transaction(source, transaction),
-        warnings=warnings,
-    )
-
-
-def _transaction(source: Source, transaction: Transaction | None) -> str | None:
-    if transaction is not None and transaction.id is not None:
-        return str(transaction.id)
-    if source.txId is not None:
-        return str(source.txId)
-    return source.gtid or None

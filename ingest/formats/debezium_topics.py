@@ -60,6 +60,7 @@ class _SchemaChange(msgspec.Struct, gc=False):
     ts_us: Number = None
     tableChanges: list[_Change] | _Change | None = None
     historyRecord: str | None = None
+    op: str | None = None
 
 
 class _Boundary(msgspec.Struct, gc=False):
@@ -144,7 +145,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
     tables = said if isinstance(said, list) else [said] if said is not None else []
     table_change = _of_table(tables, source.table)
     db, schema, table = _names(source, change, table_change)
-    word = table_change.type if table_change is not None else None
+    word = change.op or (table_change.type if table_change is not None else None)
     family = family_of_connector(source)
     columns: tuple[ColumnType, ...] | None = None
     keys: tuple[str, ...] | None = None

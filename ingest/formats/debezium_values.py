@@ -158,14 +158,21 @@ def boolean(value: Any, warnings: list[str]) -> str:
     return "false" if value is False or value == 0 else plain(value)
 
 
-def zoned(value: Any, warnings: list[str]) -> str:
-    """ISO-8601 with zone or offset, as an instant in UTC."""
-    text = plain(value)
-    if text[-1:] == "Z" and text[10:11] == "T" and text[-2] != "0" and "." in text:
-        return text
-    if text.startswith(("+292278994", "-292275055")):
-        return "infinity" if text[0] == "+" else "-infinity"
-    return values.instant_text(text, "UTC", warnings)
+def zoned_in(zone: str | None) -> Convert:
+    """ISO-8601 with zone or offset, as an instant in UTC; text without one is read in `zone`."""
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        text = plain(value)
+        if text[-1:] == "Z" and text[10:11] == "T" and text[-2] != "0" and "." in text:
+            return text
+        if text.startswith(("+292278994", "-292275055")):
+            return "infinity" if text[0] == "+" else "-infinity"
+        return values.instant_text(text, zone, warnings)
+
+    return convert
+
+
+zoned = zoned_in(None)
 
 
 def iso_date(value: Any, warnings: list[str]) -> str:

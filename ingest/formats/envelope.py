@@ -5,7 +5,11 @@ They come as numbers or as text, absent as JSON null, as `""` or as the word `"n
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ingest import values
+from ingest.formats.format import TopLevel
+from ingest.jsontext import members
 
 Scalar = int | str | None
 """A number as a JSON integer or as its text."""
@@ -36,16 +40,16 @@ def number_of(given: Scalar) -> int | None:
 
 
 def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
-    """Microseconds of an epoch time documented in `unit`s to a second; 0 and -1 mean unknown."""
+    """Microseconds of an epoch time documented in `unit`s to a second; 0 and -1 mean unknown.
+
+    Text that is no number says nothing. Raises bad_value outside years 1 to 9999.
+    """
     if given.__class__ is str:
         text = str(given)
         if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
             return None
-        given = int(text)
-    if given.__class__ is not int:
-        return None
-    micros = values.epoch_micros(int(given or 0), warnings, unit)
-    return micros if micros is not None and -_MOST <= micros < _MOST else None
+        return values.epoch_micros(int(text), warnings, unit)
+    return values.epoch_micros(given, warnings, unit) if isinstance(given, int) else None
 
 
 def split_sequence(given: Scalar, unit: str = "auto") -> tuple[int, int] | None:
@@ -58,15 +62,30 @@ def split_sequence(given: Scalar, unit: str = "auto") -> tuple[int, int] | None:
     century, else the whole number.
     """
     text = str(given)
-    if not (text.isascii() and text.isdigit()) or not text.strip("0") or len(text) > 30:
+    size = len(text)
+    if not (text.isascii() and text.isdigit()) or size > 28 or not text.strip("0"):
         return None
-    if unit != "seconds":
+    if unit != "seconds" and size >= (13 if unit == "milliseconds" else 16):
         time = int(text[:13])
-        if time in _MILLISECONDS and len(text) >= (13 if unit == "milliseconds" else 16):
+        if time in _MILLISECONDS:
             return time, int(text[13:] or 0)
-    if unit != "milliseconds":
+    if unit != "milliseconds" and size > 10:
         time = int(text[:10])
-        if time in _SECONDS and len(text) > 10:
-            return time, int(text[10:]) if len(text) < 29 else 0
+        if time in _SECONDS:
+            return time, int(text[10:])
     number = number_of(text)
     return None if number is None else (number, 0)
+
+
+def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> bool:
+    """Whether a message has `payload.op`, and one of the versions or `schema.<member>`."""
+    if "payload" not in top:
+        return False
+    if "version" not in top or bytes(top["version"]) not in versions:
+        schema = bytes(top["schema"]) if "schema" in top else b""
+        if not (schema.startswith(b"{") and f'"{member}"'.encode() in schema):
+            return False
+        if member not in members(schema):
+            return False
+    payload = bytes(top["payload"])
+    return payload.startswith(b"{") and "op" in members(payload)

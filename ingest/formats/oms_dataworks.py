@@ -15,13 +15,13 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event
-from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
+from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
 from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, TopLevel
 from ingest.formats.oms_types import OmsTypes
 from ingest.formats.typed_rows import TypedRows
 from ingest.jsontext import decoder as json_decoder
-from ingest.jsontext import members, parse
+from ingest.jsontext import parse
 from ingest.types import family_of
 
 _OPS = {**ROWS, "ROW": "snapshot", **CONTROLS}
@@ -110,6 +110,7 @@ class _Tables:
     def _build(self, block: bytes, schema: _Schema) -> _Table:
         source = schema.source or _Source()
         names = (source.dbName, source.schema, source.table)
+        keys = tuple(schema.pk) if schema.pk else None
         rows = self._types.of(
             names,
             family=family_of(source.dbType),
@@ -117,9 +118,10 @@ class _Tables:
             sent=lambda: {
                 column.name: column.type for column in schema.column or () if column.type
             },
+            keys=keys,
         )
         known = rows.types.columns if rows.types is not None else None
-        return _Table(*names, tuple(schema.pk) if schema.pk else None, rows, known)
+        return _Table(*names, keys, rows, known)
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -186,14 +188,7 @@ def _images(event: Event, payload: _Payload, rows: TypedRows, warnings: list[str
 
 
 def _recognise(top: TopLevel) -> bool:
-    if "payload" not in top or not bytes(top["payload"]).startswith(b"{"):
-        return False
-    if "op" not in members(top["payload"]):
-        return False
-    if "version" in top and bytes(top["version"]) == b'"2.0"':
-        return True
-    schema = bytes(top["schema"]) if "schema" in top else b""
-    return schema.startswith(b"{") and "column" in members(schema)
+    return of_protocol(top, versions=(b'"2.0"',), member="column")
 
 
 FORMAT = Format(

@@ -13,12 +13,12 @@ import msgspec
 from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
+from ingest.events import KIND_OF, Event
 from ingest.formats.envelope import Scalar, micros_of, split_sequence, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
 from ingest.formats.light_types import LightTypes
-from ingest.formats.oms_keys import primary_key
+from ingest.formats.oms_keys import sent_key
 from ingest.jsontext import decoder as json_decoder
 from ingest.jsontext import image, parse
 from ingest.types import family_of
@@ -131,10 +131,14 @@ def _change(event: Event, record: _Record, meta: _Meta, light_types: LightTypes)
     event.before, event.before_image = before, before_image if before is not None else None
     event.after, event.after_image = after, after_image if after is not None else None
     event.types = table.types
-    row_now: Row = after if after is not None else before or {}
-    event.key_columns, event.key = primary_key(
-        meta.record_primary_key, meta.record_primary_value, row_now, warnings
+    found = sent_key(
+        meta.record_primary_key,
+        meta.record_primary_value,
+        row=after if after is not None else before or {},
+        before=before if after is not None else None,
+        warnings=warnings,
     )
+    event.key_columns, event.key, event.key_before = found
 
 
 def _recognise(top: TopLevel) -> bool:
@@ -164,6 +168,5 @@ FORMAT = Format(
         "sequenceId": "a DataWorks field",
         "scn": "storeDataSequence is the only position sent",
         "sent_time": "allMetaData.timestamp is the change's time, no other is sent",
-        "columns": "a DDL record holds the statement alone",
     },
 )

@@ -199,12 +199,9 @@ FORMAT = Format(
     },
     impossible={
         "schema": "meta.table is {database}.{table}",
-        "key_columns": "meta.rowid holds the key's values without names; declare keys",
         "id": "the record has no number of its own",
         "sequenceId": "a DataWorks field",
         "storeDataSequence": "the same number is meta.scn",
-        "schema_id": "no types are sent; declare columns",
-        "columns": "the format has no DDL messages",
         "ddl": "the format has no DDL messages",
     },
 )

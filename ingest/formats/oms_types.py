@@ -28,21 +28,27 @@ class OmsTypes:
         family: str,
         key: Hashable,
         sent: Callable[[], Mapping[str, str]],
+        keys: tuple[str, ...] | None = None,
     ) -> TypedRows:
         """The columns of `table` whose message sent the type names `sent()`.
 
         `family` is that of the source's database (`ingest.types.family_of`); `key` stands for the
-        sent types: equal keys must mean equal types.
+        sent types and the table's key columns `keys`: equal ones must mean equal both.
         """
         found = self._memo.get((table, family, key))
         if found is None:
             if len(self._memo) >= _MEMO_MOST:
                 self._memo.clear()
-            found = self._memo[table, family, key] = self._build(table, family, key, sent())
+            found = self._memo[table, family, key] = self._build(table, family, key, sent(), keys)
         return found
 
     def _build(
-        self, table: TableName, family: str, key: Hashable, sent: Mapping[str, str]
+        self,
+        table: TableName,
+        family: str,
+        key: Hashable,
+        sent: Mapping[str, str],
+        keys: tuple[str, ...] | None,
     ) -> TypedRows:
         types = self._families.get(family)
         if types is None:
@@ -54,4 +60,4 @@ class OmsTypes:
         columns = types.of(table, key, sent.items)
         known = columns.types.columns if columns.types is not None else ()
         lobs = frozenset(name for name, text, _ in known if parse_type(text).name in LOBS)
-        return TypedRows(columns, frozenset(sent), lobs)
+        return TypedRows(columns, sent=frozenset(sent), keys=keys, lobs=lobs)

@@ -22,7 +22,7 @@ from ingest.formats.columns import Convert, texts
 from ingest.formats.named_types import NamedTypes, TableColumns, TableName
 from ingest.jsontext import Images
 
-_MEMO_MOST = 10_000
+_MEMO_MOST = 4_000
 _SHAPES_MOST = 1_000
 _EMPTY = (b"", b"null")
 

@@ -22,10 +22,9 @@ _SHAPES_MOST = 1_000
 
 
 class _Shape(NamedTuple):
-    """A set of column names: which to convert, which not, how complete the row is, its doubts."""
+    """A set of column names: which to convert, how complete the row is, its doubts."""
 
     converted: tuple[tuple[str, Convert], ...]
-    plain: tuple[str, ...]
     word: str
     warnings: tuple[str, ...]
 
@@ -33,18 +32,25 @@ class _Shape(NamedTuple):
 class TypedRows:
     """Reads the rows of one table.
 
-    `sent` are the columns that the message itself types; `lobs` are those of a large-object type.
-    `types` are all that are known, those of the YAML included; None where none are.
+    `sent` are the columns that the message itself types, `keys` its key columns; `lobs` are the
+    columns of a large-object type. `types` are all types that are known, those of the YAML
+    included; None where none are.
     """
 
-    __slots__ = ("_columns", "_lobs", "_sent", "_shapes", "types")
+    __slots__ = ("_columns", "_keys", "_lobs", "_sent", "_shapes", "types")
 
     def __init__(
-        self, columns: Columns, sent: frozenset[str], lobs: frozenset[str] = frozenset()
+        self,
+        columns: Columns,
+        *,
+        sent: frozenset[str],
+        keys: tuple[str, ...] | None,
+        lobs: frozenset[str] = frozenset(),
     ) -> None:
         self.types: Types | None = columns.types
         self._columns = columns
         self._sent = sent
+        self._keys = frozenset(keys or ())
         self._lobs = lobs
         self._shapes: dict[tuple[str, ...], _Shape] = {}
 
@@ -66,14 +72,15 @@ class TypedRows:
                     image[name] = jsontext.nested(raw, name)
                 else:
                     image[name] = convert(value, warnings)
-        for name in shape.plain:
-            value = image[name]
+        for name, value in image.items():
             kind = value.__class__
+            if kind is str or value is None:
+                continue
             if kind is int:
                 image[name] = str(value)
             elif kind is bool:
                 image[name] = "true" if value else "false"
-            elif kind is dict or kind is list:
+            else:
                 image[name] = jsontext.nested(raw, name)
         return image, shape.word
 
@@ -85,14 +92,14 @@ class TypedRows:
         warnings = [] if known else [Code.UNTYPED.value]
         word = "full"
         if not self._sent.issubset(names):
-            word = "partial" if known else "full"
+            if known:
+                word = "key" if self._keys == set(names) else "partial"
             warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
         converts = self._columns.converts
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()
         shape = self._shapes[names] = _Shape(
             tuple((name, converts[name]) for name in names if name in converts),
-            tuple(name for name in names if name not in converts),
             word,
             tuple(warnings),
         )

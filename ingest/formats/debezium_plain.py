@@ -1,0 +1,44 @@
+"""Events of Debezium that carry no row image, and what every event takes from its source block."""
+
+from __future__ import annotations
+
+from ingest.events import KIND_OF, Event
+from ingest.formats.debezium_envelope import Source, Transaction, is_snapshot, micros, order_of
+from ingest.formats.debezium_schema import Names
+
+
+def plain_event(
+    op: str,
+    *,
+    op_raw: str,
+    source: Source,
+    names: Names,
+    sent_time: int | None,
+    warnings: list[str],
+    transaction: Transaction | None = None,
+) -> Event:
+    """An event without images: a truncate, or a message of the source's log."""
+    return Event(
+        kind=KIND_OF[op],
+        op=op,
+        op_raw=op_raw,
+        db=names[0],
+        schema=names[1],
+        table=names[2],
+        order=order_of(source),
+        snapshot=is_snapshot(source),
+        event_time=micros(source),
+        sent_time=sent_time,
+        scn=str(source.scn) if source.scn is not None else None,
+        tx_id=transaction_of(source, transaction),
+        warnings=warnings,
+    )
+
+
+def transaction_of(source: Source, transaction: Transaction | None) -> str | None:
+    """The transaction: by its metadata, else as the connector names it."""
+    if transaction is not None and transaction.id is not None:
+        return str(transaction.id)
+    if source.txId is not None:
+        return str(source.txId)
+    return source.gtid or None

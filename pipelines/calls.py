@@ -1,0 +1,96 @@
+"""What one call of the command works with: its configuration, its output, its warehouse."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.errors import ConfigError, Mistake
+from pipelines.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ingest.config import Config
+    from pipelines.tables import Warehouse
+
+
+@dataclass
+class Call:
+    """The options that every verb takes. What is heavy is imported when it is first asked for."""
+
+    conf: str = "conf"
+    warehouse_folder: str | None = None
+    json: bool = False
+
+    @cached_property
+    def console(self) -> Console:
+        """Where results and messages go."""
+        return Console(json=self.json)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration; raises ConfigError with every mistake in it."""
+        from ingest.config import load
+
+        overrides: dict[str, Any] = {}
+        if self.warehouse_folder is not None:
+            overrides["warehouse"] = self.warehouse_folder
+        return load(self.conf, overrides=overrides)
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        """The tables, in a Spark session; raises PlatformError where there can be none."""
+        settings = self.config.settings
+        from pipelines.session import spark
+        from pipelines.tables import Warehouse, writable
+
+        writable(settings)
+        with self.console.waiting("starting Spark"):
+            session = spark(warehouse=Path(settings.warehouse))
+        _quiet()
+        return Warehouse(settings, session)
+
+    def sources(self, named: Iterable[str]) -> list[str]:
+        """The sources that were named, all where none was; raises ConfigError for unknown ones."""
+        from ingest.mistakes import unknown_word
+
+        names = list(self.config.sources)
+        chosen = list(dict.fromkeys(named))
+        wrong = [
+            Mistake("command line", None, unknown_word("--source", name, names))
+            for name in chosen
+            if name not in names
+        ]
+        if wrong:
+            raise ConfigError(wrong)
+        return chosen or names
+
+
+@contextmanager
+def bad_sql(call: Call) -> Iterator[None]:
+    """A statement that Spark cannot parse or resolve is a mistake in the command."""
+    from pyspark.errors import AnalysisException
+
+    from pipelines.catalog import unknown_table
+
+    try:
+        yield
+    except AnalysisException as error:
+        text = unknown_table(call.warehouse, call.config, error)
+        if text is None:
+            text = str(error).strip().split("\n")[0]
+        raise ConfigError([Mistake("query", None, text)]) from None
+
+
+def _quiet() -> None:
+    """Keep pyspark from logging, as JSON with stack traces, errors that are reported anyway."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

@@ -1,0 +1,328 @@
+"""The command `ingest`: the verbs, their options, their exit codes.
+
+0 done; 1 the work was done except for what standard error names; 2 a mistake in the command or the
+configuration, nothing was touched. Verbs import what they need when they run, so that those without
+Spark answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from ingest.errors import ConfigError, IngestError, Mistake, PlatformError
+from pipelines.calls import Call, bad_sql
+
+MOST_ROWS = 1000
+"""Rows that people are shown of a query; programs get all."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; returns where all went well, else raises SystemExit with 1 or 2.
+
+    Platforms that call this function take every SystemExit for a failure, also one with 0.
+    """
+    try:
+        ingest.main(args=arguments, prog_name="ingest")
+    except SystemExit as end:
+        if end.code:
+            raise
+    except ConfigError as error:
+        _end(str(error), 2)
+    except IngestError as error:
+        _end(str(error), 2 if isinstance(error, PlatformError) else 1)
+    except Exception as error:
+        from pipelines.failures import described
+
+        _end(described(error), 1)
+
+
+def _end(text: str, code: int) -> None:
+    sys.stdout.flush()
+    print(text, file=sys.stderr)
+    raise SystemExit(code) from None
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    call = context.ensure_object(Call)
+    if value:
+        setattr(call, str(parameter.name), value)
+
+
+def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The three options that stand before the verb or after it."""
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
+    for option in (
+        click.option("--json", is_flag=True, help="One JSON object a line, for programs.", **kept),
+        click.option(
+            "--warehouse",
+            "warehouse_folder",
+            metavar="DIR",
+            help="Folder of the tables, instead of the setting.",
+            **kept,
+        ),
+        click.option("--conf", metavar="DIR", help="Folder of the YAML. [default: conf]", **kept),
+    ):
+        verb = option(verb)
+    return verb
+
+
+@click.group()
+@everywhere
+def ingest() -> None:
+    """Change messages of databases to one unified history and to current tables."""
+
+
+@ingest.command()
+@everywhere
+@click.pass_obj
+def validate(call: Call) -> None:
+    """Read all YAML and report every mistake at once."""
+    try:
+        config = call.config
+    except ConfigError as error:
+        if call.json:
+            for mistake in error.mistakes:
+                call.console.record({"kind": "mistake", **mistake._asdict()})
+        raise
+    columns = ("kind", "source", "format", "transport", "order", "entries")
+    rows = [
+        (
+            "source",
+            name,
+            source.format,
+            "files" if source.files is not None else "kafka",
+            source.order,
+            len(config.tables[name].tables),
+        )
+        for name, source in config.sources.items()
+    ]
+    call.console.rows(columns, rows, shown=columns[1:])
+    call.console.text(f"{call.conf}: no mistakes")
+
+
+def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
+    """Add one of the verbs that bring messages forward."""
+
+    @ingest.command(name, help=text)
+    @click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
+    @click.option("--table", "tables", multiple=True, metavar="T", help="Only this target table.")
+    @click.option("--continuous", is_flag=True, help="Go on until SIGTERM or SIGINT.")
+    @everywhere
+    @click.pass_obj
+    def verb(
+        call: Call, sources: tuple[str, ...], tables: tuple[str, ...], continuous: bool
+    ) -> None:
+        named = call.sources(sources)
+        from pipelines.known_targets import check_reachable
+
+        targets = [check_reachable(table, call.config) for table in tables] or None
+        from pipelines.signals import Stop, heeding_signals
+
+        stop = Stop()
+        with heeding_signals(stop, call.console.say) as take:
+            warehouse = call.warehouse
+            take()
+            from pipelines.runs import Run
+
+            run = Run(
+                warehouse,
+                call.config,
+                call.console,
+                sources=named,
+                targets=targets,
+                stages=stages,
+                stop=stop,
+            )
+            outcome = run.until_stopped() if continuous else run.until_done()
+        outcome.show(call.console)
+        unfinished = stop() and not continuous
+        if outcome.code or unfinished:
+            raise SystemExit(outcome.code or 1)
+
+
+_stage(
+    "run",
+    ("bronze", "silver", "gold"),
+    "Bring everything new to bronze, silver and gold, then end.",
+)
+_stage("bronze", ("bronze",), "Bring new messages to bronze.messages, as received.")
+_stage("silver", ("silver",), "Decode what is new in bronze to silver.cdc.")
+_stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
+
+
+@ingest.command()
+@everywhere
+@click.pass_obj
+def status(call: Call) -> None:
+    """Where each source and each table stands."""
+    warehouse = call.warehouse
+    from pipelines.known_targets import gold_tables
+    from pipelines.status import SOURCE, TABLE, source_rows, table_rows
+
+    console = call.console
+    sources = source_rows(warehouse, call.config)
+    with console.progress("tables", len(gold_tables(warehouse))) as advance:
+        tables = table_rows(warehouse, call.config, advance=advance)
+    console.rows(SOURCE, sources, shown=SOURCE[1:])
+    if tables or call.json:
+        console.rows(TABLE, tables, shown=TABLE[1:])
+
+
+@ingest.command()
+@click.argument("query")
+@everywhere
+@click.pass_obj
+def sql(call: Call, query: str) -> None:
+    """Run SQL on bronze.messages, silver.cdc and its views, gold.TABLE and history.TABLE."""
+    warehouse = call.warehouse
+    from pipelines.catalog import register
+
+    with bad_sql(call):
+        register(warehouse, call.config, query)
+        frame = warehouse.session.sql(query)
+        _print(call, frame)
+
+
+@ingest.command()
+@click.argument("table")
+@click.option(
+    "--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key."
+)
+@everywhere
+@click.pass_obj
+def history(call: Call, table: str, keys: tuple[str, ...]) -> None:
+    """Every change of TABLE, or of one of its keys, in order."""
+    wanted = dict(key.partition("=")[::2] for key in keys)
+    if not all("=" in key for key in keys):
+        raise click.UsageError(f"--key: expected COL=VALUE, got {' '.join(keys)}")
+    warehouse = call.warehouse
+    from pipelines.catalog import history_frame
+    from pipelines.history import shown
+
+    frame, columns = history_frame(warehouse, call.config, table, wanted)
+    _print(call, frame, shown=shown(columns))
+
+
+def _print(call: Call, frame: Any, *, shown: Sequence[str] | None = None) -> None:
+    """Print a frame: all of it for programs, the first MOST_ROWS for people."""
+    from pipelines.results import rows
+
+    columns = frame.columns
+    if call.json:
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if twice:
+            text = f"several columns are called {', '.join(twice)}; name them apart with AS"
+            raise ConfigError([Mistake("query", None, text)])
+        call.console.rows(columns, rows(frame))
+    elif columns:
+        found = list(rows(frame.limit(MOST_ROWS + 1)))
+        call.console.rows(columns, found[:MOST_ROWS], shown=shown)
+        if len(found) > MOST_ROWS:
+            call.console.say(f"the first {MOST_ROWS:,} rows; --json gives all")
+
+
+@ingest.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--format", "format_", metavar="F", help="The wire format, instead of detecting it.")
+@click.option("--framing", metavar="F", help="How records lie in a file. [default: lines]")
+@click.option("--source", metavar="S", help="Take options, keys and types from this source's YAML.")
+@everywhere
+@click.pass_obj
+def inspect(
+    call: Call,
+    files: tuple[str, ...],
+    format_: str | None,
+    framing: str | None,
+    source: str | None,
+) -> None:
+    """Decode messages of FILEs, or of standard input, and print their silver rows."""
+    from pipelines import inspection
+
+    declared = None if source is None else call.config.sources[call.sources([source])[0]]
+    rows = inspection.inspect(files, format_=format_, framing=framing, source=declared)
+    if call.json:
+        for row in rows:
+            call.console.record(row)
+    else:
+        call.console.rows(inspection.SHOWN, [inspection.compact(row) for row in rows])
+
+
+@ingest.command()
+@click.argument("name", required=False)
+@click.option("--codes", is_flag=True, help="The codes of errors and warnings.")
+@everywhere
+@click.pass_obj
+def formats(call: Call, name: str | None, codes: bool) -> None:
+    """The wire formats, or all about the format NAME."""
+    from pipelines import descriptions
+
+    if codes:
+        call.console.rows(descriptions.CODES, descriptions.codes())
+    elif name is None:
+        call.console.rows(descriptions.LISTED, descriptions.listed())
+    else:
+        described = descriptions.described(name)
+        call.console.record(described if call.json else descriptions.for_people(described))
+
+
+@ingest.group()
+@everywhere
+def ddl() -> None:
+    """Schema changes, and what becomes of them."""
+
+
+@ddl.command("list")
+@click.option("--status", "wanted", metavar="S", help="Only those with this status.")
+@everywhere
+@click.pass_obj
+def list_ddl(call: Call, wanted: str | None) -> None:
+    """The schema changes that were seen."""
+    from pipelines.listings import DDL, DDL_SHOWN, ddl
+
+    call.console.rows(DDL, ddl(call.warehouse, status=wanted), shown=DDL_SHOWN)
+
+
+@ddl.command("show")
+@click.argument("id_", metavar="ID")
+@everywhere
+@click.pass_obj
+def show_ddl(call: Call, id_: str) -> None:
+    """All about one schema change."""
+    from pipelines.listings import DDL, ddl, one
+
+    found = one(ddl(call.warehouse), id_, what="schema change")
+    call.console.record(dict(zip(DDL, found, strict=True)))
+
+
+@ingest.group()
+@everywhere
+def rejects() -> None:
+    """What could not be decoded or typed."""
+
+
+@rejects.command("list")
+@everywhere
+@click.pass_obj
+def list_rejects(call: Call) -> None:
+    """Everything that was set aside."""
+    from pipelines.listings import REJECTS, REJECTS_SHOWN, rejects
+
+    call.console.rows(REJECTS, rejects(call.warehouse), shown=REJECTS_SHOWN)
+
+
+@rejects.command("show")
+@click.argument("id_", metavar="ID")
+@everywhere
+@click.pass_obj
+def show_reject(call: Call, id_: str) -> None:
+    """All about one of them, with its bytes."""
+    from pipelines.listings import REJECTS, one, rejects
+
+    found = dict(zip(REJECTS, one(rejects(call.warehouse), id_, what="reject"), strict=True))
+    if not call.json and found["value"] is not None:
+        found["value"] = found["value"].decode("utf-8", "backslashreplace")
+    call.console.record(found)

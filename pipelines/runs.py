@@ -1,0 +1,228 @@
+"""`ingest run` and its stages: bronze and silver by source, then gold, until nothing is left.
+
+A source or table that fails is named and the others go on. A pass that brought no message is the
+last one, unless the run is to continue until it is told to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ingest.config import Config
+from ingest.errors import PlatformError
+from pipelines.bronze import ingest_source
+from pipelines.catalog import publish
+from pipelines.console import Advance, Console
+from pipelines.failures import described
+from pipelines.gold import Merged, merge_tables
+from pipelines.known_targets import known
+from pipelines.signals import Stop
+from pipelines.silver import decode_source
+from pipelines.tables import Warehouse
+
+Result = TypeVar("Result")
+SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
+TABLE = ("kind", "table", *(name for name in Merged._fields if name != "target"))
+PAUSE = 1.0
+"""Seconds that a continuous run waits after a pass that brought nothing."""
+
+
+@dataclass
+class Source:
+    """What a run did with one source."""
+
+    messages: int = 0
+    rows: int = 0
+    rejects: int = 0
+    error: str | None = None
+
+
+@dataclass
+class Outcome:
+    """What a run did. `platform`: why nothing at all could be done, where that is so."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[tuple[str, str], Merged] = field(default_factory=dict)
+    warned: list[str] = field(default_factory=list)
+    platform: list[str] = field(default_factory=list)
+    done: int = 0
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        failed = [name for name, source in self.sources.items() if source.error is not None]
+        if self.platform and not self.done:
+            return 2
+        parked = any(merged.error is not None for merged in self.tables.values())
+        return 1 if failed or parked or self.warned else 0
+
+    def show(self, console: Console) -> None:
+        """Print what was done with each source and table, and where to look for rejects."""
+        sources = [
+            ("source", name, done.messages, done.rows, done.rejects, done.error)
+            for name, done in self.sources.items()
+        ]
+        console.rows(SOURCE, sources, shown=SOURCE[1:])
+        tables = [("table", *self.tables[key]) for key in sorted(self.tables)]
+        if tables or console.json:
+            console.rows(TABLE, tables, shown=TABLE[1:])
+        rejects = sum(done.rejects for done in self.sources.values())
+        rejects += sum(merged.rejected for merged in self.tables.values())
+        if rejects:
+            console.say(f"{rejects:,} set aside; `ingest rejects list` shows them")
+
+
+class Run:
+    """One call of `run`, or of one of its stages."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        console: Console,
+        *,
+        sources: Sequence[str],
+        targets: Sequence[str] | None,
+        stages: Sequence[str],
+        stop: Stop,
+    ) -> None:
+        self._warehouse = warehouse
+        self._config = config
+        self._console = console
+        self._sources = sources
+        self._targets = targets
+        self._stages = stages
+        self._stop = stop
+        self._said: set[str] = set()
+        self.outcome = Outcome(sources={name: Source() for name in sources})
+
+    def until_done(self) -> Outcome:
+        """Pass after pass until one brings no message."""
+        while self._pass() and not self._stop():
+            pass
+        self._name_unknown_targets()
+        return self.outcome
+
+    def until_stopped(self) -> Outcome:
+        """Pass after pass until `stop`; failures are those of the last pass."""
+        while not self._stop():
+            self.outcome.platform.clear()
+            self.outcome.warned.clear()
+            self.outcome.done = 0
+            if not self._pass():
+                self._stop.wait(PAUSE)
+        return self.outcome
+
+    def _pass(self) -> bool:
+        """Every stage once; whether there may be more."""
+        brought = 0
+        steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
+        steps += "gold" in self._stages
+        what = "run" if len(self._stages) > 1 else self._stages[0]
+        with self._console.progress(what, steps) as advance:
+            for name in self._sources:
+                if self._stop():
+                    return False
+                brought += self._source(name, advance)
+            if "gold" in self._stages and not self._stop():
+                self._gold(advance)
+        return brought > 0
+
+    def _source(self, name: str, advance: Advance) -> int:
+        declared = self._config.sources[name]
+        done = self.outcome.sources[name]
+        done.error = None
+        brought = 0
+        if "bronze" in self._stages:
+            found = self._attempt(
+                name, lambda: ingest_source(self._warehouse, declared, stop=self._stop)
+            )
+            if found is not None:
+                self.outcome.done += 1
+                brought = found.messages
+                done.messages += brought
+                for path in found.files_changed:
+                    self._warn(f"source {name}: {path} changed after it was read; it stays as read")
+                for unreadable in found.files_unreadable:
+                    self._warn(f"source {name}: {unreadable}")
+            advance(f"bronze {name}: {brought:,} messages", brought > 0)
+        if "silver" in self._stages and not self._stop():
+            decoded = self._attempt(
+                name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
+            )
+            rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
+            done.rows += rows
+            done.rejects += rejects
+            self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
+            advance(f"silver {name}: {rows:,} rows, {rejects:,} rejects", rows > 0)
+        return brought
+
+    def _gold(self, advance: Advance) -> None:
+        merged = self._attempt(
+            None,
+            lambda: merge_tables(
+                self._warehouse,
+                self._config,
+                sources=self._sources,
+                targets=self._targets,
+                stop=self._stop,
+            ),
+        )
+        if merged is None:
+            return
+        self.outcome.done += bool(merged) or len(self._stages) == 1
+        for row in merged:
+            if row.error is not None:
+                self._say(f"table {row.target} is parked: {row.error}")
+            key = (row.source, row.target)
+            self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
+        if merged:
+            self._attempt(None, lambda: publish(self._warehouse, self._config))
+        advance(f"gold: {len(merged):,} tables with changes", bool(merged))
+
+    def _attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives; None where it failed, which is said and noted; `source` None: gold."""
+        try:
+            return work()
+        except Exception as error:
+            text = described(error)
+            if isinstance(error, PlatformError):
+                self.outcome.platform.append(text)
+            if source is None:
+                self._warn(f"gold failed: {text}")
+            else:
+                self._say(f"source {source} failed: {text}")
+                self.outcome.sources[source].error = text
+            return None
+
+    def _warn(self, text: str) -> None:
+        self._say(text)
+        self.outcome.warned.append(text)
+
+    def _say(self, text: str) -> None:
+        """Tell the user, once in a run."""
+        if text not in self._said:
+            self._said.add(text)
+            self._console.say(text)
+
+    def _name_unknown_targets(self) -> None:
+        if self._targets is None or "gold" not in self._stages:
+            return
+        there = {name.casefold() for name in known(self._warehouse, self._config).names}
+        for target in self._targets:
+            if target.casefold() not in there:
+                self._warn(f"no source table leads to a target {target} so far")
+
+
+def _added(before: Merged | None, now: Merged) -> Merged:
+    """Both passes' counts; the error is the last one's."""
+    if before is None:
+        return now
+    counts = {
+        name: getattr(before, name) + getattr(now, name)
+        for name in Merged._fields
+        if name not in ("target", "source", "error")
+    }
+    return now._replace(**counts)

@@ -10,7 +10,8 @@
    (29); a delete removes, or marks where deletes are soft (30).
 4. A change of the key moves the row: the old key goes, the new one starts from the moved row (40).
    The delete half is void where the old key was taken over by an earlier key change of the same
-   transaction and now holds another row than the one the event saw before (39).
+   transaction and now holds another row than the one the event saw before (39), or where the row
+   it displaced there is that one: of two equal rows neither may vanish.
 
 A fold may start from rows it does not know (`base=True`): what is stored in gold counts as a base,
 and the state says which columns it sets. From history it starts from nothing.
@@ -188,16 +189,16 @@ def _move(
     old = change.key_before
     assert old is not None
     state = states.get(old)
-    taken_over = (
-        state is not None
-        and state.row is not None
-        and state.moved_by is not None
-        and state.moved_by == change.transaction
-        and change.before is not None
-        and any(state.row.get(name, text) != text for name, text in change.before.items())
-    )
-    if taken_over:
-        return displaced.get(old)
+    same = state is not None and state.row is not None and state.moved_by == change.transaction
+    if state is not None and same and state.moved_by is not None and change.before is not None:
+        under = displaced.get(old)
+        if _differs(state, change.before) or (under and not _differs(under, change.before)):
+            return under
     half = change._replace(pos=(*change.pos[:-1], 0))
     _delete(states, old, half, soft=soft, base=base)
     return state
+
+
+def _differs(state: State, before: Row) -> bool:
+    row = state.row or {}
+    return any(row.get(name, text) != text for name, text in before.items())

@@ -60,11 +60,13 @@ def _regex(text: str) -> str:
 
 
 def _zone(text: str) -> str:
+    if re.fullmatch(r"[+-](0\d|1[0-8]):[0-5]\d", text):
+        return text
     try:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         near = nearest(text, sorted(zoneinfo.available_timezones()))
-        raise ValueError(f"expected a time zone like Asia/Shanghai, got `{text}`{near}") from None
+        raise ValueError(f"expected a time zone like Asia/Shanghai or +08:00, got `{text}`{near}") from None
     return text
 
 

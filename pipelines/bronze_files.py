@@ -2,8 +2,8 @@
 
 A batch is registered before it is appended. One that a killed run left behind is appended unless
 bronze has it already, which its files' ordinals tell, since an append is one commit. The lease on
-the source keeps a second run away; where tables live in a catalog, a killed run may still be at work
-in a cluster that outlives it, so there the append also carries the log's writer and the batch's
+the source keeps a second run away. Where tables live in a catalog, a killed run may still be at
+work in a cluster that outlives it: there the append also carries the log's writer and the batch's
 number, of which the table takes each once. (Locally that would double the cost of a small append:
 Delta Lake computes the state of the whole table to look a writer up.)
 
@@ -62,7 +62,9 @@ def ingest_files(
         reader.adopt(listed)
     messages = reader.offer_again()
     changed = [
-        file.path for file in listed if file.path in log.files and log.files[file.path].changed(file)
+        file.path
+        for file in listed
+        if file.path in log.files and log.files[file.path].changed(file)
     ]
     new = [file for file in listed if file.path not in log.files]
     if not is_uri(files.path):
@@ -146,8 +148,9 @@ class _Reader:
         session = self._warehouse.session
         framing = self._files.framing
         if is_uri(self._files.path):
-            contents = session.read.format("binaryFile").load([escaped(f.path) for f in files])
-            read = contents.select("path", "content").mapInArrow(by_content(files, framing), COLUMNS)
+            paths = [escaped(file.path) for file in files]
+            contents = session.read.format("binaryFile").load(paths).select("path", "content")
+            read = contents.mapInArrow(by_content(files, framing), COLUMNS)
         else:
             groups = _groups(files)
             numbers = session.range(0, len(groups), 1, len(groups))

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from ingest.errors import PlatformError, SourceError
+from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.sources import Kafka, Source
 from pipelines.session import connect_kafka
 from pipelines.tables import BRONZE, Warehouse
@@ -23,6 +23,15 @@ PATIENCE = {
 }
 KNOCK_SECONDS = 3.0
 POLL_SECONDS = 1
+
+_REASON = re.compile(
+    r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?\s*(?:=== |\Z)", re.DOTALL
+)
+# Where Kafka's classes came by ADD JAR, a task's failure reaches the driver without its reason; the
+# one failure of tasks that read Kafka is that the offsets are gone.
+_LOST = re.compile(r"data may have been lost|data loss|OffsetOutOfRange|UnknownReason", re.I)
+_STOOD = re.compile(r"Current Committed Offsets: \{[^\n]*?: (\{.*\})\}")
+_CHANGED = re.compile(r"Reason: ([^\n]*)")
 
 
 def ingest_kafka(
@@ -70,7 +79,7 @@ def ingest_kafka(
             query.stop()
         _count(query, counts)
     except PySparkException as error:
-        raise _explained(error, source.name, checkpoint) from error
+        raise _explained(error, source.name, kafka, checkpoint) from error
     return sum(counts.values())
 
 
@@ -116,5 +125,35 @@ def _knock(source: str, servers: str) -> None:
     )
 
 
-def _explained(error: PySparkException, source: str, checkpoint: str) -> SourceError:
-    return SourceError(f"source {source}: {error}")
+def _explained(error: PySparkException, source: str, kafka: Kafka, checkpoint: str) -> IngestError:
+    """One sentence instead of Spark's report of a failed query."""
+    text = str(error)
+    found = _REASON.search(text)
+    reason = " ".join((found[1] if found else text.partition("\n")[0]).split())
+    if _LOST.search(text):
+        stood = _STOOD.search(text)
+        why = _CHANGED.search(text)
+        return SourceError(
+            f"source {source}: Kafka no longer holds the messages that follow those read last"
+            + (f" (read up to {stood[1]})" if stood else "")
+            + (f": {why[1]}" if why else "")
+            + "; they aged out, or a topic was deleted or made anew. To go on with what Kafka has,"
+            f" remove the folder {checkpoint}: what it still has is read again, which changes no"
+            " result; raise the source's epoch where its numbering starts again."
+        )
+    if "UnknownTopicOrPartition" in text:
+        return SourceError(
+            f"source {source}: {kafka.bootstrap_servers} has not all of the topics"
+            f" {', '.join(kafka.topics or ())}: create what is missing or correct kafka.topics."
+        )
+    if "must specify all TopicPartitions" in text:
+        return SourceError(
+            f"source {source}: kafka.starting_offsets has to name every partition, -2 for the"
+            f" earliest offset, -1 for the latest: {reason.rpartition('care.')[2].strip()}."
+        )
+    if "TimeoutException" in text:
+        return PlatformError(
+            f"source {source}: no answer from the Kafka broker {kafka.bootstrap_servers} in time:"
+            f" {reason}; check that it runs and how it is to be reached (kafka.options)."
+        )
+    return SourceError(f"source {source}: Kafka cannot be read: {reason}")

@@ -35,6 +35,11 @@ def list_local(source: str, pattern: str) -> tuple[list[Listed], list[Unreadable
     base = _base(pattern)
     if not os.path.exists(base):
         raise _missing(source, pattern, base)
+    if base == _plain(pattern) and os.path.isdir(base):
+        raise PlatformError(
+            f"source {source} reads {pattern}, which is a folder: name its files, like"
+            f" {pattern}/*.jsonl, or with ** for any depth."
+        )
     listed = []
     unreadable = []
     for path in glob.iglob(pattern, recursive=True):
@@ -72,8 +77,8 @@ def list_uri(session: SparkSession, source: str, pattern: str) -> list[Listed]:
         PlatformError: the folder in which the pattern begins does not exist.
     """
     base = _base(pattern)
-    if base == pattern:
-        base = pattern.rpartition("/")[0] + "/"
+    if base == _plain(pattern):
+        base = base.rpartition("/")[0] + "/"
     try:
         found = (
             session.read.format("binaryFile")
@@ -87,11 +92,14 @@ def list_uri(session: SparkSession, source: str, pattern: str) -> list[Listed]:
             raise
         raise _missing(source, pattern, base) from error
     matching = _matcher(pattern).fullmatch
-    return [
+    listed = [
         Listed(path, size, modified * 1000)
         for path, size, modified in found
         if matching(_one_slash(path))
     ]
+    if not listed and _plain(pattern) == _base(pattern):
+        raise _missing(source, pattern, pattern)
+    return listed
 
 
 def escaped(path: str) -> str:
@@ -101,18 +109,24 @@ def escaped(path: str) -> str:
 
 def _missing(source: str, pattern: str, base: str) -> PlatformError:
     return PlatformError(
-        f"source {source} reads {pattern}, but there is no {base}:"
-        " create it or correct files.path."
+        f"source {source} reads {pattern}, but there is no {base}: create it or correct files.path."
     )
 
 
+def _plain(pattern: str) -> str:
+    """The pattern without what glob.escape put into it."""
+    return re.sub(r"\[([*?[])\]", r"\1", pattern)
+
+
 def _base(pattern: str) -> str:
-    """The part of a pattern that holds no wildcard, up to a whole folder."""
-    # What glob.escape writes stands for one character each.
+    """The part of a pattern that holds no wildcard, up to a whole folder; all of it where none is.
+
+    What glob.escape wrote (`[*]`) stands for itself.
+    """
     wild = _WILD.search(re.sub(r"\[[*?[]\]", "xxx", pattern))
     if wild is None:
-        return re.sub(r"\[([*?[])\]", r"\1", pattern)
-    return re.sub(r"\[([*?[])\]", r"\1", pattern[: pattern.rindex("/", 0, wild.start()) + 1])
+        return _plain(pattern)
+    return _plain(pattern[: pattern.rindex("/", 0, wild.start()) + 1])
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:

@@ -113,9 +113,7 @@ class FileLog:
     def _add(self, files: Sequence[Numbered]) -> FileBatch:
         batch = FileBatch(self._next_number, tuple(files))
         self._next_number += 1
-        self._next_ordinal = max(
-            [self._next_ordinal, *(file.ordinal + 1 for file in batch.files)]
-        )
+        self._next_ordinal = max([self._next_ordinal, *(file.ordinal + 1 for file in batch.files)])
         self.files.update((file.path, file) for file in batch.files)
         self._write(batch)
         return batch

@@ -8,8 +8,8 @@ meant for one machine and tables of thousands to millions of rows; none changes 
 from __future__ import annotations
 
 import os
-import sys
 import shlex
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -164,4 +164,5 @@ def _gateway(memory: str, log: Path) -> Any:
     conf = SparkConf(loadDefaults=False).setAll(list(_launch_settings(memory).items()))
     with log.open("ab") as output:
         return launch_gateway(  # type: ignore[no-untyped-call]
-            conf, {"stdout": output, "stderr": output})
+            conf, {"stdout": output, "stderr": output}
+        )

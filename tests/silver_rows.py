@@ -14,14 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ingest.arrow import DECODED
 from ingest.decode import Reader
 from ingest.formats.format import Message
 from ingest.framing import records
 from ingest.readings import reading
 from ingest.sources import Source
+from ingest.yaml_lines import read
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -47,7 +46,7 @@ def messages(folder: Path) -> Iterator[Message]:
 def golden_rows(folder: Path) -> list[dict[str, Any]]:
     """Every silver row of the folder's messages, ready to be compared with JSON."""
     file = folder / "source.yml"
-    given = yaml.safe_load(file.read_text()) if file.exists() else {}
+    given = read(file, environ={})[0].value if file.exists() else {}
     kcat = (folder / "messages.kcat.jsonl").exists()
     given.setdefault("format", folder.parent.name)
     source = Source.model_validate(

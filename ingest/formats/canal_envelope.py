@@ -82,15 +82,13 @@ def op_of(envelope: Envelope) -> str:
     if word == "TIDB_WATERMARK":
         return "checkpoint"
     row_op = _ROWS.get(word)
-    if envelope.isDdl:
-        if row_op is not None or not word:
-            raise DecodeError(
-                Code.BAD_SHAPE, f"expected a type of schema change beside isDdl, got {given!r}"
-            )
-        return "truncate" if word == "TRUNCATE" or is_truncate(envelope.sql or "") else "ddl"
+    if envelope.isDdl and (row_op is not None or not word):
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected a type of schema change beside isDdl, got {given!r}"
+        )
     if row_op is not None:
         return row_op
-    if word in _STATEMENTS:
+    if envelope.isDdl or word in _STATEMENTS:
         return "truncate" if word == "TRUNCATE" or is_truncate(envelope.sql or "") else "ddl"
     op = _CONTROLS.get(word)
     if op is None:

@@ -10,7 +10,7 @@ https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type (Debezium 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -30,10 +30,11 @@ from ingest.formats.debezium_topics import (
     control_event,
     is_control,
     is_schema_change,
+    recognise,
     schema_change_event,
 )
 from ingest.formats.debezium_unavailable import DEFAULT
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
 
 _OUTER = msgspec.json.Decoder(Outer)
 _START = b'{"schema":'
@@ -189,34 +190,6 @@ class _Debezium:
 def decoder(options: FormatOptions) -> Decoder:
     """The decoder of one source's messages."""
     return _Debezium(options).decode
-
-
-def recognise(top: TopLevel) -> bool:
-    """Whether a JSON object is a Debezium message, by the names and words only it has."""
-    payload = top.get("payload")
-    if payload is None or "op" in top:
-        return _recognised(top)
-    text = bytes(payload)
-    if text == b"null":
-        return "schema" in top and len(top) == 2
-    try:
-        return text[:1] == b"{" and _recognised(jsontext.members(text))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        # cut out of the message unread: not UTF-8, say
-        return False
-
-
-def _recognised(top: Mapping[str, Any]) -> bool:
-    op = top.get("op")
-    if op is not None:
-        word = bytes(op)
-        one = len(word) == 3 and word[1:2] in b"ciurdtma"
-        return one and ("source" in top or "after" in top or "before" in top)
-    if "__op" in top or "__deleted" in top:
-        return True
-    if "specversion" in top:
-        return any(name.startswith("iodebezium") for name in top)
-    return is_schema_change(top) or is_control(top)
 
 
 FORMAT = Format(

@@ -26,7 +26,8 @@ from ingest.formats.debezium_envelope import (
     order_of,
 )
 from ingest.formats.debezium_schema import sized
-from ingest.jsontext import decoder
+from ingest.formats.format import TopLevel
+from ingest.jsontext import decoder, members
 from ingest.types import spark_type
 
 
@@ -100,7 +101,7 @@ def is_control(top: Mapping[str, Any]) -> bool:
         return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
     if "aggregate_type" in top and "type" in top and "id" in top:
         return True
-    return "type" in top and "data" in top and _signal(top) is not None and len(top) <= 3
+    return "type" in top and "data" in top and len(top) <= 3 and _signal(top) is not None
 
 
 def _signal(top: Mapping[str, Any]) -> str | None:
@@ -221,3 +222,31 @@ def _column(column: _Column, family: str) -> ColumnType:
         text = f"{text}({','.join(quoted)})"
     text = sized(text, column.length, column.scale)
     return ColumnType(column.name, text, spark_type(text, family))
+
+
+def recognise(top: TopLevel) -> bool:
+    """Whether a JSON object is a Debezium message, by the names and words only it has."""
+    payload = top.get("payload")
+    if payload is None or "op" in top:
+        return _recognised(top)
+    text = bytes(payload)
+    if text == b"null":
+        return "schema" in top and len(top) == 2
+    try:
+        return text[:1] == b"{" and _recognised(members(text))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # cut out of the message unread: not UTF-8, say
+        return False
+
+
+def _recognised(top: Mapping[str, Any]) -> bool:
+    op = top.get("op")
+    if op is not None:
+        word = bytes(op)
+        one = len(word) == 3 and word[1:2] in b"ciurdtma"
+        return one and ("source" in top or "after" in top or "before" in top)
+    if "__op" in top or "__deleted" in top:
+        return True
+    if "specversion" in top:
+        return any(name.startswith("iodebezium") for name in top)
+    return is_schema_change(top) or is_control(top)

@@ -1,14 +1,19 @@
-"""Silver rows as Arrow: columns of maps and arrays built from flat lists, which is what is fast."""
+"""Silver rows as Arrow: each column built at once, maps and arrays from flat lists.
+
+What repeats is not converted again: a column of one value is repeated, and the names in a row image,
+which a table's rows share, are looked up as indexes into the names met so far.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from ingest.events import SILVER
+from ingest.events import DECODED
 
 _TYPES = {
     "string": pa.string(),
@@ -23,44 +28,77 @@ _TYPES = {
         pa.struct([("name", pa.string()), ("source_type", pa.string()), ("type", pa.string())])
     ),
 }
-DECODED = tuple(column for column in SILVER if column.name != "batch")
 SCHEMA = pa.schema([(column.name, _TYPES[column.type]) for column in DECODED])
+_SCALARS = frozenset((str, int))
+_NONE = frozenset((None,))
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """The rows of `ingest.decode` as one batch of SCHEMA."""
+    """The rows of `ingest.reader` as one batch of SCHEMA. Raises what Arrow does not take."""
     if not rows:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
     arrays = [
-        _array(values, field.type) for values, field in zip(zip(*rows, strict=True), SCHEMA)
+        build(values, type_)
+        for build, values, type_ in zip(_BUILD, zip(*rows, strict=True), SCHEMA.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _array(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     first = values[0]
-    if values.count(first) == len(values):
+    if (first is None or first.__class__ in _SCALARS) and values.count(first) == len(values):
         if first is None:
             return pa.nulls(len(values), type_)
-        if first.__class__ is str:
-            return pa.repeat(pa.scalar(first, type_), len(values))
-    if pa.types.is_map(type_):
-        keys = list(chain.from_iterable(filter(None, values)))
-        items = list(chain.from_iterable([row.values() for row in values if row]))
-        return pa.MapArray.from_arrays(
-            _offsets(values), pa.array(keys, pa.string()), pa.array(items, pa.string())
-        )
-    if pa.types.is_list(type_) and not pa.types.is_struct(type_.value_type):
-        flat = list(chain.from_iterable(filter(None, values)))
-        return pa.ListArray.from_arrays(_offsets(values), pa.array(flat, type_.value_type))
-    if pa.types.is_list(type_):
-        return pa.array(
-            [row and [column._asdict() for column in row] for row in values], type_
-        )
+        return pa.repeat(pa.scalar(first, type_), len(values))
     return pa.array(values, type_)
 
 
-def _offsets(values: tuple[Any, ...]) -> pa.Array:
+def _maps(values: tuple[dict[str, str | None] | None, ...], type_: pa.DataType) -> pa.Array:
+    sent = [row for row in values if row is not None]
+    if not sent:
+        return pa.nulls(len(values), type_)
+    items = list(chain.from_iterable([row.values() for row in sent]))
+    return pa.MapArray.from_arrays(
+        _offsets(values), _names(map(tuple, sent)), pa.array(items, pa.string())
+    )
+
+
+def _texts(values: tuple[Sequence[str] | None, ...], type_: pa.DataType) -> pa.Array:
+    sent = [row for row in values if row is not None]
+    if not sent:
+        return pa.nulls(len(values), type_)
+    return pa.ListArray.from_arrays(_offsets(values), _names(map(tuple, sent)))
+
+
+def _names(rows: Any) -> pa.Array:
+    """The texts of all rows, end to end; rows that are equal are converted once."""
+    indexes: dict[tuple[str, ...], bytes] = {}
+    names: list[str] = []
+    found = []
+    for row in rows:
+        index = indexes.get(row)
+        if index is None:
+            index = array("i", range(len(names), len(names) + len(row))).tobytes()
+            indexes[row] = index
+            names += row
+        found.append(index)
+    buffer = pa.py_buffer(b"".join(found))
+    taken = pa.Array.from_buffers(pa.int32(), buffer.size // 4, [None, buffer])
+    return pa.array(names, pa.string()).take(taken)
+
+
+def _numbers(values: tuple[Sequence[int] | None, ...], type_: pa.DataType) -> pa.Array:
+    flat = pa.array(list(chain.from_iterable(filter(None, values))), pa.int64())
+    return pa.ListArray.from_arrays(_offsets(values), flat)
+
+
+def _structs(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    if _NONE.issuperset(values):
+        return pa.nulls(len(values), type_)
+    return pa.array([row and [column._asdict() for column in row] for row in values], type_)
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
     """List offsets; a null offset makes the row null."""
     offsets: list[int | None] = []
     end = 0
@@ -72,3 +110,12 @@ def _offsets(values: tuple[Any, ...]) -> pa.Array:
             end += len(row)
     offsets.append(end)
     return pa.array(offsets, pa.int32())
+
+
+_BUILDERS: dict[str, Callable[[Any, pa.DataType], pa.Array]] = {
+    "map<string,string>": _maps,
+    "array<string>": _texts,
+    "array<bigint>": _numbers,
+    "array<struct<name:string,source_type:string,type:string>>": _structs,
+}
+_BUILD = tuple(_BUILDERS.get(column.type, _plain) for column in DECODED)

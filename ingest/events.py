@@ -47,12 +47,13 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     `key_before` may stay None: they are filled from the images by `key_columns`; a decoder sets
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a
     split update, else 1.
+
+    The fields `op` to `scn` and `event_time` to `tx_id` stand in the order of SILVER: a row takes
+    them over by position.
     """
 
     op: str
-    kind: str = "change"
     op_raw: str | None = None
-    format: str | None = None
     db: str | None = None
     schema: str | None = None
     table: str | None = None
@@ -68,12 +69,14 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     sequenceId: str | None = None
     storeDataSequence: str | None = None
     scn: str | None = None
-    order: tuple[int, ...] | None = None
-    snapshot: bool = False
-    half: int = 1
     event_time: int | None = None
     sent_time: int | None = None
     tx_id: str | None = None
+    kind: str = "change"
+    format: str | None = None
+    order: tuple[int, ...] | None = None
+    snapshot: bool = False
+    half: int = 1
     types: Types | None = None
     columns: tuple[ColumnType, ...] | None = None
     ddl: str | None = None
@@ -139,3 +142,6 @@ SILVER: tuple[SilverColumn, ...] = (
 )
 """`silver.cdc`, in order. `value_hash`, `key_hash`, `epoch` and `s1` exist so that Delta can skip
 files and identities can be compared without unpacking maps and arrays."""
+
+DECODED = tuple(column for column in SILVER if column.name != "batch")
+"""What decoding gives: all but the number of the append."""

@@ -136,8 +136,11 @@ def fold(
         if state is None:
             baseless.append(change)
             continue
-        if change.key in states and state.moved_by is not None:
-            displaced[change.key] = states[change.key]
+        held = states.get(change.key)
+        if held is not None and held.row is not None and state.moved_by is not None:
+            displaced[change.key] = held
+        else:
+            displaced.pop(change.key, None)
         states[change.key] = state
     return Folded(states, baseless)
 

@@ -8,7 +8,7 @@ the decoder turns into a reject.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, BinaryIO, NamedTuple
 
 import msgspec
@@ -47,11 +47,11 @@ def records(stream: BinaryIO, framing: str, *, name: str = "") -> Iterator[Recor
     return FRAMINGS[framing](Chunks(stream, name))
 
 
-def framing_error(headers: object) -> str | None:
-    """The reason why a record is broken, None where it is not; `headers` as pairs."""
-    for name, value in headers or ():  # type: ignore[attr-defined]
+def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
+    """The reason why a record is broken; None where it is not."""
+    for name, value in headers or ():
         if name == ERROR_HEADER:
-            return bytes(value or b"").decode().removeprefix(f"{Code.BAD_FRAMING.value}: ")
+            return (value or b"").decode().removeprefix(f"{Code.BAD_FRAMING.value}: ")
     return None
 
 
@@ -120,8 +120,12 @@ def _hex(line: bytes) -> Record:
 
 
 def _base64(line: bytes) -> Record:
+    text = line.strip()
     try:
-        return Record(binascii.a2b_base64(line.strip(), strict_mode=True))
+        # Python lets one `=` too many pass.
+        if len(text) % 4:
+            raise ValueError("Incorrect padding")
+        return Record(binascii.a2b_base64(text, strict_mode=True))
     except ValueError as error:
         return broken(line, f"expected a line of base64: {error}; got {excerpt(line)}")
 
@@ -164,10 +168,13 @@ def _length_prefixed(chunks: Chunks) -> Iterator[Record]:
             yield broken(head + value, chunks.damage or text)
             return
         left = length
-        while left and (piece := take(min(left, LARGEST - LENGTH))):
-            yield broken(head + piece, _too_long(f"a record (its length says {length})"))
-            head = b""
+        piece = head
+        while piece and left:
+            piece = take(min(left, LARGEST - LENGTH))
             left -= len(piece)
+            if head or piece:
+                yield broken(head + piece, _too_long(f"a record (its length says {length})"))
+            head = b""
     if chunks.damage:
         yield broken(b"", chunks.damage)
 

@@ -1,4 +1,4 @@
-"""Which keys of a batch need the exact fold, as one SQL query (design.md, "Late path").
+"""Which keys of a batch need the exact fold (design.md, "Late path").
 
 Every event is classified before the batch is folded, and one late event makes its key late. An
 event is late
@@ -7,8 +7,9 @@ event is late
 - with the row present: if it equals the row's position on the source's own part only (43); if it
   lies below the row and is partial, or partial images have come before (44, 45); if it lies above
   the row but below a change that was skipped because it changed nothing (38);
-- with the row absent: if it is partial and no whole image of the batch stands before it; or if a
-  delete or key change above it names its key (41, 49).
+- with the row absent: if it is partial and no whole image of the batch stands before it. If it
+  lies below some delete or key change that was applied, the key is in doubt: it is late if such a
+  change names it (41, 49), which only silver can tell.
 
 Everything else the MERGE settles by comparing positions. Nothing here depends on the order of
 arrival.
@@ -16,68 +17,91 @@ arrival.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingest.merge import pos_literal
-from ingest.order import Pos
-from ingest.shape import Shape, as_text, column, source_part
+from ingest.fold import Change, identity
+from ingest.order import SOURCE_PART, Pos
+from ingest.shape import Shape, as_text, column
 
 
 class Floors(NamedTuple):
-    """What gold remembers of the source table; see `pipelines.progress.Marks`."""
+    """What gold remembers of the source table; see `pipelines.progress.Marks`. `partials` counts
+    the batch itself."""
 
-    skipped: Pos | None
-    partials: bool
-    removed: bool
-    orphans: bool
-
-
-def stored_rows(target: str, keys: tuple[str, ...], columns: Mapping[str, str]) -> str:
-    """SQL of the target's keys as text, with the position of each row."""
-    parts = ", ".join(as_text(column(key), columns[key]) for key in keys)
-    return f"SELECT array({parts}) AS key, _pos FROM {target}"
+    skipped: Pos | None = None
+    removed: Pos | None = None
+    partials: bool = False
+    orphans: Pos | None = None
 
 
-def classified(shape: Shape, events: str, stored: str, removals: str, floors: Floors) -> str:
-    """One row: late_keys (array of keys), on_time (keys that are not), stale (events below their row),
-    passed (keys whose events all are, or only delete what is absent), bad (events that do not fit).
+class Verdict(NamedTuple):
+    """What is to be done with one key of a batch.
 
-    `events` is SQL of `ingest.shape.events`, `stored` of `stored_rows`, `removals` of (key, pos): the
-    highest delete or key change of earlier batches that names a key.
+    `late`: fold it again from history. `doubtful`: late if a removal above `lowest` names it.
+    `stale`: how many of its events lie below the stored row. `passed`: gold will rightly not
+    change, because all its events are stale or only delete what is absent.
     """
-    tied = "false"
-    if not shape.by_arrival:
-        tied = f"count(*) <> count(DISTINCT {source_part('e.pos')})"
-    equal = "false"
-    if not shape.by_arrival:
-        equal = f"({source_part('e.pos')} = {source_part('t._pos')} AND e.pos <> t._pos)"
-    skipped = "false"
-    if floors.skipped is not None:
-        skipped = f"(e.pos > t._pos AND e.pos < {pos_literal(floors.skipped)})"
-    below = "true" if floors.partials else "e.partial"
-    removed = "e.pos < r.pos" if floors.removed else "false"
-    orphaned = "true" if floors.orphans else "false"
-    join = f"LEFT JOIN ({removals}) r ON r.key = e.key" if floors.removed else ""
-    return f"""WITH e AS (SELECT * FROM ({events}) WHERE op <> 'truncate'),
-good AS (SELECT * FROM e WHERE key IS NOT NULL AND size(misfits) = 0),
-keyed AS (
-  SELECT e.key,
-    bool_or(e.key_before IS NOT NULL) OR {tied} OR bool_or(CASE
-      WHEN t._pos IS NOT NULL THEN {equal} OR (e.pos < t._pos AND {below}) OR {skipped}
-      ELSE coalesce({removed}, false) OR {orphaned} END)
-    OR (bool_and(t._pos IS NULL) AND bool_or(e.partial)
-        AND coalesce(min_by(e.partial OR e.op = 'delete', e.pos), true))
-    OR (bool_or(e.partial) AND bool_or(e.op = 'delete')) AS late,
-    count_if(e.pos < t._pos) AS stale,
-    max(e.pos) < max(t._pos) AS passed,
-    bool_and(t._pos IS NULL) AND max_by(e.op = 'delete', e.pos) AS gone,
-    array_distinct(flatten(collect_list(
-      IF(e.key_before IS NULL, array(e.key), array(e.key, e.key_before))))) AS names
-  FROM good e LEFT JOIN ({stored}) t ON t.key = e.key {join}
-  GROUP BY e.key)
-SELECT coalesce(flatten(collect_list(IF(late, names, NULL))), array()) AS late_keys,
-  coalesce(sum(stale), 0) AS stale, count_if(NOT late AND (passed OR gone)) AS passed,
-  count_if(NOT late) AS on_time,
-  (SELECT count_if(key IS NULL OR size(misfits) > 0) FROM e) AS bad
-FROM keyed"""
+
+    late: bool
+    doubtful: bool
+    lowest: Pos
+    stale: int
+    passed: bool
+
+
+def classify(events: Sequence[Change], stored: Pos | None, floors: Floors) -> Verdict:
+    """Judge one key by its events of the batch (any order) and its stored row's position."""
+    ordered = sorted(events, key=lambda event: event.pos)
+    lowest = ordered[0].pos
+    late = any(_moves(event) for event in ordered) or _tied(ordered)
+    doubtful = False
+    if stored is None:
+        late = late or _baseless(ordered)
+        doubtful = any(floor is not None and lowest < floor for floor in floors[1:4:2])
+        passed = ordered[-1].op == "delete"
+    else:
+        late = late or any(_overtaken(event, stored, floors) for event in ordered)
+        passed = ordered[-1].pos < stored
+    # A partial image after a delete of the same batch needs to know that nothing is there.
+    late = late or (
+        any(event.partial for event in ordered) and any(e.op == "delete" for e in ordered)
+    )
+    stale = 0 if stored is None else sum(event.pos < stored for event in ordered)
+    return Verdict(late, doubtful and not late, lowest, stale, passed and not late)
+
+
+def _moves(event: Change) -> bool:
+    return event.key_before is not None and event.key_before != event.key
+
+
+def _tied(ordered: Sequence[Change]) -> bool:
+    """Whether two different deliveries stand at one place of the source's log."""
+    if ordered[0].by_arrival:
+        return False
+    parts = {event.pos[:SOURCE_PART] for event in ordered}
+    return len(parts) < len({(identity(event), event.pos) for event in ordered})
+
+
+def _overtaken(event: Change, stored: Pos, floors: Floors) -> bool:
+    if event.pos == stored:
+        return False
+    if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
+        return True
+    if event.pos < stored:
+        return event.partial or floors.partials
+    return floors.skipped is not None and event.pos < floors.skipped
+
+
+def _baseless(ordered: Sequence[Change]) -> bool:
+    """Whether the first thing that sets values is a partial image."""
+    for event in ordered:
+        if event.op != "delete":
+            return event.partial
+    return False
+
+
+def stored_rows(target: str, shape: Shape) -> str:
+    """SQL of the target's keys as text, with the position of each row."""
+    parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+    return f"SELECT array({parts}) AS key, _pos FROM {target}"

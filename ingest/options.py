@@ -13,12 +13,17 @@ from ingest.sources import Source
 def format_options(source: Source, format: Format) -> FormatOptions:
     """What `source` tells the decoder of `format`: its options with their defaults filled in.
 
-    With `format: auto` a source may hold options of several formats: each gets its own.
+    With `format: auto` a source may hold options of several formats: each gets its own, and keeps
+    its default where the value is another's. Raises ValueError where a pinned format refuses one.
     """
     options = {key: option.default for key, option in format.options.items()}
     for key, given in source.options.items():
         if key in format.options and given is not None:
-            options[key] = option_value(format.options[key], given)
+            try:
+                options[key] = option_value(format.options[key], given)
+            except ValueError:
+                if source.format != "auto":
+                    raise
     return FormatOptions(
         time_zone=source.time_zone,
         default_database=source.default_database,

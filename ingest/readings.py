@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ingest.options import format_options
-from ingest.decode import Reading
 from ingest.formats import FORMATS
+from ingest.options import format_options
+from ingest.reader import Reading
 from ingest.sources import Source
 
 

@@ -1,28 +1,34 @@
-"""The exact fold over Arrow batches: events of whole keys in, states of those keys out.
+"""The exact fold over Arrow batches, for as many keys as there are.
 
-Expects the columns of `ingest.shape.events` and `component`, sorted by `component`: keys that key
-changes link share one, so that they fold together (rulings.md, 40).
+`sort_out` takes a batch's events beside the stored rows' positions and gives, key by key, either
+the state the batch leads to or word that the key is late. `fold_batches` takes the history of late
+keys and gives their states. Both read rows sorted by `component`: keys that key changes link share
+one, so that they fold together (rulings.md, 40).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from ingest.fold import Change, Folded, fold
+from ingest.late import Floors, classify
 
 OUTPUT = (
-    "key array<string>, row map<string,string>, gone boolean, whole boolean, sets array<string>, "
-    "pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
-    "topic string, `partition` int, offset bigint, place int"
+    "kind string, key array<string>, row map<string,string>, gone boolean, whole boolean, "
+    "sets array<string>, pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
+    "topic string, `partition` int, offset bigint, place int, stale bigint"
 )
-"""One row a key; or, with `key` null, one row a change without base, by its coordinates."""
+"""One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event);
+`baseless` partial images, by their coordinates; `passed`: keys that gold rightly leaves alone.
+A doubtful key has its state as well."""
 
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
+        ("kind", pa.string()),
         ("key", pa.list_(pa.string())),
         ("row", pa.map_(pa.string(), pa.string())),
         ("gone", pa.bool_()),
@@ -36,34 +42,67 @@ _SCHEMA = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("place", pa.int32()),
+        ("stale", pa.int64()),
     ]
 )
 _ROWS_OUT = 2_000
+Rows = Iterator[tuple[Any, ...]]
+Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def fold_batches(
-    *, soft: bool, base: bool, by_arrival: bool, truncates: Sequence[Change] = ()
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for `mapInArrow`; see `ingest.fold.fold` for `soft` and `base`.
+def sort_out(*, soft: bool, by_arrival: bool, fresh: bool, floors: Floors) -> Run:
+    """The function for `mapInArrow` over events of a batch with their row's `stored` position.
+
+    `fresh`: nothing is stored yet, so the batch is the whole history.
+    """
+
+    def results(events: list[dict[str, Any]]) -> Rows:
+        changes = [_change(event, by_arrival=by_arrival) for event in events]
+        stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
+        verdict = classify(changes, stored, floors)
+        key = list(changes[0].key or ())
+        if verdict.late:
+            names = {change.key for change in changes} | {change.key_before for change in changes}
+            for name in sorted(name for name in names if name is not None):
+                yield _row("late", key=list(name), pos=list(verdict.lowest))
+            return
+        if verdict.doubtful:
+            yield _row("doubtful", key=key, pos=list(verdict.lowest))
+        if verdict.stale or verdict.passed:
+            yield _row("passed" if verdict.passed else "stale", stale=verdict.stale)
+        newer = [change for change in changes if stored is None or change.pos > stored]
+        yield from _states(fold(newer, soft=soft, base=not fresh))
+
+    return _grouped(results)
+
+
+def fold_batches(*, soft: bool, by_arrival: bool, truncates: Sequence[Change] = ()) -> Run:
+    """The function for `mapInArrow` over the history of late keys.
 
     `truncates` are those of the source tables concerned; they reach every component.
     """
 
+    def results(events: list[dict[str, Any]]) -> Rows:
+        changes = [_change(event, by_arrival=by_arrival) for event in events]
+        yield from _states(fold([*truncates, *changes], soft=soft))
+
+    return _grouped(results)
+
+
+def _grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
         for _, group in groupby(_events(batches), key=lambda event: event["component"]):
-            changes = [_change(event, by_arrival=by_arrival) for event in group]
-            rows.extend(_rows(fold([*truncates, *changes], soft=soft, base=base)))
+            rows.extend(results(list(group)))
             if len(rows) >= _ROWS_OUT:
                 yield _batch(rows)
                 rows = []
-        if rows:
-            yield _batch(rows)
+        yield _batch(rows)
 
     return run
 
 
-def _events(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
         yield from batch.to_pylist()
 
@@ -88,30 +127,41 @@ def _change(event: dict[str, Any], *, by_arrival: bool) -> Change:
     )
 
 
-def _rows(folded: Folded) -> Iterator[tuple[Any, ...]]:
-    nowhere = (None, None, None, None)
+def _states(folded: Folded) -> Rows:
     for key, state in folded.states.items():
         row = state.row
-        yield (
-            list(key),
-            list(row.items()) if row is not None else None,
-            row is None,
-            state.stands,
-            list(row) if state.keeps and row is not None else None,
-            list(state.pos),
-            state.event_time,
-            state.table,
-            state.deleted_at,
-            *nowhere,
+        yield _row(
+            "state",
+            key=list(key),
+            row=list(row.items()) if row is not None else None,
+            gone=row is None,
+            whole=state.stands,
+            sets=list(row) if state.keeps and row is not None else None,
+            pos=list(state.pos),
+            event_time=state.event_time,
+            label=state.table,
+            deleted_at=state.deleted_at,
         )
     for change in folded.baseless:
-        origin = change.origin or nowhere
-        yield (*[None] * 5, list(change.pos), change.event_time, change.table, None, *origin)
+        topic, partition, offset, place = change.origin or (None, None, None, None)
+        yield _row(
+            "baseless",
+            pos=list(change.pos),
+            label=change.table,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            place=place,
+        )
+
+
+def _row(kind: str, **given: Any) -> tuple[Any, ...]:
+    return (kind, *(given.get(name) for name in SCHEMA.names[1:]))
 
 
 def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     return pa.RecordBatch.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)],
-        schema=_SCHEMA,
+        [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
     )

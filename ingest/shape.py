@@ -31,7 +31,8 @@ class Shape:
 
     `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
     images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
-    zone-less times. `shard`: name and value of the shard column, part of the key.
+    zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
+    images.
     """
 
     keys: tuple[str, ...]
@@ -42,6 +43,7 @@ class Shape:
     zone: str | None = None
     by_arrival: bool = False
     truncates: bool = True
+    native: bool = True
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
@@ -54,6 +56,8 @@ class Shape:
 
     def key_value(self, name: str, *, before: bool = False) -> str:
         """SQL of a key column's text: from the event's key, else from its images."""
+        if not self.native:
+            return self.text("before" if before else "coalesce(after, before)", name)
         if before:
             return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
         whole = self.text("coalesce(after, before)", name)
@@ -71,6 +75,14 @@ class Shape:
         listed = ", ".join(parts)
         missing = " OR ".join(f"{part} IS NULL" for part in parts)
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
+
+    @property
+    def moved(self) -> str:
+        """SQL that is true for an update that changed the key."""
+        if self.native:
+            return MOVED
+        before, after = self.key_text(before=True), self.key_text()
+        return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
 
     def misfits(self) -> list[tuple[str, str]]:
         """(column, SQL that is true where the after image's value does not fit), where it can be."""
@@ -116,7 +128,7 @@ def events(shape: Shape, changes: str) -> str:
     tx = "coalesce(tx_id, to_json(slice(pos, 1, 7)))"
     return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
   IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
-  IF({MOVED}, {shape.key_text(before=True)}, NULL) AS key_before,
+  IF({shape.moved}, {shape.key_text(before=True)}, NULL) AS key_before,
   IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
   before, coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,

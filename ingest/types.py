@@ -57,7 +57,7 @@ class SourceType(NamedTuple):
     def numbers(self) -> tuple[int, ...]:
         """The arguments where they are integers: precision and scale, or length."""
         parts = [part.strip() for part in self.args.split(",")]
-        return tuple(int(part) for part in parts if re.fullmatch(r"-?\d+", part))
+        return tuple(int(part) for part in parts if re.fullmatch(r"-?[0-9]{1,9}", part))
 
     @property
     def members(self) -> tuple[str, ...]:

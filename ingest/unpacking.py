@@ -8,22 +8,54 @@ from __future__ import annotations
 import bz2
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
 CHUNK = 256 * 1024
 LARGEST = 64 * 1024 * 1024
 """No record is longer, in bytes: what is, is cut into broken pieces, so that memory is bounded."""
-# One step of a decompressor; none of the three turns so few bytes into more than some megabytes.
-_STEP = 1024
-
-_UNPACKERS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".bz2": bz2.BZ2Decompressor,
-    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
-}
 _ERRORS = (zlib.error, OSError, EOFError, ValueError, zstandard.ZstdError)
+
+
+def _gunzip(member: Any, packed: bytes) -> Iterator[bytes]:
+    while True:
+        piece = member.decompress(packed, CHUNK)
+        yield piece
+        packed = member.unconsumed_tail
+        # A full piece may have left some of its output behind, with all input taken.
+        if member.eof or (not packed and len(piece) < CHUNK):
+            return
+
+
+def _bunzip(member: Any, packed: bytes) -> Iterator[bytes]:
+    yield member.decompress(packed, CHUNK)
+    while not (member.needs_input or member.eof):
+        yield member.decompress(b"", CHUNK)
+
+
+def _unzst(member: Any, packed: bytes) -> Iterator[bytes]:
+    yield member.decompress(packed)
+
+
+class _Packing(NamedTuple):
+    """`new` begins a member of an archive, `unpack` gives what some bytes of it hold.
+
+    `step`: so many bytes at a time, at most. zstandard knows no bound of its output, and 64 bytes
+    can hold a megabyte.
+    """
+
+    new: Callable[[], Any]
+    unpack: Callable[[Any, bytes], Iterator[bytes]]
+    step: int = CHUNK
+
+
+_PACKINGS = {
+    ".gz": _Packing(lambda: zlib.decompressobj(wbits=31), _gunzip),
+    ".bz2": _Packing(bz2.BZ2Decompressor, _bunzip),
+    ".zst": _Packing(lambda: zstandard.ZstdDecompressor().decompressobj(), _unzst, 1024),
+}
+_LEAST_STEP = 64
 
 
 class Chunks:
@@ -36,19 +68,19 @@ class Chunks:
     def __init__(self, stream: BinaryIO, name: str = "") -> None:
         self.damage: str | None = None
         self._stream = stream
-        self._unpacker = next(
-            (new for suffix, new in _UNPACKERS.items() if name.lower().endswith(suffix)), None
+        self._packing = next(
+            (packing for suffix, packing in _PACKINGS.items() if name.lower().endswith(suffix)),
+            None,
         )
 
     def __iter__(self) -> Iterator[bytes]:
-        read = self._stream.read
-        if self._unpacker is None:
-            while chunk := read(CHUNK):
+        if self._packing is None:
+            while chunk := self._stream.read(CHUNK):
                 yield chunk
             return
         pieces: list[bytes] = []
         size = 0
-        for piece in self._unpacked(self._unpacker):
+        for piece in self._unpacked(self._packing):
             pieces.append(piece)
             size += len(piece)
             if size >= CHUNK:
@@ -58,32 +90,35 @@ class Chunks:
         if size:
             yield b"".join(pieces)
 
-    def _unpacked(self, new: Callable[[], Any]) -> Iterator[bytes]:
+    def _unpacked(self, packing: _Packing) -> Iterator[bytes]:
         """The content of every member, one after the other: archives may be concatenated."""
         member: Any = None
         at = 0
+        step = _LEAST_STEP
         while packed := self._stream.read(CHUNK):
             start = 0
             while start < len(packed):
-                step = packed[start : start + _STEP]
-                start += len(step)
-                at += len(step)
-                while step:
+                part = packed[start : start + step]
+                start += len(part)
+                at += len(part)
+                size = 0
+                while part:
                     # Writers of tapes and blocks pad with zeros after the last member.
-                    if member is None and not (step := step.lstrip(b"\0")):
+                    if member is None and not (part := part.lstrip(b"\0")):
                         break
                     try:
-                        member = member or new()
-                        piece = member.decompress(step)
+                        member = member or packing.new()
+                        for piece in packing.unpack(member, part):
+                            size += len(piece)
+                            yield piece
                     except _ERRORS as error:
                         self.damage = f"damaged archive near byte {at}: {error}"
                         return
-                    if piece:
-                        yield piece
-                    step = b""
+                    part = b""
                     if member.eof:
-                        step = member.unused_data
+                        part = member.unused_data
                         member = None
+                step = _LEAST_STEP if size > CHUNK else min(step * 2, packing.step)
         if member is not None:
             self.damage = f"the archive ends in the middle, at byte {at}"
 

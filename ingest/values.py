@@ -20,8 +20,8 @@ from ingest.errors import DecodeError
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MOST_DIGITS = 5_000
-_LATEST = 253_402_300_799_999_999
-"""Microseconds of 9999-12-31 23:59:59.999999 UTC."""
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
 _CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
 _TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
 _SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
@@ -51,9 +51,14 @@ def unscaled_text(unscaled: int, scale: int) -> str:
     if abs(scale) > _MOST_DIGITS:
         raise DecodeError(Code.BAD_VALUE, f"expected a scale within {_MOST_DIGITS}, got {scale}")
     if scale <= 0:
-        return str(unscaled * 10**-scale)
-    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+        return digits_of(unscaled * 10**-scale)
+    digits = digits_of(abs(unscaled)).rjust(scale + 1, "0")
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def digits_of(number: int) -> str:
+    """All digits of an integer; `str` alone refuses more than 4,300."""
+    return str(number) if number.bit_length() < 14_000 else format(Decimal(number), "f")
 
 
 def fraction(digits: str) -> str:
@@ -243,11 +248,14 @@ def epoch_micros(number: int, warnings: list[str], expected: int | None = None) 
         return None
     size = abs(number)
     unit = 1 if size < 10**11 else 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
-    if size > _LATEST * 1000:
-        raise DecodeError(Code.BAD_VALUE, f"expected a time within years 1..9999, got {number}")
+    micros = number * 1_000_000 // unit
+    if not EARLIEST <= micros <= LATEST:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(number)[:40]}"
+        )
     if expected is not None and unit != expected:
         warnings.append(Code.TS_UNIT_INFERRED.value)
-    return number * 1_000_000 // unit
+    return micros
 
 
 def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:

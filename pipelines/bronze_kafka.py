@@ -104,7 +104,8 @@ def _options(kafka: Kafka) -> dict[str, str]:
 def _count(query: Any, counts: dict[int, int]) -> None:
     """Notes the messages of each batch; Spark remembers the last hundred batches."""
     for progress in query.recentProgress:
-        counts[progress["batchId"]] = progress["numInputRows"]
+        # Spark Connect gives the sum over the sources as None.
+        counts[progress["batchId"]] = sum(part["numInputRows"] for part in progress["sources"])
 
 
 def _knock(source: str, servers: str) -> None:
@@ -129,7 +130,8 @@ def _explained(error: PySparkException, source: str, kafka: Kafka, checkpoint: s
     """One sentence instead of Spark's report of a failed query."""
     text = str(error)
     found = _REASON.search(text)
-    reason = " ".join((found[1] if found else text.partition("\n")[0]).split())
+    told = found[1] if found else text.partition("\n")[0]
+    reason = " ".join(told.partition("\n\tat ")[0].split())
     if _LOST.search(text):
         stood = _STOOD.search(text)
         why = _CHANGED.search(text)

@@ -8,14 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ingest.errors import ConfigError, Mistake
 from pipelines.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
 
     from ingest.config import Config
     from pipelines.tables import Warehouse
+
+MOST_ROWS = 1000
+"""Rows that people are shown of a query; programs get all."""
 
 
 @dataclass
@@ -70,6 +77,30 @@ class Call:
         return chosen or names
 
 
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    call = context.ensure_object(Call)
+    if value:
+        setattr(call, str(parameter.name), value)
+
+
+def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The three options that stand before the verb or after it."""
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
+    for option in (
+        click.option("--json", is_flag=True, help="One JSON object a line, for programs.", **kept),
+        click.option(
+            "--warehouse",
+            "warehouse_folder",
+            metavar="DIR",
+            help="Folder of the tables, instead of the setting.",
+            **kept,
+        ),
+        click.option("--conf", metavar="DIR", help="Folder of the YAML. [default: conf]", **kept),
+    ):
+        verb = option(verb)
+    return verb
+
+
 @contextmanager
 def bad_sql(call: Call) -> Iterator[None]:
     """A statement that Spark cannot parse or resolve is a mistake in the command."""
@@ -84,6 +115,24 @@ def bad_sql(call: Call) -> Iterator[None]:
         if text is None:
             text = str(error).strip().split("\n")[0]
         raise ConfigError([Mistake("query", None, text)]) from None
+
+
+def print_frame(call: Call, frame: DataFrame, *, shown: Sequence[str] | None = None) -> None:
+    """Print a frame: all of it for programs, the first MOST_ROWS for people."""
+    from pipelines.results import rows
+
+    columns = frame.columns
+    if call.json:
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if twice:
+            text = f"several columns are called {', '.join(twice)}; name them apart with AS"
+            raise ConfigError([Mistake("query", None, text)])
+        call.console.rows(columns, rows(frame))
+    elif columns:
+        found = list(rows(frame.limit(MOST_ROWS + 1)))
+        call.console.rows(columns, found[:MOST_ROWS], shown=shown)
+        if len(found) > MOST_ROWS:
+            call.console.say(f"the first {MOST_ROWS:,} rows; --json gives all")
 
 
 def _quiet() -> None:

@@ -8,6 +8,7 @@ catalog tables have names anyway and views are created once, by `publish`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from pyspark.errors import AnalysisException
@@ -23,7 +24,16 @@ from pipelines.tables import Warehouse, quote
 
 LAYERS = ("bronze", "silver", "gold", "history")
 VIEWS = ("changes", "ddl", "rejects", "schemas", "transactions")
-_registered: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
+
+
+class Registered(NamedTuple):
+    """What a session knows of one warehouse: name -> TABLE or VIEW."""
+
+    folder: str
+    names: dict[str, str]
+
+
+_registered: WeakKeyDictionary[SparkSession, Registered] = WeakKeyDictionary()
 
 
 def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
@@ -62,15 +72,8 @@ def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
     Found among the tokens, so that any statement will do, also one that only Spark can parse; a
     column `alias.name` found too many costs nothing.
     """
-    from sqlglot import tokenize
-    from sqlglot.errors import TokenError
-
     ours = {schema.casefold(): schema for schema in schemas}
-    try:
-        tokens = [token.text for token in tokenize(query, read="databricks")]
-    except TokenError:
-        # Spark will say what is wrong with it.
-        return []
+    tokens = _tokens(query)
     found: dict[tuple[str, str], None] = {}
     for i, text in enumerate(tokens):
         schema = ours.get(text.casefold())
@@ -83,6 +86,22 @@ def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
     return list(found)
 
 
+def _tokens(query: str) -> list[str]:
+    from sqlglot import TokenType, tokenize
+    from sqlglot.errors import TokenError
+
+    try:
+        tokens = tokenize(query, read="databricks")
+    except TokenError:
+        # Spark will say what is wrong with it.
+        return []
+    texts = [token.text for token in tokens]
+    if len(tokens) > 1 and tokens[1].token_type is TokenType.STRING:
+        # The rest of a statement that sqlglot takes for a command (SHOW, OPTIMIZE) is one token.
+        texts[1:2] = _tokens(texts[1])
+    return texts
+
+
 def register(warehouse: Warehouse, config: Config, query: str) -> None:
     """Make known what `query` names of the four schemas; what does not exist is left to Spark."""
     session = warehouse.session
@@ -90,6 +109,7 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
         assert warehouse.settings.catalog is not None
         session.sql(f"USE CATALOG {quote(warehouse.settings.catalog)}")
         return
+    _forget_others(warehouse)
     for schema, table in named(query, _schemas(warehouse)):
         place = quote(schema)
         folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
@@ -137,21 +157,28 @@ def _schemas(warehouse: Warehouse) -> dict[str, list[str]]:
 def _register(warehouse: Warehouse, config: Config, layer: str, name: str) -> None:
     session = warehouse.session
     full = quote(warehouse.schema(layer), name)
-    if layer == "history":
-        session.sql(f"CREATE OR REPLACE VIEW {full} AS {history_query(warehouse, config, name)}")
-        return
-    if layer == "silver" and name in VIEWS:
-        session.sql(f"CREATE OR REPLACE VIEW {full} AS {silver_view(warehouse, config, name)}")
-        return
-    location = str(warehouse.folder(layer, name))
-    ours = _registered.setdefault(session, {})
-    if ours.get(full) == location:
-        return
-    if full in ours:
-        # It was that of another warehouse; an external table leaves its files where they are.
-        session.sql(f"DROP TABLE {full}")
-    session.sql(f"CREATE TABLE {full} USING DELTA LOCATION {sql_text(location)}")
-    ours[full] = location
+    names = _registered[session].names
+    if layer == "history" or (layer == "silver" and name in VIEWS):
+        view = history_query if layer == "history" else silver_view
+        session.sql(f"CREATE OR REPLACE VIEW {full} AS {view(warehouse, config, name)}")
+        names[full] = "VIEW"
+    elif full not in names:
+        location = sql_text(str(warehouse.folder(layer, name)))
+        session.sql(f"CREATE TABLE {full} USING DELTA LOCATION {location}")
+        names[full] = "TABLE"
+
+
+def _forget_others(warehouse: Warehouse) -> None:
+    """Drop the names that this session has for the tables of another warehouse.
+
+    Their files stay where they are: they are external tables.
+    """
+    folder = warehouse.settings.warehouse
+    ours = _registered.setdefault(warehouse.session, Registered(folder, {}))
+    if ours.folder != folder:
+        for full, kind in ours.names.items():
+            warehouse.session.sql(f"DROP {kind} IF EXISTS {full}")
+        _registered[warehouse.session] = Registered(folder, {})
 
 
 def publish(warehouse: Warehouse, config: Config) -> None:
@@ -197,8 +224,8 @@ def history_frame(
     if wrong:
         raise ConfigError(wrong)
     query = history_view(warehouse, config, ways[target], columns)
-    where, args = of_key(columns, key) if key else ("true", {})
+    where = of_key(columns, key) if key else "true"
     frame = warehouse.session.sql(
-        f"SELECT * FROM ({query}) WHERE {where} ORDER BY {order(columns)}", args=args
+        f"SELECT * FROM ({query}) WHERE {where} ORDER BY {order(columns)}"
     )
     return frame, columns

@@ -8,16 +8,12 @@ Spark answer at once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
 
-from ingest.errors import ConfigError, IngestError, Mistake, PlatformError
-from pipelines.calls import Call, bad_sql
-
-MOST_ROWS = 1000
-"""Rows that people are shown of a query; programs get all."""
+from ingest.errors import ConfigError, IngestError, PlatformError
+from pipelines.calls import Call, bad_sql, everywhere, print_frame
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,30 +40,6 @@ def _end(text: str, code: int) -> None:
     sys.stdout.flush()
     print(text, file=sys.stderr)
     raise SystemExit(code) from None
-
-
-def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    call = context.ensure_object(Call)
-    if value:
-        setattr(call, str(parameter.name), value)
-
-
-def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The three options that stand before the verb or after it."""
-    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
-    for option in (
-        click.option("--json", is_flag=True, help="One JSON object a line, for programs.", **kept),
-        click.option(
-            "--warehouse",
-            "warehouse_folder",
-            metavar="DIR",
-            help="Folder of the tables, instead of the setting.",
-            **kept,
-        ),
-        click.option("--conf", metavar="DIR", help="Folder of the YAML. [default: conf]", **kept),
-    ):
-        verb = option(verb)
-    return verb
 
 
 @click.group()
@@ -138,7 +110,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
                 stop=stop,
             )
             outcome = run.until_stopped() if continuous else run.until_done()
-        outcome.show(call.console)
+        outcome.show(call.console, stages)
         unfinished = stop() and not continuous
         if outcome.code or unfinished:
             raise SystemExit(outcome.code or 1)
@@ -184,7 +156,7 @@ def sql(call: Call, query: str) -> None:
     with bad_sql(call):
         register(warehouse, call.config, query)
         frame = warehouse.session.sql(query)
-        _print(call, frame)
+        print_frame(call, frame)
 
 
 @ingest.command()
@@ -204,25 +176,7 @@ def history(call: Call, table: str, keys: tuple[str, ...]) -> None:
     from pipelines.history import shown
 
     frame, columns = history_frame(warehouse, call.config, table, wanted)
-    _print(call, frame, shown=shown(columns))
-
-
-def _print(call: Call, frame: Any, *, shown: Sequence[str] | None = None) -> None:
-    """Print a frame: all of it for programs, the first MOST_ROWS for people."""
-    from pipelines.results import rows
-
-    columns = frame.columns
-    if call.json:
-        twice = sorted({name for name in columns if columns.count(name) > 1})
-        if twice:
-            text = f"several columns are called {', '.join(twice)}; name them apart with AS"
-            raise ConfigError([Mistake("query", None, text)])
-        call.console.rows(columns, rows(frame))
-    elif columns:
-        found = list(rows(frame.limit(MOST_ROWS + 1)))
-        call.console.rows(columns, found[:MOST_ROWS], shown=shown)
-        if len(found) > MOST_ROWS:
-            call.console.say(f"the first {MOST_ROWS:,} rows; --json gives all")
+    print_frame(call, frame, shown=shown(columns))
 
 
 @ingest.command()

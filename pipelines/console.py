@@ -59,6 +59,10 @@ def cell(value: Any) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
 def _item(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -152,7 +156,7 @@ class Console:
 
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
         for i, name in enumerate(columns):
-            numeric = any(isinstance(row[i], int | float | Decimal) for row in rows)
+            numeric = any(_is_number(row[i]) for row in rows)
             justify: Any = "right" if numeric else "left"
             table.add_column(Text(name), justify=justify, overflow="fold")
         for row in rows:

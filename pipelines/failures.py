@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 
 from ingest.errors import IngestError
@@ -14,6 +15,15 @@ def described(error: BaseException) -> str:
         return str(error)
     if os.environ.get("INGEST_DEBUG"):
         traceback.print_exception(error)
-    first = (str(error).strip().splitlines() or ["no more is known"])[0]
+    first = _gist(str(error).strip())
     hint = "" if os.environ.get("INGEST_DEBUG") else "; INGEST_DEBUG=1 shows where"
     return f"unexpected {type(error).__name__}: {first}{hint}"
+
+
+def _gist(text: str) -> str:
+    """The line of an error's text that says most: its first, or what a traceback in it raised."""
+    lines = text.splitlines() or ["no more is known"]
+    if "Traceback (most recent call last)" in text:
+        raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+        return raised[-1] if raised else lines[-1]
+    return lines[0]

@@ -22,14 +22,15 @@ from ingest.names import SourceTable
 from ingest.readings import scheme
 from ingest.routes import Route, collisions
 from ingest.shape import Shape
-from pipelines.gold_table import TableMerge, Work
+from pipelines import gold_table
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.progress import SWEEP, Progress, create_progress, highest, load, parked, record
+from pipelines.progress import SWEEP, Marks, Progress, create_progress, highest, load, parked, record
 from pipelines.rejects import create_rejects, no_key_rejects
-from pipelines.survey import Slice, Survey, survey
+from pipelines.survey import Slice, Survey, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.targets import columns_of, create, spelled, wanted_columns
+from pipelines.work import Work
 
 
 class Merged(NamedTuple):
@@ -220,7 +221,12 @@ def _applied(
         images = {image for slice_ in slices for image in slice_.images}
         columns, fresh = _columns(warehouse, route, keys, table, found, images, ledger, soft)
         shape = _shape(config, route, keys, columns, table, slices, images)
+        label = ".".join(part for part in (table.db, table.schema, table.table) if part)
+        if not shape.native:
+            slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
         work = Work(
+            warehouse=warehouse,
+            marks=row.marks.get(label, Marks()),
             table=table,
             shape=shape,
             slices=slices,
@@ -230,7 +236,7 @@ def _applied(
             soft=soft,
             fresh=fresh,
         )
-        marks, counts = TableMerge(warehouse, work, row).apply()
+        marks, counts = gold_table.apply(work)
         row = replace(
             row,
             marks={**row.marks, shape.label: marks},
@@ -302,6 +308,7 @@ def _shape(
         zone=source.time_zone,
         by_arrival=scheme(source, formats[0] if formats else None) == "arrival",
         truncates=route.truncates == "apply",
+        native={names for slice_ in slices for names in slice_.key_columns} == {keys},
     )
     return spelled(shape, sorted(images | {keys}))
 
@@ -310,7 +317,7 @@ def _without_key(
     warehouse: Warehouse, table: SourceTable, route: Route, slices: Sequence[Slice]
 ) -> int:
     above, last = min(s.batch for s in slices) - 1, max(s.batch for s in slices)
-    from pipelines.gold_table import silver_changes
+    from pipelines.work import silver_changes
 
     changes = silver_changes(warehouse, table, f"batch > {above} AND batch <= {last}")
     return no_key_rejects(warehouse, table.source, route.target, changes)

@@ -47,21 +47,21 @@ def history_view(
     )
 
 
-def of_key(columns: Mapping[str, str], key: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """SQL, with its arguments, that is true in the view for changes of the rows with this key.
+def of_key(columns: Mapping[str, str], key: Mapping[str, str]) -> str:
+    """SQL that is true in the view for changes of the rows with this key.
 
     Canonical texts are compared, on the row's side now or on that before. A truncate concerns
     every key.
     """
     named = _named_beside(columns)
     now, before = [], []
-    for i, column in enumerate(key):
+    for column, value in key.items():
         texts = {name: _text(column, quote(named[name])) for name in _IMAGES}
-        now.append(f"coalesce({texts['key']}, {texts['after']}, {texts['before']}) = :key{i}")
-        before.append(f"coalesce({texts['key_before']}, {texts['before']}) = :key{i}")
-    args = {f"key{i}": text for i, text in enumerate(key.values())}
+        wanted = sql_text(value)
+        now.append(f"coalesce({texts['key']}, {texts['after']}, {texts['before']}) = {wanted}")
+        before.append(f"coalesce({texts['key_before']}, {texts['before']}) = {wanted}")
     op = quote(named["op"])
-    return f"{op} = 'truncate' OR ({' AND '.join(now)}) OR ({' AND '.join(before)})", args
+    return f"{op} = 'truncate' OR ({' AND '.join(now)}) OR ({' AND '.join(before)})"
 
 
 def shown(columns: Mapping[str, str]) -> list[str]:

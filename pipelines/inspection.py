@@ -20,7 +20,7 @@ from ingest.formats.format import FormatOptions, Message
 from ingest.framing import FRAMINGS, records
 
 if TYPE_CHECKING:
-    from ingest.decode import Reading
+    from ingest.reader import Reading
     from ingest.sources import Source
 
 STANDARD_INPUT = "-"
@@ -59,8 +59,8 @@ def _reading(source: Source | None, format_: str | None, framing: str) -> Readin
         if format_ is not None:
             source = source.model_copy(update={"format": format_})
         return reading(source)._replace(files=framing != "kcat")
-    from ingest.decode import Reading
     from ingest.formats import FORMATS
+    from ingest.reader import Reading
 
     names = list(FORMATS) if format_ in (None, "auto") else [str(format_)]
     options = {
@@ -125,7 +125,7 @@ def _messages(files: Sequence[str], framing: str) -> Iterator[Message]:
 def _silver_rows(
     taken: Iterator[Message], reading: Reading, epoch: int
 ) -> Iterator[dict[str, Any]]:
-    from ingest.decode import Reader
+    from ingest.reader import Reader
 
     reader = Reader(reading)
     for message in taken:

@@ -64,7 +64,9 @@ def gold_tables(warehouse: Warehouse) -> list[str]:
     else:
         assert warehouse.settings.catalog is not None
         place = f"{warehouse.settings.catalog}.{warehouse.schema('gold')}"
-        names = [table.name for table in warehouse.session.catalog.listTables(place)]
+        catalog = warehouse.session.catalog
+        found = catalog.listTables(place) if catalog.databaseExists(place) else []
+        names = [table.name for table in found]
     return sorted(name for name in names if name.lower() not in RESERVED)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ingest.casts import sql_text
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import unknown_word
 from pipelines.ledger import STATUSES
@@ -40,10 +41,10 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         raise ConfigError([Mistake("command line", None, text)])
     if not warehouse.exists("gold", "_ddl"):
         return []
+    wanted = "true" if status is None else f"status = {sql_text(status)}"
     found = warehouse.session.sql(
         f"SELECT {_names(DDL)} FROM ({_present(warehouse, '_ddl', DDL)}) "
-        "WHERE :status IS NULL OR status = :status ORDER BY source, pos, id",
-        args={"status": status},
+        f"WHERE {wanted} ORDER BY source, pos, id"
     )
     return list(rows(found))
 

@@ -12,7 +12,7 @@ from ingest.shape import Shape
 from pipelines.tables import Warehouse
 
 if TYPE_CHECKING:
-    from pipelines.gold_table import Work
+    from pipelines.work import Work
 
 REJECTS = (
     ("id", "string"),
@@ -39,8 +39,9 @@ def create_rejects(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_rejects", REJECTS)
 
 
-def misfit_rejects(warehouse: Warehouse, work: Work, events: str) -> int:
+def misfit_rejects(work: Work, events: str) -> int:
     """Set aside the events whose key is null or whose values do not fit; how many there are."""
+    warehouse = work.warehouse
     found = warehouse.session.sql(
         _rows(work, f"""SELECT topic, `partition`, offset, `row`,
   IF(key IS NULL, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code,
@@ -50,20 +51,20 @@ FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)"""
     return _append(warehouse, found)
 
 
-def baseless_rejects(warehouse: Warehouse, work: Work, baseless: pa.Table) -> int:
+def baseless_rejects(work: Work, baseless: pa.Table) -> int:
     """Set aside partial images without a base; they resolve themselves when it comes."""
     if not baseless.num_rows:
         return 0
     origins = baseless.select(["topic", "partition", "offset", "place"]).rename_columns(
         ["topic", "partition", "offset", "row"]
     )
-    warehouse.session.createDataFrame(origins).createOrReplaceTempView("_baseless")
+    warehouse = work.warehouse
     text = "expected the row that a partial image changes, got none; it is tried again when it comes"
     found = warehouse.session.sql(
         _rows(
             work,
             f"SELECT *, '{Code.NO_BASE_IMAGE.value}' AS code, {sql_text(text)} AS error, "
-            f"CAST(NULL AS map<string,string>) AS image FROM _baseless",
+            f"CAST(NULL AS map<string,string>) AS image FROM {work.view(origins)}",
         )
     )
     return _append(warehouse, found)
@@ -83,9 +84,7 @@ def no_key_rejects(warehouse: Warehouse, source: str, target: str, changes: str)
     return _append(warehouse, found)
 
 
-def settle(
-    warehouse: Warehouse, work: Work, baseless: pa.Table, keys: list[tuple[str, ...]]
-) -> None:
+def settle(work: Work, baseless: pa.Table, keys: list[tuple[str, ...]]) -> None:
     """Mark as resolved the partial images of `keys` that found their base."""
     from ingest.shape import events
 
@@ -95,20 +94,17 @@ def settle(
             strict=True,
         )
     )
-    session = warehouse.session
-    named = pa.table({"key": pa.array([list(key) for key in keys], pa.list_(pa.string()))})
-    session.createDataFrame(named).createOrReplaceTempView("_settling")
-    source, target = sql_text(work.shape.source), sql_text(work.target)
-    changes = (
-        f"SELECT * FROM {warehouse.name('silver', 'cdc')} WHERE kind = 'change' AND source = {source}"
-        f" AND batch <= {work.last}"
+    warehouse, session = work.warehouse, work.warehouse.session
+    named = work.view(
+        pa.table({"key": pa.array([list(key) for key in keys], pa.list_(pa.string()))})
     )
+    changes = work.history("after_image = 'partial'")
     opened = session.sql(
         f"""SELECT r.* FROM ({present(warehouse)}) r
 JOIN ({events(work.shape, changes)}) e
   ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset AND e.`row` = r.`row`
-JOIN _settling k ON k.key = e.key
-WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}' AND r.target = {target}"""
+JOIN {named} k ON k.key = e.key
+WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}' AND r.target = {sql_text(work.target)}"""
     ).collect()
     settled = [
         {**row.asDict(), "status": "resolved", "version": row["version"] + 1}

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ingest.config import Config
 from ingest.errors import PlatformError
+from ingest.mistakes import nearest
 from pipelines.bronze import ingest_source
 from pipelines.catalog import publish
 from pipelines.console import Advance, Console
@@ -25,6 +26,11 @@ from pipelines.tables import Warehouse
 Result = TypeVar("Result")
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
 TABLE = ("kind", "table", *(name for name in Merged._fields if name != "target"))
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "bronze": ("messages",),
+    "silver": ("rows", "rejects"),
+    "gold": (),
+}
 PAUSE = 1.0
 """Seconds that a continuous run waits after a pass that brought nothing."""
 
@@ -41,33 +47,45 @@ class Source:
 
 @dataclass
 class Outcome:
-    """What a run did. `platform`: why nothing at all could be done, where that is so."""
+    """What a run did.
+
+    `platform` says what of the surroundings failed, `unknown` which targets do not exist; `done`
+    counts what could be done.
+    """
 
     sources: dict[str, Source] = field(default_factory=dict)
     tables: dict[tuple[str, str], Merged] = field(default_factory=dict)
     warned: list[str] = field(default_factory=list)
     platform: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     done: int = 0
 
     @property
     def code(self) -> int:
         """The exit code."""
         failed = [name for name, source in self.sources.items() if source.error is not None]
-        if self.platform and not self.done:
+        if self.unknown or (self.platform and not self.done):
             return 2
         parked = any(merged.error is not None for merged in self.tables.values())
         return 1 if failed or parked or self.warned else 0
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console, stages: Sequence[str]) -> None:
         """Print what was done with each source and table, and where to look for rejects."""
         sources = [
             ("source", name, done.messages, done.rows, done.rejects, done.error)
             for name, done in self.sources.items()
         ]
-        console.rows(SOURCE, sources, shown=SOURCE[1:])
-        tables = [("table", *self.tables[key]) for key in sorted(self.tables)]
-        if tables or console.json:
+        shown = [name for stage in stages for name in _SHOWN[stage]]
+        if shown:
+            console.rows(SOURCE, sources, shown=("source", *shown, "error"))
+        tables = [
+            ("table", *merged._replace(seconds=round(merged.seconds, 3)))
+            for _, merged in sorted(self.tables.items())
+        ]
+        if tables:
             console.rows(TABLE, tables, shown=TABLE[1:])
+        elif stages == ("gold",):
+            console.text("nothing new")
         rejects = sum(done.rejects for done in self.sources.values())
         rejects += sum(merged.rejected for merged in self.tables.values())
         if rejects:
@@ -210,10 +228,13 @@ class Run:
     def _name_unknown_targets(self) -> None:
         if self._targets is None or "gold" not in self._stages:
             return
-        there = {name.casefold() for name in known(self._warehouse, self._config).names}
+        names = known(self._warehouse, self._config).names
+        there = {name.casefold() for name in names}
         for target in self._targets:
             if target.casefold() not in there:
-                self._warn(f"no source table leads to a target {target} so far")
+                near = nearest(target, names)
+                self._say(f"there is no target {target}: no source table leads there{near}")
+                self.outcome.unknown.append(target)
 
 
 def _added(before: Merged | None, now: Merged) -> Merged:

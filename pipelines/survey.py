@@ -88,6 +88,19 @@ def _slice(source: str, row: dict[str, Any]) -> Slice:
     return Slice(table=table, **row)
 
 
+def with_moves(warehouse: Warehouse, slice_: Slice, moved: str) -> Slice:
+    """The slice with key changes counted by `moved`, for keys that silver does not know."""
+    row = warehouse.session.sql(
+        f"SELECT count(*) AS moves, max(pos) AS top FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(slice_.table.source)} AND {named(slice_.table)} "
+        f"AND kind = 'change' AND batch = {slice_.batch} AND {moved}"
+    ).first()
+    if row is None or not row["moves"]:
+        return slice_
+    removed = max(pos for pos in (slice_.removed, tuple(row["top"])) if pos is not None)
+    return slice_._replace(moves=row["moves"], removed=removed)
+
+
 def _types(
     warehouse: Warehouse, source: str, where: str
 ) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:

@@ -52,7 +52,7 @@ class Database:
 
     def _change(self) -> None:
         free = [key for key in range(8) if key not in self.rows]
-        kinds = ["update"] * 6 + ["insert"] * 4 + ["delete"] * 2 + ["move", "swap", "shift", "noop"]
+        kinds = ["update"] * 6 + ["insert"] * 4 + ["delete"] * 2 + ["move", "swap", "shift", "chain", "noop"]
         kind = self.chance.choice([*kinds, *(["truncate"] if self.truncates else [])])
         if kind == "truncate" and self.chance.random() < 0.3:
             self.rows.clear()
@@ -79,6 +79,19 @@ class Database:
         elif kind == "shift" and len(self.rows) > 1 and free:
             one, two = self.chance.sample(list(self.rows), 2)
             self._move([(one, two), (two, self.chance.choice(free))])
+
+        elif kind == "chain" and len(free) > 1:
+            self._chain(self.chance.choice(list(self.rows)), free)
+
+    def _chain(self, key: int, free: list[int]) -> None:
+        """A row changes its key twice in one transaction."""
+        first, second = self.chance.sample(free, 2)
+        self.transaction += 1
+        for old, new in ((key, first), (first, second)):
+            row = self.rows.pop(old)
+            self.rows[new] = {**row, "id": new}
+            self._tell("update", dict(row), dict(self.rows[new]))
+        self.transaction += 1
 
     def _update(self, key: int) -> None:
         old = self.rows[key]

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ingest.arrow import DECODED
-from ingest.decode import Reader
+from ingest.events import DECODED
 from ingest.formats.format import Message
 from ingest.framing import records
+from ingest.reader import Reader
 from ingest.readings import reading
 from ingest.sources import Source
 from ingest.yaml_lines import read
@@ -43,19 +43,24 @@ def messages(folder: Path) -> Iterator[Message]:
             )
 
 
-def golden_rows(folder: Path) -> list[dict[str, Any]]:
-    """Every silver row of the folder's messages, ready to be compared with JSON."""
+def source_of(folder: Path) -> Source:
+    """The source of a golden folder: its `source.yml`, the format that the parent folder names."""
     file = folder / "source.yml"
     given = read(file, environ={})[0].value if file.exists() else {}
     kcat = (folder / "messages.kcat.jsonl").exists()
     given.setdefault("format", folder.parent.name)
-    source = Source.model_validate(
+    return Source.model_validate(
         {
             "name": "golden",
             "files": {"path": "*.jsonl", "framing": "kcat" if kcat else "lines"},
             **given,
         }
     )
+
+
+def golden_rows(folder: Path) -> list[dict[str, Any]]:
+    """Every silver row of the folder's messages, ready to be compared with JSON."""
+    source = source_of(folder)
     reader = Reader(reading(source))
     return [
         as_json(row) for message in messages(folder) for row in reader.rows(message, source.epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +16,9 @@ from ingest.formats import FORMATS
 from ingest.formats.detect import Detection, detect, recognised
 from ingest.formats.format import Format, Message, TopLevel
 from ingest.jsontext import members
+from tests.messages import OF_FOLDER, OF_SEED, PUBLIC_CANAL, is_bare_row, lines_of
 
-OF_FOLDER = {
-    "canal-json": "canal",
-    "cloudcanal-debezium": "debezium",
-    "cloudcanal-json": "cloudcanal",
-    "dataworks-json": "dataworks",
-    "debezium-json": "debezium",
-}
-OF_SEED = {
-    "seed000_canal": "canal",
-    "seed001_canal": "canal",
-    "seed001_oms_dataworks2": "oms_dataworks",
-    "seed001_oms_default": "oms_default",
-    "seed001_oms_default_extend": "oms_default",
-    "seed001_oms_shareplex": "oms_shareplex",
-    "seed002_streamx": "dataworks",
-}
 OF_NO_FORMAT_YET = ("aws-dms-json", "maxwell", "ogg-json", "ticdc-simple", "wal2json-v2")
-
-
-def lines_of(file: Path) -> Iterator[bytes]:
-    """The messages of a sample file; keys that stand beside their messages are none."""
-    text = file.read_bytes()
-    for line in [text] if file.suffix == ".json" else text.splitlines():
-        if line.strip() and set(members(line)) - {"id"}:
-            yield line
-
-
-def is_bare_row(line: bytes) -> bool:
-    """Whether a row came flattened without its operation: only the source's YAML can tell."""
-    payload = json.loads(line).get("payload")
-    fields = {"op", "databaseName", "status", "ts_ms", "__op", "__deleted"}
-    return isinstance(payload, dict) and not payload.keys() & fields
 
 
 def answer(value: bytes) -> str:
@@ -74,7 +43,7 @@ def test_peers(shared: Path, folder: str) -> None:
             assert answer(line) == wanted, (file.name, line[:200])
 
 
-@pytest.mark.parametrize("name", ["public_canal_flink", "public_canal_issues"])
+@pytest.mark.parametrize("name", PUBLIC_CANAL)
 def test_public_canal(shared: Path, name: str) -> None:
     lines = list(lines_of(shared / "samples" / "peers" / f"{name}.jsonl"))
     assert [answer(line) for line in lines] == ["canal"] * len(lines)

@@ -246,5 +246,6 @@ FORMAT = Format(
         "scn": "the message has no log position; bid is 0 in every example",
         "tx_id": "the message names no transaction, only its end (entryType TRANSACTIONEND)",
         "unavailable": "the message has no word for a value that could not be supplied",
+        "snapshot": "the page names no action for rows of the full load: they come as INSERT",
     },
 )

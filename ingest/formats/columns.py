@@ -171,7 +171,7 @@ def _bit(type_: SourceType, texts_: Texts) -> Convert:
             if data is None:
                 warnings.append(Code.BAD_BASE64.value)
                 return text
-            text = str(int.from_bytes(data, "big"))
+            text = values.digits_of(int.from_bytes(data, "big"))
         return _TRUTH.get(text.lower(), text) if single else text
 
     return convert

@@ -14,6 +14,10 @@ from functools import lru_cache
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from ingest import values
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
 Number = int | str | None
 Order = tuple[int, ...] | None
 
@@ -113,10 +117,17 @@ def is_snapshot(source: Source) -> bool:
 
 
 def micros(source: Source | Inner) -> int | None:
-    """The time in microseconds since the epoch; 0 (snapshots of old versions) is unknown."""
+    """The time in microseconds since the epoch; 0 (snapshots of old versions) is unknown.
+
+    Raises bad_value outside years 1 to 9999.
+    """
     count = _int(source.ts_us)
     if count is None:
         count = (_int(source.ts_ms) or 0) * 1000
+    if not values.EARLIEST <= count <= values.LATEST:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
+        )
     return count if count not in (0, -1, -1000) else None
 
 

@@ -122,6 +122,8 @@ def _scalar(value: Mapping[str, Any]) -> str | None:
     if word == "$date":
         if isinstance(inner, Mapping):
             inner = inner.get("$numberLong")
+        if inner is None:
+            return None
         text = plain(inner)
         if text.lstrip("-").isdigit():
             try:
@@ -131,6 +133,6 @@ def _scalar(value: Mapping[str, Any]) -> str | None:
         return values.instant_text(text, "UTC", [])
     if word == "$binary" and isinstance(inner, Mapping):
         return str(inner["base64"]) if isinstance(inner.get("base64"), str) else None
-    if word in _WRAPPED and not isinstance(inner, (dict, list)):
+    if word in _WRAPPED and inner is not None and not isinstance(inner, dict | list):
         return plain(inner)
     return None

@@ -162,7 +162,7 @@ class Rows:
         if columns.sent <= came == len(row):
             return row, "full"
         warnings.append(Code.PARTIAL_IMAGE.value)
-        return row, "partial"
+        return (row, "partial") if row else (None, None)
 
     def _before(
         self,
@@ -177,7 +177,10 @@ class Rows:
         if image.columns is None:
             return None, None
         came = len(image.columns)
-        row = self._row(image.columns, image.raw, columns, missing, warnings)
+        lost: list[str] = []
+        row = self._row(image.columns, image.raw, columns, lost, warnings)
+        if lost:
+            missing += [name for name in lost if name not in missing]
         if family == "postgres" and not self._full_identity:
             if keys and all(row.get(name) is not None for name in keys):
                 if sum(value is not None for value in row.values()) == len(keys):
@@ -190,8 +193,8 @@ class Rows:
                 return row, "full"
         warnings.append(Code.PARTIAL_IMAGE.value)
         if self._merge and after is not None:
-            return {**after, **row}, "partial"
-        return row, "partial"
+            return {name: v for name, v in {**after, **row}.items() if name not in lost}, "partial"
+        return (row, "partial") if row else (None, None)
 
     def _row(
         self,

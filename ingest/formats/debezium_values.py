@@ -125,7 +125,7 @@ def bits(value: Any, warnings: list[str]) -> str:
     if data is None:
         warnings.append(Code.BAD_BASE64.value)
         return str(value)
-    return str(int.from_bytes(data, "little"))
+    return values.digits_of(int.from_bytes(data, "little"))
 
 
 def binary(handling: str) -> Convert:

@@ -203,5 +203,7 @@ FORMAT = Format(
         "sequenceId": "a DataWorks field",
         "storeDataSequence": "the same number is meta.scn",
         "ddl": "the format has no DDL messages",
+        "key image": "data and key hold rows, meta.rowid the key beside them",
+        "snapshot": "meta.op is ins, upd or del; rows of the full load come as ins",
     },
 )

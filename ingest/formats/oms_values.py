@@ -139,7 +139,7 @@ def _bit(value: Any, warnings: list[str]) -> str:
     if data is None:
         warnings.append(Code.BAD_BASE64.value)
         return text
-    return str(int.from_bytes(data, "big"))
+    return values.digits_of(int.from_bytes(data, "big"))
 
 
 def _flag(value: Any, warnings: list[str]) -> str:

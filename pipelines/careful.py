@@ -1,0 +1,242 @@
+"""The careful way: what a batch leads to when some of its events may be late.
+
+Every key is judged (`ingest.late`). Keys that are on time are folded from the batch alone, late
+ones from all of silver, together with the keys that key changes link them to. A batch of up to
+SMALL changes is judged and folded here, in the driver; a larger one in Spark's workers, by the same
+functions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest import late
+from ingest.keys import hash_values
+from ingest.order import Pos
+from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
+from ingest.shape import column, events, latest
+from pipelines.rejects import baseless_rejects, misfit_rejects, settle
+from pipelines.work import Work
+
+SMALL = 50_000
+_HASHES_MOST = 1_000
+_HASHED_TYPES = {"string", "int", "bigint"}
+Key = tuple[str, ...]
+
+
+class Careful:
+    """Judges and folds one batch. After `rows`: what to count, and what the MERGE should change.
+
+    `expected`: keys on time whose events are not all passed over; if fewer rows changed, some
+    change changed nothing. `orphans`: positions of partial images without base.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._small = work.total("changes") <= SMALL
+        self.counts: Counter[str] = Counter()
+        self.expected = 0
+        self.orphans: list[Pos] = []
+
+    def rows(self) -> str | None:
+        """SQL of the rows for the MERGE; None where nothing is to be merged."""
+        work = self._work
+        all_events = events(work.shape, work.changes())
+        self.counts["rejected"] += misfit_rejects(work, all_events)
+        judged = self._judged(all_events)
+        late_keys = _keys(judged, "late") | self._named(judged)
+        stale = judged.filter(pc.is_in(judged["kind"], pa.array(["stale", "passed"])))
+        self.counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
+        linked_keys = self._components(late_keys) if late_keys else {}
+        relations = []
+        on_time = self._on_time(judged, linked_keys)
+        if on_time is not None:
+            relations.append(on_time)
+        if late_keys:
+            self.counts["late"] += len(late_keys)
+            relations.extend(self._refolded(linked_keys))
+        return f"({' UNION ALL '.join(relations)})" if relations else None
+
+    def nothing(self) -> str:
+        """SQL of no rows at all, for a MERGE that only truncates."""
+        nobody = self._work.view(_gone([("",) * len(self._work.shape.keys)], self._work))
+        return f"({self._work.typed_states(nobody, exact=True)} WHERE false)"
+
+    def _judged(self, all_events: str) -> pa.Table:
+        """The verdicts on all keys; with their states where the batch is small."""
+        work, marks = self._work, self._work.marks
+        stored = late.stored_rows(work.target_name, work.shape)
+        if work.cuts:
+            stored = f"SELECT * FROM ({stored}) WHERE NOT ({work.below_cuts('_pos')})"
+        good = work.warehouse.session.sql(
+            f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored FROM ({all_events}) e "
+            f"LEFT JOIN ({stored}) t ON t.key = e.key "
+            f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
+        )
+        run = sort_out(
+            soft=work.soft,
+            by_arrival=work.shape.by_arrival,
+            fresh=work.fresh,
+            floors=late.Floors(
+                skipped=marks.skipped,
+                removed=marks.removed,
+                partials=marks.partials or bool(work.total("partials")) or len(work.images) > 1,
+                orphans=marks.orphans,
+            ),
+        )
+        if self._small:
+            return _run(run, good.toArrow())
+        spread = good.repartition(2, "component").sortWithinPartitions("component")
+        self._large = spread.mapInArrow(run, OUTPUT)
+        verdicts = self._large.where("kind NOT IN ('state', 'baseless')").toArrow()
+        return verdicts.cast(SCHEMA) if verdicts.num_rows else SCHEMA.empty_table()
+
+    def _named(self, judged: pa.Table) -> set[Key]:
+        """The doubtful keys that an earlier delete, key change or orphan above them names."""
+        work = self._work
+        doubtful = judged.filter(pc.equal(judged["kind"], "doubtful")).select(["key", "pos"])
+        if not doubtful.num_rows:
+            return set()
+        keys = work.view(doubtful)
+        what = f"op = 'delete' OR {work.shape.moved}"
+        if work.marks.orphans is not None:
+            what += " OR after_image = 'partial'"
+        removing = events(work.shape, work.earlier(f"({what})"))
+        rows = work.warehouse.session.sql(
+            f"SELECT DISTINCT d.key FROM {keys} d JOIN (SELECT explode(IF(key_before IS NULL, "
+            f"array(key), array(key, key_before))) AS key, pos FROM ({removing})) r "
+            f"ON r.key = d.key AND r.pos > d.pos"
+        ).collect()
+        return {tuple(row[0]) for row in rows}
+
+    def _on_time(self, judged: pa.Table, late_keys: Collection[Key]) -> str | None:
+        """SQL of the states of the keys that are not folded from history."""
+        work = self._work
+        if self._small:
+            states = judged.filter(pc.equal(judged["kind"], "state"))
+            if late_keys:
+                states = states.filter(
+                    pa.array([tuple(key) not in late_keys for key in states["key"].to_pylist()], pa.bool_())
+                )
+            self.expected = states.num_rows
+            return work.typed_states(work.view(states), exact=False) if states.num_rows else None
+        self.expected = work.total("changes")
+        unless = work.view(pa.table({"key": _array(late_keys)}))
+        if work.whole:
+            return work.listed(latest(work.shape, work.changes(), sets=work.sets, unless=unless))
+        states_view = work.view(self._large.where("kind = 'state'"))
+        kept = f"(SELECT s.* FROM {states_view} s LEFT ANTI JOIN {unless} l ON l.key = s.key)"
+        return work.typed_states(kept, exact=False)
+
+    def _refolded(self, components: Mapping[Key, int]) -> list[str]:
+        """SQL of the states of the late keys and their kin, folded from history."""
+        work = self._work
+        wanted = pa.table(
+            {"key": _array(components), "component": pa.array(map(str, components.values()))}
+        )
+        chosen = work.warehouse.session.sql(
+            f"SELECT /*+ BROADCAST(l) */ h.*, l.component "
+            f"FROM ({events(work.shape, work.history(self._among(components)))}) h "
+            f"JOIN {work.view(wanted)} l ON l.key = h.key WHERE size(h.misfits) = 0"
+        )
+        run = fold_batches(
+            soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates()
+        )
+        if self._small:
+            folded = _run(run, chosen.toArrow())
+        else:
+            spread = chosen.repartition(2, "component").sortWithinPartitions("component")
+            folded = spread.mapInArrow(run, OUTPUT).toArrow()
+        self.counts["keys_refolded"] += len(components)
+        self.counts["files_read"] += self._files()
+        self._note_baseless(folded, components)
+        states = folded.filter(pc.equal(folded["kind"], "state"))
+        found = {tuple(key) for key in states["key"].to_pylist()}
+        empty = [key for key in components if key not in found]
+        states = pa.concat_tables([states, _gone(empty, work)])
+        return [work.typed_states(work.view(states), exact=True)] if states.num_rows else []
+
+    def _among(self, components: Collection[Key]) -> str:
+        """SQL that leaves out most of the history of other keys, by the hash silver keeps."""
+        shape = self._work.shape
+        plain = all(shape.columns[key] in _HASHED_TYPES for key in shape.keys)
+        if not plain or len(components) > _HASHES_MOST or not shape.native:
+            return "op <> 'truncate'"
+        hashes = ", ".join(str(hash_values(key)) for key in components)
+        return f"op <> 'truncate' AND (key_hash IN ({hashes}) OR key_hash IS NULL)"
+
+    def _components(self, late_keys: Collection[Key]) -> dict[Key, int]:
+        """Late keys and all that are linked to them by key changes, each with its group's number."""
+        work = self._work
+        edges: list[tuple[Key, Key]] = []
+        if work.marks.removed is not None or work.total("moves"):
+            moved = events(work.shape, work.history(work.shape.moved))
+            rows = work.warehouse.session.sql(
+                f"SELECT DISTINCT key_before, key FROM ({moved}) "
+                f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
+            ).collect()
+            edges = [(tuple(row[0]), tuple(row[1])) for row in rows]
+        return linked(late_keys, edges)
+
+    def _note_baseless(self, folded: pa.Table, components: Collection[Key]) -> None:
+        work = self._work
+        baseless = folded.filter(pc.equal(folded["kind"], "baseless"))
+        self.orphans = [tuple(pos) for pos in baseless["pos"].to_pylist()]
+        self.counts["rejected"] += baseless_rejects(work, baseless)
+        if work.marks.orphans is not None:
+            settle(work, baseless, sorted(components))
+
+    def _files(self) -> int:
+        """How many files of silver can hold rows of the table, and were looked into."""
+        files = self._work.history("true").replace("SELECT *", "SELECT _metadata.file_path", 1)
+        row = self._work.warehouse.session.sql(
+            f"SELECT count(DISTINCT {column('file_path')}) FROM ({files})"
+        ).first()
+        return int(row[0]) if row is not None else 0
+
+
+def linked(keys: Collection[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key, int]:
+    """The keys and every key that a chain of edges connects to one of them -> group number."""
+    root: dict[Key, Key] = {}
+
+    def find(key: Key) -> Key:
+        while root.setdefault(key, key) != key:
+            root[key] = root[root[key]]
+            key = root[key]
+        return key
+
+    for before, after in edges:
+        root[find(before)] = find(after)
+    wanted = {find(key) for key in keys}
+    numbers = {key: number for number, key in enumerate(sorted(wanted))}
+    return {key: numbers[find(key)] for key in list(root) if find(key) in wanted}
+
+
+def _run(run: Run, table: pa.Table) -> pa.Table:
+    """`run` over all rows at once, here."""
+    if not table.num_rows:
+        return SCHEMA.empty_table()
+    batches = table.sort_by("component").to_batches()
+    return pa.Table.from_batches(run(iter(batches)), SCHEMA)
+
+
+def _keys(judged: pa.Table, kind: str) -> set[Key]:
+    chosen = judged.filter(pc.equal(judged["kind"], kind))
+    return {tuple(key) for key in chosen["key"].to_pylist()}
+
+
+def _array(keys: Iterable[Key]) -> pa.Array:
+    return pa.array([list(key) for key in keys], pa.list_(pa.string()))
+
+
+def _gone(keys: Sequence[Key], work: Work) -> pa.Table:
+    """Keys that history leaves nothing of: whatever row there is has no ground."""
+    rows = [
+        {"kind": "state", "key": list(key), "gone": True, "whole": False, "label": work.shape.label}
+        for key in keys
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)

@@ -1,0 +1,179 @@
+"""A source table's part in one batch of a target, and the SQL that reads it from silver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from ingest.casts import sql_text, typed
+from ingest.fold import Change
+from ingest.merge import pos_literal
+from ingest.names import SourceTable
+from ingest.order import STREAM, Pos
+from ingest.shape import Shape, column, from_text
+from pipelines.progress import Marks
+from pipelines.survey import Slice, named
+from pipelines.tables import Warehouse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What silver batches above `above`, up to `last`, hold of `table` for `target`.
+
+    `fresh`: the target was made in this run. `marks`: what gold remembers of the source table.
+    """
+
+    warehouse: Warehouse
+    table: SourceTable
+    shape: Shape
+    slices: Sequence[Slice]
+    target: str
+    above: int
+    last: int
+    soft: bool
+    fresh: bool
+    marks: Marks
+    _views: list[str] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """The sum of a count over the slices."""
+        return sum(getattr(slice_, name) for slice_ in self.slices)
+
+    @cached_property
+    def images(self) -> set[tuple[str, ...]]:
+        """The sets of column names that the batch's images have."""
+        return {image for slice_ in self.slices for image in slice_.images}
+
+    @cached_property
+    def sets(self) -> tuple[str, ...]:
+        """The target columns that the batch's images have."""
+        names = {name.lower() for image in self.images for name in image}
+        return tuple(name for name in self.shape.columns if name.lower() in names)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether one row a key by SQL is enough: whole images of one kind, nothing to keep."""
+        return (
+            len(self.images) <= 1
+            and not self.total("partials")
+            and not self.total("moves")
+            and not self.total("truncates")
+            and not (self.soft and self.total("deletes"))
+        )
+
+    @property
+    def target_name(self) -> str:
+        """SQL name of the target."""
+        return self.warehouse.name("gold", self.target)
+
+    def history(self, where: str) -> str:
+        """SQL of all changes up to this batch."""
+        return silver_changes(self.warehouse, self.table, f"batch <= {self.last} AND {where}")
+
+    def earlier(self, where: str) -> str:
+        """SQL of the changes before this batch."""
+        return silver_changes(self.warehouse, self.table, f"batch <= {self.above} AND {where}")
+
+    def changes(self) -> str:
+        """SQL of this batch's changes of rows, without what a truncate voids."""
+        where = f"batch > {self.above} AND batch <= {self.last} AND op <> 'truncate'"
+        if self.cuts:
+            where += f" AND NOT ({self.below_cuts('pos')})"
+        return silver_changes(self.warehouse, self.table, where)
+
+    @cached_property
+    def new_cuts(self) -> list[Pos]:
+        """The truncates of this batch."""
+        if not self.total("truncates") or not self.shape.truncates:
+            return []
+        where = f"batch > {self.above} AND batch <= {self.last} AND op = 'truncate'"
+        rows = self.warehouse.session.sql(
+            f"SELECT pos FROM ({silver_changes(self.warehouse, self.table, where)})"
+        )
+        return sorted({tuple(row[0]) for row in rows.collect()})
+
+    @property
+    def cuts(self) -> list[Pos]:
+        """All truncates there were."""
+        return [*self.marks.cuts, *self.new_cuts] if self.shape.truncates else []
+
+    def below_cuts(self, pos: str) -> str:
+        """SQL that is true where `pos` lies below a truncate that reaches it."""
+        return " OR ".join(
+            f"({pos} < {pos_literal(cut)}"
+            + (f" AND {pos}[{STREAM}] = {cut[STREAM]})" if self.shape.by_arrival else ")")
+            for cut in self.cuts
+        )
+
+    def truncates(self) -> list[Change]:
+        """All truncates, as the fold takes them."""
+        return [
+            Change(
+                op="truncate",
+                pos=cut,
+                table=self.shape.label,
+                key=None,
+                by_arrival=self.shape.by_arrival,
+                digest=number,
+            )
+            for number, cut in enumerate(self.cuts)
+        ]
+
+    def typed_states(self, relation: str, *, exact: bool) -> str:
+        """SQL of fold results (kind `state`) as rows for the MERGE."""
+        shape = self.shape
+        keys = ", ".join(
+            f"{from_text(f'key[{i}]', shape.columns[name])} AS `_k{i}`"
+            for i, name in enumerate(shape.keys)
+        )
+        values = "".join(
+            f"{typed(f'row[{sql_text(name)}]', type_, shape.zone)} AS {column(name)}, "
+            for name, type_ in shape.columns.items()
+        )
+        return (
+            f"SELECT {keys}, {values}gone AS _gone, timestamp_micros(event_time) AS _event_time, "
+            f"pos AS _pos, {str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
+            f"label AS _source_table, timestamp_micros(deleted_at) AS _deleted_at FROM {relation}"
+        )
+
+    def listed(self, rows: str) -> str:
+        """SQL of `ingest.shape.latest` with the columns of `typed_states`, absent ones null."""
+        shape = self.shape
+        keys = ", ".join(f"`_k{i}`" for i in range(len(shape.keys)))
+        values = "".join(
+            (column(name) if name in self.sets else f"CAST(NULL AS {type_})")
+            + f" AS {column(name)}, "
+            for name, type_ in shape.columns.items()
+        )
+        sets = f"array({', '.join(map(sql_text, self.sets))})"
+        return (
+            f"SELECT {keys}, {values}_gone, _event_time, _pos, _exact, _whole, {sets} AS _sets, "
+            f"_source_table, _deleted_at FROM ({rows})"
+        )
+
+    def view(self, frame: DataFrame | pa.Table) -> str:
+        """A name under which SQL finds `frame`, until `forget`."""
+        if isinstance(frame, pa.Table):
+            frame = self.warehouse.session.createDataFrame(frame)
+        name = f"_{self.target}_{id(self)}_{len(self._views)}"
+        frame.createOrReplaceTempView(f"`{name}`")
+        self._views.append(name)
+        return f"`{name}`"
+
+    def forget(self) -> None:
+        """Drop the names given out."""
+        for name in self._views:
+            self.warehouse.session.catalog.dropTempView(name)
+        self._views.clear()
+
+
+def silver_changes(warehouse: Warehouse, table: SourceTable, where: str) -> str:
+    """SQL of silver's changes of one source table, narrowed by `where`."""
+    return (
+        f"SELECT * FROM {warehouse.name('silver', 'cdc')} WHERE source = "
+        f"{sql_text(table.source)} AND {named(table)} AND kind = 'change' AND {where}"
+    )

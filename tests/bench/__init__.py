@@ -1,0 +1,1 @@
+"""What the product costs, against Spark's own means on the same data in the same run."""

@@ -1,0 +1,127 @@
+"""CPU and memory of this process and all that it started: the JVM and Spark's Python workers.
+
+Read from /proc, so Linux only. CPU of children that have ended counts with the parent that waited
+for them, so nothing is lost when a worker ends between two readings.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Cost(NamedTuple):
+    """Seconds: CPU of the JVM, CPU of the Python processes, and by the clock."""
+
+    jvm: float = 0.0
+    python: float = 0.0
+    clock: float = 0.0
+
+    @property
+    def cpu(self) -> float:
+        """CPU of the whole tree."""
+        return self.jvm + self.python
+
+    def plus(self, other: Cost) -> Cost:
+        """The sum, part by part."""
+        return Cost(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class _Process(NamedTuple):
+    pid: int
+    parent: int
+    name: str
+    cpu: float
+
+
+def measured(work: Callable[[], object]) -> Cost:
+    """What it costs to do `work`."""
+    before = _so_far()
+    work()
+    return Cost(*(end - start for start, end in zip(before, _so_far(), strict=True)))
+
+
+def _so_far() -> Cost:
+    processes = _tree()
+    jvm = sum(process.cpu for process in processes if process.name == "java")
+    return Cost(jvm, sum(process.cpu for process in processes) - jvm, time.monotonic())
+
+
+def _tree() -> list[_Process]:
+    """This process and its descendants."""
+    children: dict[int, list[_Process]] = {}
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            process = _process(int(folder.name))
+            if process is not None:
+                children.setdefault(process.parent, []).append(process)
+                if process.pid == os.getpid():
+                    found.append(process)
+    for process in found:
+        found.extend(children.get(process.pid, ()))
+    return found
+
+
+def _process(pid: int) -> _Process | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may hold any character.
+    name, rest = text.split("(", 1)[1].rsplit(")", 1)
+    fields = rest.split()
+    # utime, stime, and those of ended children: fields 14 to 17 of proc(5), here from field 3 on.
+    cpu = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
+    return _Process(pid, int(fields[1]), name, cpu)
+
+
+class WorkerMemory:
+    """Watches, while it is entered, the resident memory of each Python worker.
+
+    `peak` is the most that any one had, in bytes; pages shared with the process it was forked from
+    count too.
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        pids: list[int] = []
+        turns = 0
+        while not self._over.wait(0.1):
+            if turns % 10 == 0:
+                mine = os.getpid()
+                pids = [p.pid for p in _tree() if p.name != "java" and p.pid != mine]
+            turns += 1
+            self.peak = max([self.peak, *map(_resident, pids)])
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (FileNotFoundError, ProcessLookupError):
+        return 0

@@ -1,0 +1,474 @@
+"""One row change as each wire format sends it: small producers, written from the vendors' pages.
+
+`WIRES` holds a producer per format and flavour. JSON is put together from tokens, so that numbers
+keep their digits. How OMS, Canal, StreamX and Debezium write each type stands in the pages that the
+modules of `ingest.formats` cite.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+ZONE = "Asia/Shanghai"
+DB, TABLE = "farm", "crop"
+SECOND = 1_700_000_000
+"""When change 0 happened; change n happened n seconds later."""
+
+Row = Mapping[str, Any]
+"""Column -> int, Decimal, bool, date, datetime (aware for TIMESTAMP), timedelta, bytes, str, None;
+a column that is not there is not sent."""
+Cell = Callable[[str, Any], str]
+"""MySQL type and value other than None -> JSON token."""
+
+
+class Change(NamedTuple):
+    """One row change; `columns` maps each column to its MySQL type, `number` counts changes."""
+
+    op: str
+    columns: Mapping[str, str]
+    before: Row | None
+    after: Row | None
+    keys: tuple[str, ...] = ("id",)
+    number: int = 0
+
+    @property
+    def seconds(self) -> int:
+        return SECOND + self.number
+
+
+class Wire(NamedTuple):
+    """A producer: the format it writes, and how. `typed`: the messages alone tell column types."""
+
+    format: str
+    encode: Callable[[Change], bytes]
+    typed: bool = True
+
+
+class _Type(NamedTuple):
+    """One MySQL type elsewhere: OMS's name, StreamX's, Connect's type, name and parameters."""
+
+    oms: str
+    streamx: str
+    connect: tuple[str, str | None, Mapping[str, str]]
+
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_TIME = "io.debezium.time."
+_TYPES = {
+    "int": _Type("INT", "LONG", ("int32", None, {})),
+    "bigint": _Type("INT64", "LONG", ("int64", None, {})),
+    "bigint unsigned": _Type("BIGINT", "LONG", ("bytes", _DECIMAL, {"scale": "0"})),
+    "boolean": _Type("BOOLEAN", "BOOLEAN", ("boolean", None, {})),
+    "date": _Type("DATE", "DATE", ("int32", _TIME + "Date", {})),
+    "datetime": _Type("DATETIME", "DATE", ("int64", _TIME + "Timestamp", {})),
+    "datetime(3)": _Type("DATETIME", "DATE", ("int64", _TIME + "Timestamp", {})),
+    "datetime(6)": _Type("DATETIME", "DATE", ("int64", _TIME + "MicroTimestamp", {})),
+    "timestamp": _Type("TIMESTAMP", "DATE", ("string", _TIME + "ZonedTimestamp", {})),
+    "timestamp(6)": _Type("TIMESTAMP", "DATE", ("string", _TIME + "ZonedTimestamp", {})),
+    "time(6)": _Type("TIME", "STRING", ("int64", _TIME + "MicroTime", {})),
+    "blob": _Type("BLOB", "BYTES", ("bytes", None, {})),
+    "varchar(200)": _Type("VARCHAR", "STRING", ("string", None, {})),
+    "text": _Type("TEXT", "STRING", ("string", None, {})),
+    "json": _Type("JSON", "STRING", ("string", "io.debezium.data.Json", {})),
+}
+
+
+def _type(mysql: str) -> _Type:
+    if not mysql.startswith("decimal("):
+        return _TYPES[mysql]
+    scale = mysql.removesuffix(")").split(",")[1]
+    return _Type("DECIMAL", "DOUBLE", ("bytes", _DECIMAL, {"scale": scale}))
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _object(**members: str | None) -> str:
+    """A JSON object of tokens; a member that is None is left out."""
+    return "{" + ",".join(f'"{k}":{v}' for k, v in members.items() if v is not None) + "}"
+
+
+def _image(row: Row | None, columns: Mapping[str, str], cell: Cell) -> str:
+    if row is None:
+        return "null"
+    cells = (
+        f"{quoted(name)}:{'null' if value is None else cell(columns[name], value)}"
+        for name, value in row.items()
+    )
+    return "{" + ",".join(cells) + "}"
+
+
+def _texts(*names: str) -> str:
+    return json.dumps(names)
+
+
+def _digits(type_: str) -> int:
+    """Fractional digits of a time type."""
+    return int(type_[type_.index("(") + 1 : -1]) if "(" in type_ else 0
+
+
+def _clock(value: datetime, type_: str) -> str:
+    """`yyyy-MM-dd HH:mm:ss` with as many digits as the type has."""
+    digits = _digits(type_)
+    fraction = f".{value.microsecond:06d}"[: digits + 1] if digits else ""
+    return value.strftime("%Y-%m-%d %H:%M:%S") + fraction
+
+
+def _span(value: timedelta) -> str:
+    """`[-]HH:mm:ss.ffffff`."""
+    size = abs(value) // timedelta(microseconds=1)
+    seconds, micros = divmod(size, 10**6)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros:06d}"
+    return f"{'-' if value < timedelta() else ''}{clock}"
+
+
+def _micros(value: datetime) -> int:
+    """Microseconds since 1970-01-01 00:00 of a zone-less or aware date-time."""
+    return (value.replace(tzinfo=value.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // (
+        timedelta(microseconds=1)
+    )
+
+
+def _two_s_complement(value: Decimal) -> str:
+    """Base64 of a decimal's unscaled value, big-endian."""
+    sign, digits, _ = value.as_tuple()
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    return base64.b64encode(
+        unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+    ).decode()
+
+
+def canal_cell(type_: str, value: Any) -> str:
+    """Canal and CloudCanal: all text; TIMESTAMP in the server's zone, a character for each byte."""
+    if isinstance(value, bool):
+        return quoted(str(int(value)))
+    if isinstance(value, Decimal):
+        return quoted(format(value, "f"))
+    if isinstance(value, datetime):
+        local = value.astimezone(ZoneInfo(ZONE)) if value.tzinfo is not None else value
+        return quoted(_clock(local, type_))
+    if isinstance(value, timedelta):
+        return quoted(_span(value))
+    return quoted(value.decode("latin-1") if isinstance(value, bytes) else str(value))
+
+
+def oms_cell(type_: str, value: Any) -> str:
+    """OMS: numbers as such, decimals in Java's notation, TIMESTAMP as seconds with a fraction."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | Decimal):
+        return str(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return quoted(format(Decimal(_micros(value)).scaleb(-6).normalize(), "f"))
+    if isinstance(value, bytes):
+        return quoted(base64.b64encode(value).decode())
+    return canal_cell(type_, value)
+
+
+def streamx_cell(type_: str, value: Any) -> str:
+    """StreamX's six types: every date and time is an instant in milliseconds."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime(*value.timetuple()[:3])
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=ZoneInfo(ZONE))
+        return str(_micros(moment) // 1000)
+    return oms_cell(type_, value)
+
+
+def connect_cell(type_: str, value: Any) -> str:
+    """Debezium with adaptive times, precise decimals and unsigned BIGINT."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal) or type_ == "bigint unsigned":
+        return quoted(_two_s_complement(Decimal(value)))
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return quoted(_clock(value.astimezone(UTC), type_).replace(" ", "T") + "Z")
+    if isinstance(value, datetime):
+        return str(_micros(value) // (1000 if _digits(type_) <= 3 else 1))
+    if isinstance(value, date):
+        return str((value - date(1970, 1, 1)).days)
+    if isinstance(value, timedelta):
+        return str(value // timedelta(microseconds=1))
+    if isinstance(value, bytes):
+        return quoted(base64.b64encode(value).decode())
+    return str(value) if isinstance(value, int) else quoted(value)
+
+
+def _changed(change: Change) -> Row | None:
+    """The previous values of the columns that an update changed."""
+    if change.before is None or change.after is None:
+        return None
+    after = change.after
+    return {
+        name: value
+        for name, value in change.before.items()
+        if name not in after or after[name] != value
+    }
+
+
+def canal(change: Change) -> bytes:
+    """Alibaba Canal's FlatMessage."""
+    row = change.after if change.after is not None else change.before
+    old = _changed(change)
+    return _object(
+        id="7",
+        database=quoted(DB),
+        table=quoted(TABLE),
+        pkNames=_texts(*change.keys),
+        isDdl="false",
+        type=quoted(change.op.upper()),
+        es=str(change.seconds * 1000),
+        ts=str(change.seconds * 1000 + 321),
+        sql='""',
+        sqlType="null",
+        mysqlType=json.dumps(dict(change.columns)),
+        data=f"[{_image(row, change.columns, canal_cell)}]",
+        old="null" if old is None else f"[{_image(old, change.columns, canal_cell)}]",
+    ).encode()
+
+
+def canal_of_oms(change: Change) -> bytes:
+    """Canal as OMS writes it: no id, bare type names, native numbers."""
+    row = change.after if change.after is not None else change.before
+    old = _changed(change)
+    return _object(
+        database=quoted(DB),
+        table=quoted(TABLE),
+        pkNames=_texts(*change.keys),
+        isDdl="false",
+        type=quoted(change.op.upper()),
+        es=str(change.seconds * 1000),
+        ts=str(change.seconds * 1000 + 321),
+        sql='""',
+        mysqlType=json.dumps({n: _type(t).oms.lower() for n, t in change.columns.items()}),
+        data=f"[{_image(row, change.columns, oms_cell)}]",
+        old="null" if old is None else f"[{_image(old, change.columns, oms_cell)}]",
+    ).encode()
+
+
+def cloudcanal(change: Change) -> bytes:
+    """CloudCanal JSON."""
+    row = change.after if change.after is not None else change.before
+    before = change.before if change.op == "update" else None
+    return _object(
+        action=quoted(change.op.upper()),
+        bid="0",
+        before="[]" if before is None else f"[{_image(before, change.columns, canal_cell)}]",
+        data=f"[{_image(row, change.columns, canal_cell)}]",
+        db=quoted(DB),
+        schema=quoted(DB),
+        table=quoted(TABLE),
+        dbValType=json.dumps(dict(change.columns)),
+        entryType='"ROWDATA"',
+        isDdl="false",
+        pks=_texts(*change.keys),
+        execTs=str(change.seconds * 1000),
+        sendTs=str(change.seconds * 1000 + 321),
+        sql='""',
+    ).encode()
+
+
+def oms_default(change: Change) -> bytes:
+    """OMS Default."""
+    return _oms_default(change, oms_cell, light=False)
+
+
+def oms_default_extend(change: Change) -> bytes:
+    """OMS DefaultExtendColumnType: the types stand in the images."""
+    return _oms_default(change, oms_cell, light=True)
+
+
+def _oms_default(change: Change, cell: Cell, *, light: bool) -> bytes:
+    types = {name: {"schemaType": _type(text).oms} for name, text in change.columns.items()}
+
+    def image(row: Row | None) -> str:
+        text = _image(row, change.columns, cell)
+        if row is None or not light:
+            return text
+        return f'{text[:-1]},"__light_type":{json.dumps(types)}}}'
+
+    row = change.after if change.after is not None else change.before or {}
+    return _object(
+        prevStruct=image(change.before),
+        postStruct=image(change.after),
+        allMetaData=_object(
+            checkpoint="null",
+            record_primary_key=json.dumps("\x01".join(change.keys)),
+            record_primary_value=json.dumps("\x01".join(str(row.get(k)) for k in change.keys)),
+            source_identity='"crops"',
+            dbType='"MYSQL"',
+            storeDataSequence=f'"{change.seconds}00001"',
+            table_name=quoted(TABLE),
+            db=quoted(DB),
+            timestamp=f'"{change.seconds}"',
+            uniqueId="null",
+        ),
+        recordType=quoted(change.op.upper()),
+    ).encode()
+
+
+def oms_dataworks(change: Change) -> bytes:
+    """OMS DataWorks V2.0."""
+    columns = [{"name": name, "type": _type(text).oms} for name, text in change.columns.items()]
+
+    def side(row: Row | None) -> str:
+        return "null" if row is None else _object(data=_image(row, change.columns, oms_cell))
+
+    return _object(
+        version='"2.0"',
+        schema=_object(
+            source=json.dumps({"dbType": "MySQL", "dbName": DB, "schema": None, "table": TABLE}),
+            column=json.dumps(columns),
+            pk=_texts(*change.keys),
+        ),
+        payload=_object(
+            before=side(change.before),
+            after=side(change.after),
+            op=quoted(change.op.upper()),
+            timestamp=json.dumps(
+                {"eventTime": change.seconds * 1000, "systemTime": change.seconds * 1000 + 321}
+            ),
+            ddl="null",
+            scn=f'"{change.number}"',
+        ),
+        extend='{"load_fm":"test"}',
+    ).encode()
+
+
+def oms_shareplex(change: Change) -> bytes:
+    """OMS SharePlex: an update sends what changed in `data`, the row before in `key`."""
+    data = change.after if change.after is not None else change.before or {}
+    key = None
+    if change.op == "update":
+        key = _image(change.before, change.columns, oms_cell)
+        before = change.before or {}
+        data = {n: v for n, v in data.items() if n not in before or before[n] != v}
+    time = quoted(datetime.fromtimestamp(change.seconds, ZoneInfo(ZONE)).isoformat()[:19])
+    return _object(
+        data=_image(data, change.columns, oms_cell),
+        meta=_object(
+            time=time,
+            op=quoted(change.op[:3]),
+            posttime=time,
+            idx='"1/1"',
+            size="1",
+            seq="1",
+            table=quoted(f"{DB}.{TABLE}"),
+            rowid=None,
+            trans='"t7"',
+            scn=f'"{change.seconds}00001"',
+        ),
+        key=key,
+    ).encode()
+
+
+def dataworks(change: Change) -> bytes:
+    """DataWorks (StreamX) 1.0.0, updates as one message."""
+    columns = [{"name": n, "type": _type(t).streamx} for n, t in change.columns.items()]
+
+    def side(row: Row | None) -> str:
+        if row is None:
+            return "null"
+        return _object(dataColumn=_image(row, change.columns, streamx_cell))
+
+    return _object(
+        schema=_object(
+            dataColumn=json.dumps(columns),
+            primaryKey=_texts(*change.keys),
+            source=json.dumps({"dbType": "MySQL", "dbName": DB, "tableName": TABLE}),
+        ),
+        payload=_object(
+            before=side(change.before),
+            after=side(change.after),
+            sequenceId=f'"{change.seconds}{change.number:09d}"',
+            op='"UPDATE_AFTER"' if change.op == "update" else quoted(change.op.upper()),
+            timestamp=json.dumps(
+                {"eventTime": change.seconds * 1000, "systemTime": change.seconds * 1000 + 321}
+            ),
+            ddl="null",
+        ),
+        version='"1.0.0"',
+    ).encode()
+
+
+def debezium(change: Change) -> bytes:
+    """Debezium with Connect's schema (schemas.enable=true)."""
+    row = {
+        "type": "struct",
+        "fields": [
+            {
+                "type": connect,
+                "optional": name not in change.keys,
+                **({"name": semantic, "version": 1} if semantic else {}),
+                **({"parameters": parameters} if parameters else {}),
+                "field": name,
+            }
+            for name, text in change.columns.items()
+            for connect, semantic, parameters in [_type(text).connect]
+        ],
+        "optional": True,
+        "name": "farm.farm.crop.Value",
+    }
+    fields = [
+        {**row, "field": "before"},
+        {**row, "field": "after"},
+        {"type": "struct", "fields": [], "optional": False, "field": "source"},
+        {"type": "string", "optional": False, "field": "op"},
+        {"type": "int64", "optional": True, "field": "ts_ms"},
+    ]
+    schema = {"type": "struct", "fields": fields, "name": "farm.farm.crop.Envelope"}
+    return _object(schema=json.dumps(schema), payload=_envelope(change)).encode()
+
+
+def debezium_schemaless(change: Change) -> bytes:
+    """Debezium with schemas.enable=false."""
+    return _envelope(change).encode()
+
+
+def _envelope(change: Change) -> str:
+    source = {
+        "version": "3.6.3.Final",
+        "connector": "mysql",
+        "name": "farm",
+        "ts_ms": change.seconds * 1000,
+        "snapshot": "false",
+        "db": DB,
+        "table": TABLE,
+        "server_id": 5,
+        "gtid": None,
+        "file": "binlog.000007",
+        "pos": 4000 + change.number,
+        "row": 0,
+    }
+    return _object(
+        before=_image(change.before, change.columns, connect_cell),
+        after=_image(change.after, change.columns, connect_cell),
+        source=json.dumps(source),
+        op=quoted({"insert": "c", "update": "u", "delete": "d"}[change.op]),
+        ts_ms=str(change.seconds * 1000 + 321),
+        transaction="null",
+    )
+
+
+WIRES = {
+    "canal": Wire("canal", canal),
+    "canal_of_oms": Wire("canal", canal_of_oms),
+    "cloudcanal": Wire("cloudcanal", cloudcanal),
+    "oms_default": Wire("oms_default", oms_default, typed=False),
+    "oms_default_extend": Wire("oms_default", oms_default_extend),
+    "oms_dataworks": Wire("oms_dataworks", oms_dataworks),
+    "oms_shareplex": Wire("oms_shareplex", oms_shareplex, typed=False),
+    "dataworks": Wire("dataworks", dataworks),
+    "dataworks_declared": Wire("dataworks", dataworks, typed=False),
+    "debezium": Wire("debezium", debezium),
+    "debezium_schemaless": Wire("debezium", debezium_schemaless, typed=False),
+}

@@ -1,0 +1,188 @@
+"""Messages to hold the promises against: golden ones, samples, poison, mutations."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ingest.formats.format import Message
+from ingest.jsontext import members
+from ingest.reader import Reader
+from ingest.readings import reading
+from ingest.sources import Source
+from tests.silver_rows import messages, source_of
+
+FORMATS_FOLDER = Path(__file__).parent / "formats"
+OF_FOLDER = {
+    "canal-json": "canal",
+    "cloudcanal-debezium": "debezium",
+    "cloudcanal-json": "cloudcanal",
+    "dataworks-json": "dataworks",
+    "debezium-json": "debezium",
+}
+OF_SEED = {
+    "seed000_canal": "canal",
+    "seed001_canal": "canal",
+    "seed001_oms_dataworks2": "oms_dataworks",
+    "seed001_oms_default": "oms_default",
+    "seed001_oms_default_extend": "oms_default",
+    "seed001_oms_shareplex": "oms_shareplex",
+    "seed002_streamx": "dataworks",
+}
+PUBLIC_CANAL = ("public_canal_flink", "public_canal_issues")
+
+
+def reader_of(name: str, **given: Any) -> Reader:
+    """The reader of a Kafka source pinned to format `name`, or detecting it for `auto`."""
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    return Reader(
+        reading(Source.model_validate({"name": "s", "kafka": kafka, "format": name, **given}))
+    )
+
+
+def folders(name: str) -> list[Path]:
+    """The golden folders of a format."""
+    return sorted(path.parent for path in (FORMATS_FOLDER / name).glob("*/silver.jsonl"))
+
+
+@cache
+def golden(name: str) -> tuple[tuple[Source, Message], ...]:
+    """Every golden message of a format, with the source that its folder declares."""
+    return tuple(
+        (source, message)
+        for folder in folders(name)
+        for source in [source_of(folder)]
+        for message in messages(folder)
+    )
+
+
+def _deep(token: str, size: int) -> bytes:
+    closing = "]" if token == "[" else "}"
+    return (token * size + closing * (size if token == "[" else 0)).encode()
+
+
+POISON: dict[str, bytes] = {
+    "nothing": b"",
+    "blank": b"   ",
+    "array": b"[]",
+    "array of objects": b'[{"type":"INSERT","data":[{"id":1}]}]',
+    "number": b"17",
+    "text": b'"INSERT"',
+    "null": b"null",
+    "literal": b"true",
+    "no JSON": b"INSERT INTO t VALUES (1)",
+    "open object": b"{",
+    "empty object": b"{}",
+    "deep array": _deep("[", 100_000),
+    "deep object": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "NUL bytes": b"\x00" * 64,
+    "NUL in text": b'{"type":"INSERT\x00","data":[{"id":"\x00"}]}',
+    "not UTF-8": b'{"type":"INSERT","data":[{"id":"\xff\xfe\xc3("}]}',
+    "UTF-16": '{"type":"INSERT"}'.encode("utf-16"),
+    "BOM alone": b"\xef\xbb\xbf",
+    "lone surrogate": b'{"type":"INSERT","data":[{"id":"\\ud800"}]}',
+    "two values": b"{} {}",
+    "NaN": b'{"type":"INSERT","data":[{"id":NaN}]}',
+    "endless number": b'{"type":"INSERT","data":[{"id":' + b"9" * 100_000 + b"}]}",
+    "long text": b'{"type":"INSERT","data":[{"id":"' + b"x" * 2**20 + b'"}]}',
+    "long name": b'{"type":"INSERT","data":[{"' + b"n" * 2**20 + b'":1}]}',
+    "many names": json.dumps({f"n{i}": i for i in range(20_000)}).encode(),
+    "Avro container": b"Obj\x01\x04\x14avro.codec\x08null\x00" + b"\x00" * 16,
+    "Confluent framing": b"\x00\x00\x00\x00\x07abc",
+}
+"""What no format decodes, by what is wrong with it."""
+
+WRONG = (
+    *(b"null", b"true", b"-1", b"0", b"1.5E+400", b'""', b'"x"', b"[]", b"{}", b"[null]", b"[[]]"),
+    *(b'{"a":1}', b"9223372036854775808", b'"9223372036854775808"', b"-9223372036854775809"),
+    *(b'"' + b"9" * 40 + b'"', b"1" + b"0" * 5_000, b'"' + b"f" * 8_000 + b'"', b"1e99999"),
+    *(b'"\\u0000"', b'"\xc3\xa9"', b"253402300800000", b'"0000-00-00"', b'"decimal(99999,3)"'),
+)
+"""Tokens of every JSON type, and numbers beyond what they are meant to be."""
+
+
+def with_wrong_members(value: bytes, depth: int = 3) -> Iterator[bytes]:
+    """The message with every member of its envelope replaced by each of WRONG, then left out."""
+    try:
+        top = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return
+    for name, raw in top.items():
+        for token in WRONG:
+            yield msgspec.json.encode({**top, name: msgspec.Raw(token)})
+        yield msgspec.json.encode({other: top[other] for other in top if other != name})
+        if depth > 1:
+            for inner in with_wrong_members(bytes(raw), depth - 1):
+                yield msgspec.json.encode({**top, name: msgspec.Raw(inner)})
+
+
+_TOKEN = re.compile(
+    rb'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))'
+    rb'|(?P<value>"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)',
+    re.DOTALL,
+)
+_TORN = (b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b"\x00", b"\xff", b"//", b"\n", b"")
+
+
+def mutated(values: tuple[bytes, ...], chance: random.Random) -> bytes:
+    """A message with up to four values or names put elsewhere, or now and then its bytes torn."""
+    value = chance.choice(values)
+    for _ in range(chance.randint(1, 4)):
+        kind = "value" if chance.random() < 0.8 else "name"
+        spans = _spans(value, kind)
+        if not spans:
+            break
+        start, end = chance.choice(spans)
+        if kind == "value" and chance.random() < 0.5:
+            token = chance.choice(WRONG)
+        else:
+            other = chance.choice(values)
+            token = other[slice(*chance.choice(_spans(other, kind) or [(0, 0)]))]
+        value = value[:start] + token + value[end:]
+    if chance.random() < 0.2:
+        at = chance.randint(0, len(value))
+        value = value[:at] + chance.choice(_TORN) + value[at + chance.randint(0, 40) :]
+    return value
+
+
+def _spans(value: bytes, kind: str) -> list[tuple[int, int]]:
+    return [token.span() for token in _TOKEN.finditer(value) if token.lastgroup == kind]
+
+
+def lines_of(file: Path) -> Iterator[bytes]:
+    """The messages of a sample file; keys that stand beside their messages are none."""
+    text = file.read_bytes()
+    for line in [text] if file.suffix == ".json" else text.splitlines():
+        if line.strip() and set(members(line)) - {"id"}:
+            yield line
+
+
+def is_bare_row(line: bytes) -> bool:
+    """Whether a row came flattened without its operation: only the source's YAML can tell."""
+    payload = json.loads(line).get("payload")
+    fields = {"op", "databaseName", "status", "ts_ms", "__op", "__deleted"}
+    return isinstance(payload, dict) and not payload.keys() & fields
+
+
+def samples(shared: Path) -> Iterator[tuple[str, Message]]:
+    """Every message of the seeds and the peers that a format knows, with the format's name."""
+    offset = 0
+    folder = shared / "samples"
+    files = [(folder / "seeds" / f"{stem}.jsonl", name) for stem, name in OF_SEED.items()]
+    for peer, name in OF_FOLDER.items():
+        files += [(file, name) for file in sorted((folder / "peers" / peer).glob("*.json*"))]
+    files += [(folder / "peers" / f"{stem}.jsonl", "canal") for stem in PUBLIC_CANAL]
+    for file, name in files:
+        if ".expected." in file.name:
+            continue
+        for line in lines_of(file):
+            if not is_bare_row(line):
+                yield name, Message(line, topic="t", offset=offset, timestamp=1_700_000_000_000)
+                offset += 1

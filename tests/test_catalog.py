@@ -1,0 +1,83 @@
+"""Names in statements, and the views of a catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config import load
+from pipelines.catalog import named, publish
+from pipelines.results import records
+from pipelines.tables import Warehouse, create_silver
+
+SCHEMAS = ("bronze", "silver", "gold", "history")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM gold.a JOIN silver.cdc USING (id)", [("gold", "a"), ("silver", "cdc")]),
+        ("select `Gold`.`a b` from `GOLD`.`a b`", [("gold", "a b")]),
+        ("SELECT 'gold.a' AS text -- silver.cdc", []),
+        ("WITH x AS (SELECT * FROM history.a) SELECT * FROM x", [("history", "a")]),
+        ("SHOW TABLES IN gold", [("gold", "*")]),
+        ("SHOW VIEWS IN silver;", [("silver", "*")]),
+        ("EXPLAIN SELECT * FROM gold.a", [("gold", "a")]),
+        ("OPTIMIZE gold.a", [("gold", "a")]),
+        ("DESCRIBE HISTORY gold.a", [("gold", "a")]),
+        ("SELECT * FROM other.a", []),
+        ("SELECT 'open", []),
+    ],
+)
+def test_names_are_found_in_any_statement(query: str, expected: list[tuple[str, str]]) -> None:
+    assert named(query, SCHEMAS) == expected
+
+
+def test_views_are_created_in_a_catalog(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "conf" / "sources").mkdir(parents=True)
+    (tmp_path / "conf" / "sources" / "shop.yml").write_text(
+        "name: shop\nformat: canal\norder: source\nfiles: {path: a}\n"
+    )
+    names = {layer: f"published_{layer}" for layer in SCHEMAS}
+    settings = {"catalog": "spark_catalog", "schemas": names}
+    config = load(tmp_path / "conf", overrides=settings, environ={})
+    warehouse = Warehouse(config.settings, spark)
+    publish(warehouse, config)
+    create_silver(warehouse)
+    control = "kind, source, op, tx_id, topic, partition, offset, row"
+    change = f"{control}, format, db, `table`, pos, value_hash, after, batch, event_time"
+    at = "timestamp'2024-01-01 00:00:00Z'"
+
+    def row(offset: int, half: int) -> str:
+        pos = f"array(0L,1L,7L,1L,0L,0L,0L,0L,{offset}L,0L,{half}L)"
+        return (
+            f"('change','shop','insert','t1','topic',0,{offset},0,'canal','db','items',{pos},"
+            f"42L,map('id','1'),1L,{at})"
+        )
+
+    table = warehouse.name("silver", "cdc")
+    spark.sql(f"INSERT INTO {table} ({change}) VALUES {row(1, 1)}, {row(5, 1)}, {row(6, 0)}")
+    spark.sql(
+        f"INSERT INTO {table} ({control}) VALUES ('control','shop','commit','t1','topic',0,7,0), "
+        "('control','shop','begin','t2','topic',0,8,0)"
+    )
+    publish(warehouse, config)
+    publish(warehouse, config)
+    columns = "op, id, pos[8] AS offset"
+    found = spark.sql(f"SELECT {columns} FROM published_history.db_items ORDER BY pos")
+    # The delivery at offset 5 is the one at offset 1; the other half is a change of its own.
+    assert records(found) == [
+        {"op": "insert", "id": "1", "offset": 1},
+        {"op": "insert", "id": "1", "offset": 6},
+    ]
+    columns = "tx_id, begin_time, end_time, complete, rolled_back, events, tables"
+    found = spark.sql(f"SELECT {columns} FROM published_silver.transactions ORDER BY tx_id")
+    empty = {"begin_time": None, "end_time": None, "rolled_back": False}
+    assert records(found) == [
+        {"tx_id": "t1", "complete": True, "events": 2, "tables": ["db.items"], **empty},
+        {"tx_id": "t2", "complete": False, "events": 0, "tables": [], **empty},
+    ]
+    for view, rows in (("changes", 3), ("ddl", 0), ("rejects", 0), ("schemas", 0)):
+        assert spark.table(f"published_silver.{view}").count() == rows

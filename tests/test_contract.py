@@ -1,0 +1,273 @@
+"""The promises of every format: whatever a message holds, its silver rows can be relied on.
+
+`tests.silver_promises` says what holds of the rows of any message; here they are held against the
+golden messages, the samples, poison and every envelope with something wrong in it. The promises on
+values are in `test_contract_values`, those on random damage in `test_contract_fuzz`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ingest.arrow import SCHEMA, record_batch
+from ingest.decode import decode
+from ingest.events import DECODED, SILVER
+from ingest.formats import FORMATS
+from ingest.formats.detect import recognised
+from ingest.formats.format import Message
+from ingest.order import HALF, OFFSET, PHASE, ROW, S1, SNAPSHOT, SOURCE_PART, STREAM, STREAMED
+from ingest.reader import Reader, SilverRow
+from ingest.readings import reading
+from ingest.sources import Source
+from tests.encoders import WIRES, Change
+from tests.messages import POISON, golden, reader_of, samples, with_wrong_members
+from tests.silver_promises import NAMES, broken
+from tests.wires import as_dicts
+
+AT = {name: index for index, name in enumerate(NAMES)}
+MARKS = ("decoded_at", "topic", "partition", "offset", "pos", "s1")
+"""What differs between two deliveries of one message."""
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_golden_messages(name: str) -> None:
+    assert golden(name)
+    kept(
+        [
+            (message, Reader(reading(source)).rows(message, source.epoch))
+            for source, message in golden(name)
+        ]
+    )
+
+
+@pytest.mark.parametrize("order", ["source", "arrival"])
+@pytest.mark.parametrize("format_", ["pinned", "auto"])
+def test_samples(shared: Path, format_: str, order: str) -> None:
+    found = list(samples(shared))
+    assert {name for name, _ in found} == FORMATS.keys()
+    kept(
+        [
+            (message, reader_of(name if format_ == "pinned" else "auto", order=order).rows(message))
+            for name, message in found
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "auto"])
+def test_poison(name: str) -> None:
+    reader = reader_of(name)
+    messages = [Message(value, topic="t", offset=n) for n, value in enumerate(POISON.values())]
+    rows = [reader.rows(message) for message in messages]
+    kept(list(zip(messages, rows, strict=True)))
+    ends = {label: row[0][AT["kind"]] for label, row in zip(POISON, rows, strict=True)}
+    # Nothing at all is a tombstone; what looks like Canal's INSERT is one to Canal and to no other.
+    wanted = {label: "control" if label == "nothing" else "reject" for label in POISON}
+    shaped = {label for label, value in POISON.items() if value.startswith(b'{"type":"INSERT')}
+    assert {label: ends[label] for label in ends if label not in shaped} == {
+        label: wanted[label] for label in wanted if label not in shaped
+    }
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_member_wrong(name: str) -> None:
+    """One message of each folder, every member of its envelope in turn of every other type."""
+    firsts = {source.model_dump_json(): (source, message) for source, message in golden(name)}
+    seen = []
+    for source, first in firsts.values():
+        reader = Reader(reading(source))
+        for offset, value in enumerate(with_wrong_members(first.value or b"")):
+            message = first._replace(value=value, offset=offset)
+            seen.append((message, reader.rows(message)))
+    assert len(seen) > 500
+    kept(seen)
+
+
+def kept(seen: list[tuple[Message, list[SilverRow]]]) -> None:
+    """Every message keeps every promise, and all rows together make one Arrow batch."""
+    assert [(m.value, reasons) for m, rows in seen if (reasons := broken(m, rows))] == []
+    rows = [row for _, message_rows in seen for row in message_rows]
+    batch = record_batch(rows)
+    assert batch.schema == SCHEMA
+    assert batch.num_rows == len(rows)
+    assert {(m.topic, m.partition, m.offset) for m, _ in seen} == {
+        tuple(row[AT[mark]] for mark in ("topic", "partition", "offset")) for row in rows
+    }
+
+
+def test_arrow_holds_what_the_rows_hold() -> None:
+    rows = [
+        row
+        for name in FORMATS
+        for source, message in golden(name)
+        for row in Reader(reading(source)).rows(message, source.epoch)
+    ]
+    micros = [column.name for column in DECODED if column.type == "timestamp"]
+    found = record_batch(rows)
+    for name in NAMES:
+        column = found.column(name)
+        values = (column.cast(pa.int64()) if name in micros else column).to_pylist()
+        assert [_plain(value) for value in values] == [_plain(row[AT[name]]) for row in rows], name
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return list(value.items())
+    if isinstance(value, tuple | list):
+        return [
+            tuple(item.values())
+            if isinstance(item, dict)
+            else tuple(item)
+            if isinstance(item, tuple)
+            else item
+            for item in value
+        ]
+    return value
+
+
+def test_rows_are_in_the_order_of_silver() -> None:
+    assert NAMES == tuple(column.name for column in SILVER)[:-1]
+    [schema, row] = reader_of("canal").rows(Message(insert("canal", 1), topic="t", offset=4))
+    assert schema[: AT["op"]] == ("schema", "s", "t", 0, 4, -1, "canal")
+    assert row[: AT["op"] + 1] == ("change", "s", "t", 0, 4, 0, "canal", "insert")
+    assert row[AT["db"] : AT["key_columns"] + 1] == ("farm", None, "crop", ("id",))
+
+
+def insert(wire: str, number: int) -> bytes:
+    columns = {"id": "int", "label": "varchar(200)"}
+    return WIRES[wire].encode(
+        Change("insert", columns, None, {"id": number, "label": "rye"}, number=number)
+    )
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_two_deliveries_differ_in_coordinates_alone(wire: str) -> None:
+    reader = reader_of(WIRES[wire].format, keys={"farm.crop": ["id"]})
+    first, second = (
+        as_dicts(reader.rows(Message(insert(wire, 1), topic="t", offset=offset, timestamp=9)))[-1]
+        for offset in (10, 57)
+    )
+    assert first["kind"] == "change"
+    assert {k: v for k, v in first.items() if k not in MARKS} == {
+        k: v for k, v in second.items() if k not in MARKS
+    }
+    assert first["pos"][:SOURCE_PART] == second["pos"][:SOURCE_PART]
+    assert first["pos"] < second["pos"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_poison_takes_no_neighbour_with_it(wire: str) -> None:
+    name = WIRES[wire].format
+    good = [insert(wire, number) for number in range(3)]
+    values = [good[0], *POISON.values(), good[1], *POISON.values(), good[2]]
+    batches = decode_all(name, values)
+    rows = batches.to_pylist()
+    assert {row["offset"] for row in rows} == set(range(len(values)))
+    sound = [row for row in rows if row["offset"] in (0, len(POISON) + 1, 2 * len(POISON) + 2)]
+    assert [dict(row["after"]) for row in sound if row["kind"] == "change"] == [
+        {"id": str(number), "label": "rye"} for number in range(3)
+    ]
+    assert sum(row["kind"] == "schema" for row in sound) <= 1
+
+
+def decode_all(name: str, values: list[bytes]) -> pa.Table:
+    """The values through the function that Spark runs, as one Arrow table."""
+    count = len(values)
+    bronze = pa.record_batch(
+        {
+            "source": ["s"] * count,
+            "topic": ["t"] * count,
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([None] * count, pa.timestamp("us", "UTC")),
+            "key": pa.nulls(count, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.nulls(count, pa.list_(pa.struct([("key", pa.string())]))),
+            "epoch": pa.array([0] * count, pa.int64()),
+        }
+    )
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = Source.model_validate({"name": "s", "kafka": kafka, "format": name})
+    return pa.Table.from_batches(decode({"s": reading(source)})(iter([bronze])))
+
+
+def test_rows_that_arrow_refuses_are_rejected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows_of_defect(self: Reader, message: Message, epoch: int, now: int) -> list[SilverRow]:
+        [*others, row] = sound(self, message, epoch, now)
+        if message.offset == 1:
+            row = (*row[: AT["event_time"]], 2**70, *row[AT["event_time"] + 1 :])
+        return [*others, row]
+
+    sound = Reader.rows
+    monkeypatch.setattr(Reader, "rows", rows_of_defect)
+    rows = decode_all("canal", [insert("canal", number) for number in range(3)]).to_pylist()
+    events = [row for row in rows if row["kind"] != "schema"]
+    assert [(row["kind"], row["error_code"]) for row in events] == [
+        ("change", None),
+        ("reject", "decoder_failed"),
+        ("change", None),
+    ]
+    assert events[1]["value"] == insert("canal", 1)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("order", ["source", "arrival"])
+def test_order(wire: str, order: str) -> None:
+    """Source order follows the log, arrival order the broker; both are total."""
+    reader = reader_of(WIRES[wire].format, order=order)
+    # The later change arrives first.
+    late, early = (
+        as_dicts(reader.rows(Message(insert(wire, number), topic="t", offset=n, timestamp=5 + n)))
+        for n, number in enumerate((7, 3))
+    )
+    first, second = late[-1]["pos"], early[-1]["pos"]
+    assert (second < first) is (order == "source")
+    assert (first[PHASE], first[HALF], first[OFFSET], first[ROW]) == (STREAMED, 1, 0, 0)
+    if order == "arrival":
+        assert (first[S1], second[S1]) == (5, 6)
+    assert first[STREAM] == second[STREAM] != 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_snapshots_lie_below_the_stream(name: str) -> None:
+    rows = list(golden_changes(name))
+    snapshots = [row["pos"][1:] for row in rows if row["op"] == "snapshot"]
+    streamed = [row["pos"][1:] for row in rows if row["pos"][PHASE] == STREAMED]
+    assert streamed
+    if "snapshot" in FORMATS[name].impossible:
+        assert not snapshots
+    else:
+        assert max(snapshots) < min(streamed)
+        assert all(pos[0] == SNAPSHOT for pos in snapshots)
+
+
+def golden_changes(name: str) -> Iterator[dict[str, object]]:
+    for source, message in golden(name):
+        for row in as_dicts(Reader(reading(source)).rows(message, source.epoch)):
+            if row["kind"] == "change":
+                yield row
+
+
+def test_every_sample_is_of_one_format(shared: Path) -> None:
+    assert [recognised(message) for _, message in samples(shared)] == [
+        name for name, _ in samples(shared)
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_golden_messages_are_recognised_as_their_own_or_not_at_all(name: str) -> None:
+    """Detected, a message gives the same row as pinned, or a refusal that says why."""
+    agreed = 0
+    for source, message in golden(name):
+        auto = source.model_copy(update={"format": "auto"})
+        own = Reader(reading(source)).rows(message, source.epoch, 0)
+        found = Reader(reading(auto)).rows(message, source.epoch, 0)
+        if own == found or not message.value:
+            agreed += 1
+        else:
+            codes = {row[AT["error_code"]] for row in found}
+            assert codes <= {"unknown_format", "ambiguous_format", "bad_json"}, message
+    assert agreed > len(golden(name)) // 2

@@ -1,0 +1,54 @@
+"""Reading what `tests.encoders` writes: the silver rows of changes sent over one wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.events import DECODED
+from ingest.formats.format import Message
+from ingest.reader import Reader
+from ingest.readings import reading
+from ingest.sources import Source
+from tests.encoders import DB, TABLE, WIRES, ZONE, Change
+
+NAMES = tuple(column.name for column in DECODED)
+
+
+def reader_of(wire: str, columns: Mapping[str, str], **given: Any) -> Reader:
+    """The reader of a source of `wire`, whose YAML names the types where the messages do not."""
+    sent = WIRES[wire]
+    source = {
+        "name": "farm",
+        "kafka": {"bootstrap_servers": "broker:9092", "topics": ["crops"]},
+        "format": sent.format,
+        "time_zone": ZONE,
+        "keys": {f"{DB}.{TABLE}": ["id"]},
+        **given,
+    }
+    if not sent.typed:
+        source["columns"] = {f"{DB}.{TABLE}": dict(columns)}
+    return Reader(reading(Source.model_validate(source)))
+
+
+def as_dicts(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(NAMES, row, strict=True)) for row in rows]
+
+
+def read(wire: str, *changes: Change, **given: Any) -> list[dict[str, Any]]:
+    """The silver rows of the changes, schema rows left out."""
+    reader = reader_of(wire, changes[0].columns, **given)
+    rows = [
+        row
+        for change in changes
+        for row in reader.rows(
+            Message(
+                WIRES[wire].encode(change),
+                topic="crops",
+                partition=0,
+                offset=change.number,
+                timestamp=change.seconds * 1000,
+            )
+        )
+    ]
+    return [row for row in as_dicts(rows) if row["kind"] != "schema"]

@@ -78,9 +78,7 @@ def zero_date(value: str, type_: str) -> str | None:
     """SQL that is true for an impossible date with a zero part; None for types without dates."""
     if type_ not in _DATES:
         return None
-    return (
-        f"({value} RLIKE '^(0000-|[0-9]{{4}}-00-|[0-9]{{4}}-[0-9]{{2}}-00)')"
-    )
+    return f"({value} RLIKE '^(0000-|[0-9]{{4}}-00-|[0-9]{{4}}-[0-9]{{2}}-00)')"
 
 
 def misfit(value: str, type_: str, zone: str | None) -> str | None:

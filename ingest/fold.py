@@ -111,9 +111,7 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     )
 
 
-def fold(
-    changes: Iterable[Change], *, soft: bool = False, base: bool = False
-) -> Folded:
+def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -> Folded:
     """The states of all keys that `changes` name, truncates among them included.
 
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
@@ -159,9 +157,7 @@ def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None
     return State(dict(image), *stamp, False, True, None, mark) if whole else None
 
 
-def _delete(
-    states: dict[Key, State], key: Key, change: Change, *, soft: bool, base: bool
-) -> None:
+def _delete(states: dict[Key, State], key: Key, change: Change, *, soft: bool, base: bool) -> None:
     state = states.get(key)
     stamp = (change.pos, change.table, change.event_time)
     if not soft or (state is None and not base) or (state is not None and state.row is None):

@@ -77,7 +77,8 @@ def sql(merge: Merge) -> str:
         gone,
         f"WHEN MATCHED AND NOT s._gone AND {newer} AND NOT ({same}) "
         f"THEN UPDATE SET {', '.join(updates)}",
-        f"WHEN NOT MATCHED AND NOT s._gone AND s._whole THEN INSERT ({', '.join(map(column, names))}) "
+        "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
+        f"THEN INSERT ({', '.join(map(column, names))}) "
         f"VALUES ({', '.join(values)})",
         *(_cut(merge, cut) for cut in merge.cuts),
     ]

@@ -71,7 +71,9 @@ class Shape:
         parts = []
         for name in self.keys:
             value = self.key_value(name, before=before)
-            parts.append(as_text(casts.typed(value, self.columns[name], self.zone), self.columns[name]))
+            parts.append(
+                as_text(casts.typed(value, self.columns[name], self.zone), self.columns[name])
+            )
         listed = ", ".join(parts)
         missing = " OR ".join(f"{part} IS NULL" for part in parts)
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
@@ -85,7 +87,7 @@ class Shape:
         return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
 
     def misfits(self) -> list[tuple[str, str]]:
-        """(column, SQL that is true where the after image's value does not fit), where it can be."""
+        """(column, SQL that is true where the after image has a misfit), where there can be one."""
         checks = []
         for name, type_ in self.columns.items():
             check = casts.misfit(self.text("after", name), type_, self.zone)
@@ -117,8 +119,8 @@ MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to
 def events(shape: Shape, changes: str) -> str:
     """One row a change: key and key_before as array<string>, images, what it takes to fold them.
 
-    `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label, key,
-    key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
+    `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
+    key, key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
     offset, row, misfits (array<string>), lacks (how many target columns the image has not).
     """
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
@@ -142,10 +144,7 @@ FROM ({changes})"""
 def _renamed(shape: Shape) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
     respelt = {
-        spelt: name
-        for name, all_ in shape.spellings.items()
-        for spelt in all_
-        if spelt != name
+        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
     }
     kept = f"map_filter(after, (k, v) -> array_contains(array({_listed(shape)}), k))"
     if not respelt:
@@ -167,7 +166,7 @@ def latest(shape: Shape, changes: str, *, sets: tuple[str, ...], unless: str | N
     out; its presence also leaves out what does not fit, which is then looked after elsewhere.
     """
     typed_keys = ", ".join(
-        f"{casts.typed(shape.key_value(name), shape.columns[name], shape.zone)} AS {column(f'k{i}')}"
+        casts.typed(shape.key_value(name), shape.columns[name], shape.zone) + f" AS `k{i}`"
         for i, name in enumerate(shape.keys)
     )
     values = ", ".join(f"{shape.typed('after', name)} AS {column(name)}" for name in sets)
@@ -193,12 +192,12 @@ def latest(shape: Shape, changes: str, *, sets: tuple[str, ...], unless: str | N
     key_names = ", ".join(
         f"{column(f'k{i}')} AS {column('_k' + str(i))}" for i in range(len(shape.keys))
     )
-    return f"""SELECT {key_names}, {names}{',' if names else ''} folded.gone AS _gone,
+    return f"""SELECT {key_names}, {names}{"," if names else ""} folded.gone AS _gone,
   folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
   CAST(NULL AS array<string>) AS _sets, {sql_text(shape.label)} AS _source_table,
   IF(folded.gone, folded.event_time, NULL) AS _deleted_at
-FROM (SELECT {ks}, max(pos) AS pos, max_by({guard.replace('named', 'folded')}, pos) AS folded{ties}
+FROM (SELECT {ks}, max(pos) AS pos, max_by({guard.replace("named", "folded")}, pos) AS folded{ties}
   FROM (SELECT {typed_keys}, op, pos, after,
-      struct(op = 'delete' AS gone, event_time{', ' + values if values else ''}) AS folded
+      struct(op = 'delete' AS gone, event_time{", " + values if values else ""}) AS folded
     FROM ({changes}))
   GROUP BY {ks})"""

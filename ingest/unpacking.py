@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import zstandard
 
 CHUNK = 256 * 1024
-LARGEST = 64 * 1024 * 1024
+LARGEST = 32 * 1024 * 1024
 """No record is longer, in bytes: what is, is cut into broken pieces, so that memory is bounded."""
 _ERRORS = (zlib.error, OSError, EOFError, ValueError, zstandard.ZstdError)
 

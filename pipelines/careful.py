@@ -120,7 +120,10 @@ class Careful:
             states = judged.filter(pc.equal(judged["kind"], "state"))
             if late_keys:
                 states = states.filter(
-                    pa.array([tuple(key) not in late_keys for key in states["key"].to_pylist()], pa.bool_())
+                    pa.array(
+                        [tuple(key) not in late_keys for key in states["key"].to_pylist()],
+                        pa.bool_(),
+                    )
                 )
             self.expected = states.num_rows
             return work.typed_states(work.view(states), exact=False) if states.num_rows else None
@@ -170,7 +173,7 @@ class Careful:
         return f"op <> 'truncate' AND (key_hash IN ({hashes}) OR key_hash IS NULL)"
 
     def _components(self, late_keys: Collection[Key]) -> dict[Key, int]:
-        """Late keys and all that are linked to them by key changes, each with its group's number."""
+        """Late keys and all that key changes link to them, each with its group's number."""
         work = self._work
         edges: list[tuple[Key, Key]] = []
         if work.marks.removed is not None or work.total("moves"):

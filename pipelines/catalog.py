@@ -87,7 +87,7 @@ def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _tokens(query: str) -> list[str]:
-    from sqlglot import TokenType, tokenize
+    from sqlglot import Tokenizer, tokenize
     from sqlglot.errors import TokenError
 
     try:
@@ -96,7 +96,7 @@ def _tokens(query: str) -> list[str]:
         # Spark will say what is wrong with it.
         return []
     texts = [token.text for token in tokens]
-    if len(tokens) > 1 and tokens[1].token_type is TokenType.STRING:
+    if len(tokens) > 1 and tokens[0].token_type in Tokenizer.COMMANDS:
         # The rest of a statement that sqlglot takes for a command (SHOW, OPTIMIZE) is one token.
         texts[1:2] = _tokens(texts[1])
     return texts

@@ -19,17 +19,24 @@ from ingest.config import Config
 from ingest.ddl import ghost
 from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
-from ingest.readings import scheme
 from ingest.routes import Route, collisions
-from ingest.shape import Shape
 from pipelines import gold_table
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.progress import SWEEP, Marks, Progress, create_progress, highest, load, parked, record
-from pipelines.rejects import create_rejects, no_key_rejects
+from pipelines.progress import (
+    SWEEP,
+    Marks,
+    Progress,
+    create_progress,
+    highest,
+    load,
+    parked,
+    record,
+)
+from pipelines.rejects import create_rejects
 from pipelines.survey import Slice, Survey, survey, with_moves
 from pipelines.tables import Warehouse
-from pipelines.targets import columns_of, create, spelled, wanted_columns
+from pipelines.target_shape import key_columns, set_aside, shape_of, target_columns
 from pipelines.work import Work
 
 
@@ -205,28 +212,29 @@ def _applied(
 ) -> Progress:
     route = task.route
     if route.stored_as_scd_type != 1:
-        raise TableError(f"stored_as_scd_type: {route.stored_as_scd_type} is not to be had yet; use 1")
+        raise TableError(
+            f"stored_as_scd_type: {route.stored_as_scd_type} is not to be had yet; use 1"
+        )
     row = progress.fresh()
     soft = route.deletes == "soft"
     for table, slices in task.slices.items():
         slices = [slice_ for slice_ in slices if slice_.batch > progress.batch]
         if not slices:
             continue
-        keys = _keys(route, slices)
+        keys = key_columns(route, slices)
         if not keys:
-            counted = _without_key(warehouse, table, route, slices)
+            counted = set_aside(warehouse, table, route, slices)
             row = replace(row, rejected=row.rejected + counted)
             row = replace(row, events=row.events + sum(slice_.changes for slice_ in slices))
             continue
         images = {image for slice_ in slices for image in slice_.images}
-        columns, fresh = _columns(warehouse, route, keys, table, found, images, ledger, soft)
-        shape = _shape(config, route, keys, columns, table, slices, images)
-        label = ".".join(part for part in (table.db, table.schema, table.table) if part)
+        columns, fresh = target_columns(warehouse, route, keys, table, found, images, ledger)
+        shape = shape_of(config, route, keys, columns, slices)
         if not shape.native:
             slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
         work = Work(
             warehouse=warehouse,
-            marks=row.marks.get(label, Marks()),
+            marks=row.marks.get(shape.label, Marks()),
             table=table,
             shape=shape,
             slices=slices,
@@ -248,79 +256,6 @@ def _applied(
             **{name: getattr(row, name) + number for name, number in counts.items()},
         )
     return replace(row, batch=found.last)
-
-
-def _keys(route: Route, slices: Sequence[Slice]) -> tuple[str, ...]:
-    if route.keys:
-        return route.keys
-    found = {names for slice_ in slices for names in slice_.key_columns if names}
-    if len(found) > 1:
-        listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
-        raise TableError(f"the messages name different keys, {listed}; set keys for the table")
-    return next(iter(found), ())
-
-
-def _columns(
-    warehouse: Warehouse,
-    route: Route,
-    keys: tuple[str, ...],
-    table: SourceTable,
-    found: Survey,
-    images: set[tuple[str, ...]],
-    ledger: Ledger,
-    soft: bool,
-) -> tuple[dict[str, str], bool]:
-    """The target's columns after what the ledger lets in, and whether the target is new."""
-    types = found.types.get(table, [])
-    wanted = wanted_columns(route, keys, types, sorted(images))
-    stored = columns_of(warehouse, route.target)
-    if stored is None:
-        create(warehouse, route.target, wanted, soft=soft)
-        ledger.created(table, route, wanted)
-        return wanted, True
-    missing = [key for key in keys if key.lower() not in {name.lower() for name in stored}]
-    if missing:
-        raise TableError(
-            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when it "
-            f"was created; another key needs another target"
-        )
-    grown = ledger.grow(table, route, stored, wanted, {c.name for t in types for c in t})
-    return grown, False
-
-
-def _shape(
-    config: Config,
-    route: Route,
-    keys: tuple[str, ...],
-    columns: dict[str, str],
-    table: SourceTable,
-    slices: Sequence[Slice],
-    images: set[tuple[str, ...]],
-) -> Shape:
-    by_lower = {name.lower(): name for name in columns}
-    source = config.sources[table.source]
-    formats = slices[-1].formats
-    shape = Shape(
-        keys=tuple(by_lower[key.lower()] for key in keys),
-        columns=columns,
-        label=".".join(part for part in (table.db, table.schema, table.table) if part),
-        source=table.source,
-        zone=source.time_zone,
-        by_arrival=scheme(source, formats[0] if formats else None) == "arrival",
-        truncates=route.truncates == "apply",
-        native={names for slice_ in slices for names in slice_.key_columns} == {keys},
-    )
-    return spelled(shape, sorted(images | {keys}))
-
-
-def _without_key(
-    warehouse: Warehouse, table: SourceTable, route: Route, slices: Sequence[Slice]
-) -> int:
-    above, last = min(s.batch for s in slices) - 1, max(s.batch for s in slices)
-    from pipelines.work import silver_changes
-
-    changes = silver_changes(warehouse, table, f"batch > {above} AND batch <= {last}")
-    return no_key_rejects(warehouse, table.source, route.target, changes)
 
 
 def _sweep(

@@ -86,7 +86,10 @@ def _new_marks(work: Work, counts: Counter[str], careful: Careful | None) -> Mar
     marks = work.marks
     top = highest(slice_.highest for slice_ in work.slices)
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
-    merged = _source_rows(work) if careful is None else careful.expected
+    if careful is not None:
+        merged = careful.expected
+    else:
+        merged = _source_rows(work) if affected < work.total("changes") else affected
     return replace(
         marks,
         applied=highest([marks.applied, top]),

@@ -20,7 +20,7 @@ _PAIR = ("source", "db", "schema", "table", "epoch", "sequenceId")
 
 
 def join_halves(warehouse: Warehouse, source: str, batch: int, *, once: tuple[str, int]) -> bool:
-    """Append the pairs that batch `batch` completes, as batch `batch + 1`; whether there were any."""
+    """Append the pairs that `batch` completes, as batch `batch + 1`; whether there were any."""
     silver = warehouse.read("silver", "cdc").where(
         (F.col("source") == source) & F.array_contains("warnings", _SPLIT)
     )

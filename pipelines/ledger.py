@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,78 +23,12 @@ from ingest.ddl_delta import Review, review
 from ingest.ddl_record import Column, TableName
 from ingest.ddl_widening import spelt, widens
 from ingest.names import SourceTable
-from ingest.order import Pos
 from ingest.readings import scheme
 from ingest.routes import Route
 from ingest.shape import column
+from pipelines.ddl_entries import DDL, Entry, create_ddl
 from pipelines.survey import Survey
 from pipelines.tables import Warehouse
-
-DDL = (
-    ("id", "string"),
-    ("source", "string"),
-    ("db", "string"),
-    ("schema", "string"),
-    ("table", "string"),
-    ("target", "string"),
-    ("status", "string"),
-    ("class", "string"),
-    ("kind", "string"),
-    ("statement", "string"),
-    ("proposed", "string"),
-    ("pos", "array<bigint>"),
-    ("event_time", "timestamp"),
-    ("waiting_rows", "bigint"),
-    ("decided_by", "string"),
-    ("decided_at", "timestamp"),
-    ("why", "string"),
-    ("at", "timestamp"),
-    ("version", "bigint"),
-)
-STATUSES = ("pending", "approved", "applied", "rejected", "ignored", "superseded", "failed")
-_POLICY = "policy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One row of the ledger, before it is written."""
-
-    id: str
-    table: SourceTable
-    target: str | None = None
-    status: str = "pending"
-    risk: str = "unparsed"
-    kind: str = "unparsed"
-    statement: str | None = None
-    proposed: tuple[str, ...] = ()
-    pos: Pos | None = None
-    event_time: datetime | None = None
-    why: str | None = None
-
-    def row(self, at: datetime) -> tuple[Any, ...]:
-        """As a row of DDL. What the policy settled says so."""
-        settled = self.status != "pending"
-        return (
-            self.id,
-            self.table.source,
-            self.table.db,
-            self.table.schema,
-            self.table.table,
-            self.target,
-            self.status,
-            self.risk,
-            self.kind,
-            self.statement,
-            ";\n".join(self.proposed) or None,
-            list(self.pos) if self.pos else None,
-            self.event_time,
-            None,
-            _POLICY if settled else None,
-            at if settled else None,
-            self.why,
-            at,
-            1,
-        )
 
 
 class Ledger:
@@ -212,9 +146,7 @@ ORDER BY pos"""
             keys=route.keys or (),
         )
 
-    def _settle(
-        self, table: SourceTable, route: Route, columns: dict[str, str]
-    ) -> dict[str, str]:
+    def _settle(self, table: SourceTable, route: Route, columns: dict[str, str]) -> dict[str, str]:
         for entry in self._waiting.pop(table, []):
             found = self._reviewed(entry, route, columns)
             entry = replace(
@@ -240,7 +172,7 @@ ORDER BY pos"""
             return replace(entry, status="ignored", why=entry.why or "nothing to change in gold")
         if entry.risk in ("additive", "widening") and not entry.proposed:
             return replace(entry, status="applied")
-        policy = getattr(route.ddl, entry.risk)
+        policy: str = getattr(route.ddl, entry.risk)
         if policy == "apply" and entry.risk in ("additive", "widening"):
             return replace(entry, status="applied")
         return replace(entry, status="ignored" if policy == "ignore" else "pending")
@@ -282,7 +214,9 @@ ORDER BY pos"""
         target = self._warehouse.name("gold", route.target)
         if was is None:
             risk, kind = "additive", "add_column"
-            proposed = (f"ALTER TABLE {target} ADD COLUMNS ({column(name)} {type_})",)
+            proposed: tuple[str, ...] = (
+                f"ALTER TABLE {target} ADD COLUMNS ({column(name)} {type_})",
+            )
         else:
             kind = "modify_column"
             fits = widens(spelt(was), spelt(type_))
@@ -307,7 +241,7 @@ ORDER BY pos"""
         if entry.status == "applied":
             entry = self._run(entry)
         self._done.append(entry)
-        return entry.status == "applied"
+        return bool(entry.status == "applied")
 
     def _untargeted(self, entry: Entry, route: Route | None) -> Entry:
         table = entry.table
@@ -326,19 +260,12 @@ ORDER BY pos"""
     def _route(self, table: SourceTable) -> Route | None:
         if not table.table:
             return None
-        return self._config.route(
-            table.source, db=table.db, schema=table.schema, table=table.table
-        )
+        return self._config.route(table.source, db=table.db, schema=table.schema, table=table.table)
 
     def _stored(self, route: Route | None) -> dict[str, str] | None:
         from pipelines.targets import columns_of
 
         return columns_of(self._warehouse, route.target) if route is not None else None
-
-
-def create_ddl(warehouse: Warehouse) -> None:
-    """`gold._ddl`."""
-    warehouse.create("gold", "_ddl", DDL)
 
 
 def _holds(stored: str, coming: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from ingest.casts import sql_text
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import unknown_word
-from pipelines.ledger import STATUSES
+from pipelines.ddl_entries import STATUSES
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
 

@@ -155,8 +155,9 @@ def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
             status=last["status"],
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
-            freshness=None if at is None else int(at.replace(tzinfo=at.tzinfo or UTC).timestamp())
-            * 1_000_000 + at.microsecond,
+            freshness=None
+            if at is None
+            else int(at.replace(tzinfo=at.tzinfo or UTC).timestamp()) * 1_000_000 + at.microsecond,
             marks={k: Marks.of(v) for k, v in state.get("marks", {}).items()},
             tables=tuple(tuple(names) for names in state.get("tables", ())),
         )

@@ -1,4 +1,4 @@
-"""`gold._rejects`: events that gold sets aside, each with its reason; a log, newest version holds."""
+"""`gold._rejects`: events that gold sets aside, with the reason; a log, the newest version holds."""
 
 from __future__ import annotations
 
@@ -43,10 +43,13 @@ def misfit_rejects(work: Work, events: str) -> int:
     """Set aside the events whose key is null or whose values do not fit; how many there are."""
     warehouse = work.warehouse
     found = warehouse.session.sql(
-        _rows(work, f"""SELECT topic, `partition`, offset, `row`,
+        _rows(
+            work,
+            f"""SELECT topic, `partition`, offset, `row`,
   IF(key IS NULL, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code,
   IF(key IS NULL, {sql_text(_null_key(work.shape))}, {_mismatch(work.shape)}) AS error, image
-FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""")
+FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
+        )
     )
     return _append(warehouse, found)
 
@@ -59,7 +62,9 @@ def baseless_rejects(work: Work, baseless: pa.Table) -> int:
         ["topic", "partition", "offset", "row"]
     )
     warehouse = work.warehouse
-    text = "expected the row that a partial image changes, got none; it is tried again when it comes"
+    text = (
+        "expected the row that a partial image changes, got none; it is tried again when it comes"
+    )
     found = warehouse.session.sql(
         _rows(
             work,
@@ -102,9 +107,11 @@ def settle(work: Work, baseless: pa.Table, keys: list[tuple[str, ...]]) -> None:
     opened = session.sql(
         f"""SELECT r.* FROM ({present(warehouse)}) r
 JOIN ({events(work.shape, changes)}) e
-  ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset AND e.`row` = r.`row`
+  ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset
+    AND e.`row` = r.`row`
 JOIN {named} k ON k.key = e.key
-WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}' AND r.target = {sql_text(work.target)}"""
+WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}'
+  AND r.target = {sql_text(work.target)}"""
     ).collect()
     settled = [
         {**row.asDict(), "status": "resolved", "version": row["version"] + 1}
@@ -131,8 +138,8 @@ def _rows(work: Work, found: str) -> str:
 
 def _selected(source: str, target: str, found: str) -> str:
     named = _ID.format(source=sql_text(source), target=sql_text(target))
-    return f"""SELECT {named} AS id, 'gold' AS stage, {sql_text(source)} AS source, topic, `partition`,
-  offset, `row`, {sql_text(target)} AS target, code, error,
+    return f"""SELECT {named} AS id, 'gold' AS stage, {sql_text(source)} AS source, topic,
+  `partition`, offset, `row`, {sql_text(target)} AS target, code, error,
   encode(to_json(image), 'utf-8') AS value, 'open' AS status, current_timestamp() AS at,
   CAST(1 AS bigint) AS version
 FROM ({found})"""
@@ -158,7 +165,9 @@ def _null_key(shape: Shape) -> str:
 
 def _mismatch(shape: Shape) -> str:
     """SQL of the sentence that names each misfit, what was expected and what came."""
-    types = ", ".join(f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in shape.columns.items())
+    types = ", ".join(
+        f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in shape.columns.items()
+    )
     each = (
         f"concat('column ', m, ': expected ', map({types})[m], ', got ', "
         f"left(coalesce(image[m], 'NULL'), 200))"

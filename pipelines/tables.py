@@ -99,7 +99,7 @@ class Warehouse:
     def append(
         self, frame: DataFrame, layer: str, table: str, *, once: tuple[str, int] | None = None
     ) -> None:
-        """Append rows. `once` = (writer, number): a number not above the writer's last is skipped."""
+        """Append rows. `once` = (writer, number); not above the writer's last number: skipped."""
         writer = frame.write.format("delta").mode("append")
         if once is not None:
             writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
@@ -110,6 +110,7 @@ class Warehouse:
 
     def checkpoint(self, *parts: str) -> str:
         """The folder of a stream's checkpoint."""
+        assert self.settings.checkpoints is not None, "config.load fills it in"
         return str(Path(self.settings.checkpoints, *parts))
 
 

@@ -78,9 +78,7 @@ def _type_of(name: str, typed: Mapping[str, str]) -> str:
     return lower.get(name.lower(), "string")
 
 
-def create(
-    warehouse: Warehouse, target: str, columns: Mapping[str, str], *, soft: bool
-) -> None:
+def create(warehouse: Warehouse, target: str, columns: Mapping[str, str], *, soft: bool) -> None:
     """Create a target with its data columns and what gold adds to each row."""
     added = [item for item in METADATA.items() if soft or item[0] != "_deleted_at"]
     warehouse.create("gold", target, [*columns.items(), *added], properties=_PROPERTIES)

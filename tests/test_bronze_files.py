@@ -191,9 +191,7 @@ def test_captured_records_keep_their_coordinates(tables: Warehouse, landing: Pat
 
 
 @pytest.mark.parametrize("framing", ["lines", "kcat"])
-def test_a_lost_checkpoint_doubles_nothing(
-    tables: Warehouse, landing: Path, framing: str
-) -> None:
+def test_a_lost_checkpoint_doubles_nothing(tables: Warehouse, landing: Path, framing: str) -> None:
     line = {"lines": b"v\n", "kcat": b'{"topic":"t","partition":1,"offset":5,"payload":"v"}\n'}
     put(landing / "a b.jsonl", line[framing], modified=1)
     put(landing / "b.jsonl", line[framing], modified=2)

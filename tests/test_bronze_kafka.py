@@ -79,7 +79,7 @@ def test_every_message_is_there_as_received(kafka: str, tables: Warehouse) -> No
 def test_what_is_appended_comes_with_the_next_run(
     kafka: str, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More messages, partitions and topics; in bounded batches; a source beside it is left alone."""
+    """More messages, partitions, topics, in bounded batches; a source beside it is left alone."""
     monkeypatch.setattr(bronze_kafka, "MOST_OFFSETS", 2)
     create_topic(kafka, "b2.a")
     produce(kafka, "b2.a", [Record(b"a0"), Record(b"a1"), Record(b"a2")])

@@ -72,7 +72,7 @@ def test_an_option_takes_its_values_and_no_others(name: str, key: str) -> None:
         assert option_value(option, value) == value
         FORMATS[name].decoder(FormatOptions(options={**defaults, key: value}))
     for wrong in WRONG[option.kind]:
-        with pytest.raises(ValueError, match="^expected "):
+        with pytest.raises(ValueError, match=r"^expected "):
             option_value(option, wrong)
 
 

@@ -199,7 +199,9 @@ def test_encoded_lines(framing: str) -> None:
     assert values(b"\xef\xbb\xbf" + lines.encode(), framing) == messages
 
 
-@pytest.mark.parametrize("line", [b"0", b"zz", b"0x00", b"00ff0", "\uff10\uff10".encode(), b"\xff\xff"])
+@pytest.mark.parametrize(
+    "line", [b"0", b"zz", b"0x00", b"00ff0", "\uff10\uff10".encode(), b"\xff\xff"]
+)
 def test_bad_hex_harms_no_neighbour(line: bytes) -> None:
     first, second, third = read(b"00\n" + line + b"\nFF aa\n", "hex_lines")
     assert (first, third) == (Record(b"\x00"), Record(b"\xff\xaa"))

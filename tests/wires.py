@@ -10,7 +10,8 @@ from ingest.formats.format import Message
 from ingest.reader import Reader
 from ingest.readings import reading
 from ingest.sources import Source
-from tests.encoders import DB, TABLE, WIRES, ZONE, Change
+from tests.encoded_cells import ZONE
+from tests.encoders import DB, TABLE, WIRES, Change
 
 NAMES = tuple(column.name for column in DECODED)
 

@@ -19,7 +19,7 @@ STEPS = (
     "ingest ddl list",
     "ingest rejects list",
     "ingest sql 'SELECT * EXCEPT (_pos) FROM gold.canal_customers ORDER BY customer_id'",
-    "ingest history canal_customers --key customer_id=20",
+    "ingest history canal_customers --key customer_id=1",
 )
 
 

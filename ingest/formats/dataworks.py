@@ -238,7 +238,7 @@ FORMAT = Format(
     recognise=_recognise,
     impossible={
         "id": "the record has no number but sequenceId",
-        "storeDataSequence": "an OMS field",
+        "storeDataSequence": "a field of OMS alone; here it is sequenceId",
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
         "unavailable": "no placeholder for a value that was not supplied is documented",
     },

@@ -266,7 +266,7 @@ FORMAT = Format(
     impossible={
         "id": "a Debezium event has no number of its own; its place is in source",
         "sequenceId": "source.sequence is part of the LSN, not a key of its own",
-        "storeDataSequence": "OMS only",
+        "storeDataSequence": "a field of OMS alone; the place is in source",
         "scn": "only Oracle's source has scn",
         "key": "without a message key (or keys: in the YAML) the envelope names no key",
         "before": "PostgreSQL's REPLICA IDENTITY DEFAULT and NOTHING send no previous row",

@@ -165,7 +165,7 @@ FORMAT = Format(
     impossible={
         "schema": "allMetaData names db and table_name only",
         "id": "allMetaData has no number of the message",
-        "sequenceId": "a DataWorks field",
+        "sequenceId": "a field of DataWorks alone; here it is storeDataSequence",
         "scn": "storeDataSequence is the only position sent",
         "sent_time": "allMetaData.timestamp is the change's time, no other is sent",
         "key image": "prevStruct and postStruct hold the row, record_primary_value the key beside it",

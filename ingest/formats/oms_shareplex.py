@@ -200,7 +200,7 @@ FORMAT = Format(
     impossible={
         "schema": "meta.table is {database}.{table}",
         "id": "the record has no number of its own",
-        "sequenceId": "a DataWorks field",
+        "sequenceId": "a field of DataWorks alone; here it is meta.scn",
         "storeDataSequence": "the same number is meta.scn",
         "ddl": "the format has no DDL messages",
         "key image": "data and key hold rows, meta.rowid the key beside them",

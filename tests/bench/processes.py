@@ -1,7 +1,8 @@
 """CPU and memory of this process and all that it started: the JVM and Spark's Python workers.
 
-Read from /proc, so Linux only. CPU of children that have ended counts with the parent that waited
-for them, so nothing is lost when a worker ends between two readings.
+Read from /proc, so Linux only. What a Python worker used would be lost when it ends, since PySpark's
+daemon does not wait for its workers; so all processes are looked at twice a second and the last
+reading of each is kept.
 """
 
 from __future__ import annotations
@@ -39,20 +40,37 @@ class _Process(NamedTuple):
     pid: int
     parent: int
     name: str
+    started: int
     cpu: float
 
 
 def measured(work: Callable[[], object]) -> Cost:
     """What it costs to do `work`."""
-    before = _so_far()
-    work()
-    return Cost(*(end - start for start, end in zip(before, _so_far(), strict=True)))
+    seen: dict[tuple[int, int], _Process] = {}
+    before = _look(seen)
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            _look(seen)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        work()
+    finally:
+        over.set()
+        thread.join()
+    return Cost(*(end - start for start, end in zip(before, _look(seen), strict=True)))
 
 
-def _so_far() -> Cost:
-    processes = _tree()
-    jvm = sum(process.cpu for process in processes if process.name == "java")
-    return Cost(jvm, sum(process.cpu for process in processes) - jvm, time.monotonic())
+def _look(seen: dict[tuple[int, int], _Process]) -> Cost:
+    """CPU so far of all processes there are, and of those in `seen`, to which they are added."""
+    for process in _tree():
+        seen[process.pid, process.started] = process
+    jvm = sum(process.cpu for process in seen.values() if process.name == "java")
+    every = sum(process.cpu for process in seen.values())
+    return Cost(jvm, every - jvm, time.monotonic())
 
 
 def _tree() -> list[_Process]:
@@ -79,9 +97,10 @@ def _process(pid: int) -> _Process | None:
     # The name stands in parentheses and may hold any character.
     name, rest = text.split("(", 1)[1].rsplit(")", 1)
     fields = rest.split()
-    # utime, stime, and those of ended children: fields 14 to 17 of proc(5), here from field 3 on.
-    cpu = sum(int(ticks) for ticks in fields[11:15]) / _TICKS
-    return _Process(pid, int(fields[1]), name, cpu)
+    # utime, stime, cutime, cstime: fields 14 to 17 of proc(5), here counted from field 3. The JVM
+    # waits for the commands it runs; other children are looked at themselves.
+    cpu = sum(int(ticks) for ticks in fields[11 : 15 if name == "java" else 13]) / _TICKS
+    return _Process(pid, int(fields[1]), name, int(fields[19]), cpu)
 
 
 class WorkerMemory:

@@ -5,7 +5,6 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--no-emit-index-url --custom-compile-command 'make lock'
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
-INGEST = $(BIN)/ingest
 
 .PHONY: setup demo test lint bench lock wheel clean
 
@@ -20,7 +19,7 @@ setup: .venv/ready
 	@touch $@
 
 demo: setup
-	@$(JAVA) && $(INGEST) run && $(INGEST) status && $(INGEST) ddl list && $(INGEST) rejects list
+	@$(JAVA) && $(BIN)/python conf/demo/play.py
 
 test: setup
 	@$(JAVA) && $(BIN)/pytest

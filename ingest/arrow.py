@@ -1,7 +1,7 @@
 """Silver rows as Arrow: each column built at once, maps and arrays from flat lists.
 
-What repeats is not converted again: a column of one value is repeated, and the names in a row image,
-which a table's rows share, are looked up as indexes into the names met so far.
+What repeats is not converted again: a column of one value is repeated, and the names in a row
+image, which a table's rows share, are looked up as indexes into the names met so far.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     """The rows of `ingest.reader` as one batch of SCHEMA. Raises what Arrow does not take."""
     if not rows:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    arrays = [
-        build(values, type_)
-        for build, values, type_ in zip(_BUILD, zip(*rows, strict=True), SCHEMA.types, strict=True)
-    ]
+    columns = zip(_BUILD, zip(*rows, strict=True), SCHEMA.types, strict=True)
+    arrays = [build(values, type_) for build, values, type_ in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -112,10 +110,11 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
     return pa.array(offsets, pa.int32())
 
 
-_BUILDERS: dict[str, Callable[[Any, pa.DataType], pa.Array]] = {
+_Build = Callable[[Any, pa.DataType], pa.Array]
+_BUILDERS: dict[str, _Build] = {
     "map<string,string>": _maps,
     "array<string>": _texts,
     "array<bigint>": _numbers,
     "array<struct<name:string,source_type:string,type:string>>": _structs,
 }
-_BUILD = tuple(_BUILDERS.get(column.type, _plain) for column in DECODED)
+_BUILD: tuple[_Build, ...] = tuple(_BUILDERS.get(column.type, _plain) for column in DECODED)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 
-class Code(str, Enum):
-    """`Code.X.value` is what silver holds; `Code.X.text` explains it; `Code.X.severity` sorts it."""
+class Code(StrEnum):
+    """`Code.X.value` is what silver holds, `Code.X.text` explains it, `.severity` sorts it."""
 
     severity: str
     text: str
@@ -79,9 +79,6 @@ class Code(str, Enum):
     INVALID_ENUM = "invalid_enum", "warning", "an ENUM or SET number outside the declared members"
     BEFORE_ON_INSERT = "before_on_insert", "warning", "an insert brought a before image; dropped"
     DDL_TEXT_MISSING = "ddl_text_missing", "warning", "a schema change without its statement"
-    DDL_FLAG = "ddl_flag", "warning", "isDdl and ddl contradict each other; taken as a schema change"
+    DDL_FLAG = "ddl_flag", "warning", "isDdl and ddl contradict each other; a schema change"
     UNKNOWN_VERSION = "unknown_version", "warning", "a protocol version this decoder has not seen"
     SPLIT_UPDATE = "split_update", "warning", "one half of an update; joined when the other comes"
-
-    def __str__(self) -> str:
-        return self.value

@@ -1,8 +1,8 @@
 """Bronze to silver as a function over Arrow batches: one `mapInArrow` for every format and source.
 
-Each row is read by the reader of its source, which dispatches by format: a stream that mixes formats
-costs no more than one that does not. A batch is taken in parts, which keeps what is in hand in the
-processor's cache and the memory of a worker small, whatever the platform's batch size.
+Each row is read by the reader of its source, which dispatches by format: a stream that mixes
+formats costs no more than one that does not. A batch is taken in parts, which keeps what is in hand
+in the processor's cache and the memory of a worker small, whatever the platform's batch size.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class ConfigError(IngestError):
 
 
 class PlatformError(IngestError):
-    """The surroundings do not allow the work: says what was looked for, what was found, the way out."""
+    """The surroundings do not allow the work: what was looked for, what was found, the way out."""
 
 
 class DecodeError(IngestError):

@@ -35,7 +35,7 @@ def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 
 def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
-    """`decode(value)`, then once more leniently; adds `lenient_json`. Raises bad_json, bad_shape."""
+    """`decode(value)`, if need be leniently (`lenient_json`). Raises bad_json, bad_shape."""
     try:
         return decode(value)
     except msgspec.ValidationError as error:

@@ -102,6 +102,6 @@ def _baseless(ordered: Sequence[Change]) -> bool:
 
 
 def stored_rows(target: str, shape: Shape) -> str:
-    """SQL of the target's keys as text, with the position of each row."""
+    """SQL of the target's keys as text, with the position and source table of each row."""
     parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
-    return f"SELECT array({parts}) AS key, _pos FROM {target}"
+    return f"SELECT array({parts}) AS key, _pos, _source_table FROM {target}"

@@ -23,7 +23,8 @@ OUTPUT = (
     "topic string, `partition` int, offset bigint, place int, stale bigint"
 )
 """One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event);
-`baseless` partial images, by their coordinates; `passed`: keys that gold rightly leaves alone.
+`baseless` partial images, by their coordinates; `passed` and
+`stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
 A doubtful key has its state as well."""
 
 SCHEMA = pa.schema(
@@ -51,13 +52,18 @@ Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def sort_out(*, soft: bool, by_arrival: bool, fresh: bool, floors: Floors) -> Run:
-    """The function for `mapInArrow` over events of a batch with their row's `stored` position.
+    """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
+    and whether it `fits`: has a key and no misfits.
 
     `fresh`: nothing is stored yet, so the batch is the whole history.
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [_change(event, by_arrival=by_arrival) for event in events]
+        changes = [_change(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        if len(changes) < len(events):
+            yield _row("unfit")
+        if not changes:
+            return
         stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
         verdict = classify(changes, stored, floors)
         key = list(changes[0].key or ())

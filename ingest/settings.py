@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, StringConstraints
 
@@ -74,23 +74,30 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Mistake]]:
     """The settings that `environ` gives, nested like the file, and variables nearly right."""
-    found: dict[str, Any] = {}
+    given: dict[str, str] = {}
     mistakes = []
     for variable in sorted(environ):
         if not variable.startswith("INGEST_") or not environ[variable]:
             continue
-        place = VARIABLES.get(variable)
-        if place is None:
-            near = difflib.get_close_matches(variable, VARIABLES, n=1, cutoff=0.85)
-            group = variable.split("__")[0] + "__"
-            siblings = [name for name in VARIABLES if name.startswith(group)]
-            if near or siblings:
-                said = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
-                where = f"environment variable {variable}"
-                mistakes.append(Mistake(where, None, f"is no setting; {said}"))
+        if variable in VARIABLES:
+            given[variable] = environ[variable]
             continue
-        into = found
-        for key in place[:-1]:
-            into = into.setdefault(key, {})
-        into[place[-1]] = environ[variable]
-    return found, mistakes
+        near = difflib.get_close_matches(variable, VARIABLES, n=1, cutoff=0.85)
+        group = variable.split("__")[0] + "__"
+        siblings = [name for name in VARIABLES if name.startswith(group)]
+        if near or siblings:
+            said = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
+            where = f"environment variable {variable}"
+            mistakes.append(Mistake(where, None, f"is no setting; {said}"))
+    return _nested(given) if given else {}, mistakes
+
+
+def _nested(given: Mapping[str, str]) -> dict[str, Any]:
+    # Slow to load, and only an environment that sets something has a need of it.
+    from pydantic_settings import BaseSettings, EnvSettingsSource
+
+    # The source asks the class for its fields alone; a BaseSettings would also read os.environ.
+    model = cast(type[BaseSettings], Settings)
+    source = EnvSettingsSource(model, env_prefix="INGEST_", env_nested_delimiter="__")
+    source.env_vars = {variable.lower(): text for variable, text in given.items()}
+    return source()

@@ -66,7 +66,8 @@ def _zone(text: str) -> str:
         zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         near = nearest(text, sorted(zoneinfo.available_timezones()))
-        raise ValueError(f"expected a time zone like Asia/Shanghai or +08:00, got `{text}`{near}") from None
+        wanted = "expected a time zone like Asia/Shanghai or +08:00"
+        raise ValueError(f"{wanted}, got `{text}`{near}") from None
     return text
 
 

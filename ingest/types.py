@@ -1,4 +1,4 @@
-"""Source column types as written by the vendors, and the Spark type each becomes (rulings.md, 23)."""
+"""Source column types as the vendors write them, and the Spark type of each (rulings.md, 23)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SourceType(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> SourceType:
-    """Take a type apart: `DECIMAL(10,2) UNSIGNED`, `ENUM('a','b')`, `timestamp(6) with time zone`."""
+    """A type taken apart: `INT(10) UNSIGNED`, `ENUM('a','b')`, `timestamp(6) with time zone`."""
     match = _TYPE.match(text)
     if match is None:
         return SourceType(text.strip().lower(), "", False)

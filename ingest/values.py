@@ -163,7 +163,7 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
 
 
 def instant_in(civil: str, zone: str, text: str) -> str:
-    """The instant of a civil time `yyyy-MM-dd HH:mm:ss[.f]` in `zone` (offset or region), in UTC."""
+    """The instant, in UTC, of a time `yyyy-MM-dd HH:mm:ss[.f]` in `zone` (offset or region)."""
     if zone in {"Z", "UTC", "+00:00", "+00", "Etc/UTC", "GMT"}:
         return civil.replace(" ", "T") + "Z"
     try:
@@ -259,7 +259,7 @@ def epoch_micros(number: int, warnings: list[str], expected: int | None = None) 
 
 
 def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:
-    """Microseconds since the epoch of a date-time text, zone-less text read in `zone`; else None."""
+    """Microseconds since the epoch of a date-time text, read in `zone` if zone-less; else None."""
     instant = instant_text(text, zone, warnings)
     if not instant.endswith("Z"):
         return None

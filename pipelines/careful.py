@@ -19,7 +19,7 @@ from ingest.keys import hash_values
 from ingest.order import Pos
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import column, events, latest
-from pipelines.rejects import baseless_rejects, misfit_rejects, settle
+from pipelines.rejects import baseless_rejects, conflict_rejects, misfit_rejects, settle
 from pipelines.work import Work
 
 SMALL = 50_000
@@ -46,8 +46,9 @@ class Careful:
         """SQL of the rows for the MERGE; None where nothing is to be merged."""
         work = self._work
         all_events = events(work.shape, work.changes())
-        self.counts["rejected"] += misfit_rejects(work, all_events)
         judged = self._judged(all_events)
+        if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
+            self.counts["rejected"] += misfit_rejects(work, all_events)
         late_keys = _keys(judged, "late") | self._named(judged)
         stale = judged.filter(pc.is_in(judged["kind"], pa.array(["stale", "passed"])))
         self.counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
@@ -72,10 +73,13 @@ class Careful:
         stored = late.stored_rows(work.target_name, work.shape)
         if work.cuts:
             stored = f"SELECT * FROM ({stored}) WHERE NOT ({work.below_cuts('_pos')})"
-        good = work.warehouse.session.sql(
-            f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored FROM ({all_events}) e "
-            f"LEFT JOIN ({stored}) t ON t.key = e.key "
-            f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
+        fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
+        if work.shared:
+            self.counts["rejected"] += conflict_rejects(work, all_events, stored)
+            fits += " AND coalesce(t._source_table = e.label, true)"
+        judged = work.warehouse.session.sql(
+            f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored, {fits} AS fits "
+            f"FROM ({all_events}) e LEFT JOIN ({stored}) t ON t.key = e.key"
         )
         run = sort_out(
             soft=work.soft,
@@ -89,8 +93,8 @@ class Careful:
             ),
         )
         if self._small:
-            return _run(run, good.toArrow())
-        spread = good.repartition(2, "component").sortWithinPartitions("component")
+            return _run(run, judged.toArrow())
+        spread = judged.repartition(2, "component").sortWithinPartitions("component")
         self._large = spread.mapInArrow(run, OUTPUT)
         verdicts = self._large.where("kind NOT IN ('state', 'baseless')").toArrow()
         return verdicts.cast(SCHEMA) if verdicts.num_rows else SCHEMA.empty_table()

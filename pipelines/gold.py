@@ -36,7 +36,7 @@ from pipelines.progress import (
 from pipelines.rejects import create_rejects
 from pipelines.survey import Slice, Survey, survey, with_moves
 from pipelines.tables import Warehouse
-from pipelines.target_shape import key_columns, set_aside, shape_of, target_columns
+from pipelines.target_shape import key_columns, label_of, set_aside, shape_of, target_columns
 from pipelines.work import Work
 
 
@@ -211,10 +211,14 @@ def _applied(
     ledger: Ledger,
 ) -> Progress:
     route = task.route
-    if route.stored_as_scd_type != 1:
-        raise TableError(
-            f"stored_as_scd_type: {route.stored_as_scd_type} is not to be had yet; use 1"
-        )
+    unavailable = {
+        "stored_as_scd_type": route.stored_as_scd_type != 1,
+        "shard_column": route.shard_column is not None,
+        "sequence_by": route.sequence_by is not None,
+    }
+    for option, asked in unavailable.items():
+        if asked:
+            raise TableError(f"{option} is not to be had yet; take it out of this table's entry")
     row = progress.fresh()
     soft = route.deletes == "soft"
     for table, slices in task.slices.items():
@@ -243,6 +247,7 @@ def _applied(
             last=max(slice_.batch for slice_ in slices),
             soft=soft,
             fresh=fresh,
+            shared=len({*row.marks, *map(label_of, task.slices)}) > 1,
         )
         marks, counts = gold_table.apply(work)
         row = replace(

@@ -44,7 +44,7 @@ def apply(work: Work) -> tuple[Marks, Counter[str]]:
 def _simple(work: Work) -> bool:
     lowest = min(slice_.lowest for slice_ in work.slices if slice_.lowest is not None)
     overlaps = work.marks.applied is not None and lowest <= work.marks.applied
-    return work.whole and not overlaps and not work.marks.orphans
+    return work.whole and not overlaps and not work.marks.orphans and not work.shared
 
 
 def _merge_fast(work: Work, counts: Counter[str]) -> bool:

@@ -54,6 +54,23 @@ FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)"""
     return _append(warehouse, found)
 
 
+def conflict_rejects(work: Work, events: str, stored: str) -> int:
+    """Set aside events whose key another source table's row holds (27); how many there are."""
+    text = "expected a key that one source table has alone, got one that another's row holds"
+    return _append(
+        work.warehouse,
+        work.warehouse.session.sql(
+            _rows(
+                work,
+                f"SELECT e.topic, e.`partition`, e.offset, e.`row`, "
+                f"'{Code.SHARD_KEY_CONFLICT.value}' AS code, {sql_text(text)} AS error, e.image "
+                f"FROM ({events}) e JOIN ({stored}) t ON t.key = e.key "
+                f"WHERE t._source_table <> e.label",
+            )
+        ),
+    )
+
+
 def baseless_rejects(work: Work, baseless: pa.Table) -> int:
     """Set aside partial images without a base; they resolve themselves when it comes."""
     if not baseless.num_rows:

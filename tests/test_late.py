@@ -111,7 +111,9 @@ class Gold:
             skipped=max(filter(None, [floors.skipped, top if skipped else None]), default=None),
             removed=max(filter(None, [floors.removed, *removing]), default=None),
             partials=partials,
-            orphans=top if any(c.partial for c in batch) else floors.orphans,
+            orphans=max(
+                filter(None, [floors.orphans, *(c.pos for c in batch if c.partial)]), default=None
+            ),
         )
 
 

@@ -261,10 +261,9 @@ def _bytes_only(type_: SourceType, texts_: Texts) -> Convert | None:
     return _latin1 if texts_.blob == "latin1" else None
 
 
-_GEOMETRY = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring") + (
-    "multipolygon",
-    "geometrycollection",
-    "geomcollection",
+_GEOMETRY = (
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
+    *("multipolygon", "geometrycollection", "geomcollection"),
 )
 _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "decimal": _decimal,

@@ -168,6 +168,6 @@ FORMAT = Format(
         "sequenceId": "a field of DataWorks alone; here it is storeDataSequence",
         "scn": "storeDataSequence is the only position sent",
         "sent_time": "allMetaData.timestamp is the change's time, no other is sent",
-        "key image": "prevStruct and postStruct hold the row, record_primary_value the key beside it",
+        "key image": "prevStruct and postStruct hold rows, record_primary_value the key",
     },
 )

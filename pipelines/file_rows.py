@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -140,7 +141,7 @@ class _Slice:
             pa.array(_else(offsets, own_offsets), pa.int64()),
             pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
             pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
+            _value_array(values),
             _header_array(headers),
         ]
         self.records = []
@@ -157,6 +158,16 @@ def _else(given: Sequence[Any], own: list[Any]) -> Sequence[Any]:
     if given.count(None) == len(given):
         return own
     return [mine if one is None else one for one, mine in zip(given, own, strict=True)]
+
+
+def _value_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Takes one copy of the values, where an Arrow builder that grows takes up to three."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        return pa.array(values, pa.binary())
+    ends = pa.array(accumulate(map(len, present), initial=0), pa.int32())
+    data = pa.py_buffer(b"".join(present))
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, ends.buffers()[1], data])
 
 
 def _header_array(rows: Sequence[tuple[tuple[str, bytes | None], ...] | None]) -> pa.Array:

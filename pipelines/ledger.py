@@ -127,7 +127,9 @@ ORDER BY pos"""
         order = (pos[0], *pos[2:7]) if by_source and pos is not None else None
         id_ = ddl.identity(text, source=self._source, table=own, order=order, event_time=micros)
         named = self._statement(text, own).table
-        table = SourceTable(self._source, named.db, named.schema, named.name or row["table"] or "")
+        if not named.name or named.name.lower() == (row["table"] or "").lower():
+            named = own
+        table = SourceTable(self._source, named.db, named.schema, named.name or "")
         return Entry(id=id_, table=table, statement=row["ddl"], pos=pos, event_time=at)
 
     def _statement(self, text: str, own: TableName) -> ddl.Statement:

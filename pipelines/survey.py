@@ -67,7 +67,7 @@ def survey(
   collect_set({images}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
   collect_set(key_columns) AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
-  max(unix_micros(event_time)) AS newest,
+  max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
   count_if(op = 'snapshot') AS snapshots
 FROM {silver}
 WHERE {where} AND kind IN ('change', 'ddl')

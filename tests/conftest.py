@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.demo import Demo
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -40,6 +42,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     with broker(tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def demo(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The demo of conf/, played once for all who look at it."""
+    from tests.demo import play
+
+    return play(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture(scope="session")

@@ -518,6 +518,7 @@ def test_a_parked_table_is_named_and_code_1(
     )
 
 
+@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_continuous_run_ends_when_told_to(

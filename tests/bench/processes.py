@@ -1,8 +1,8 @@
 """CPU and memory of this process and all that it started: the JVM and Spark's Python workers.
 
-Read from /proc, so Linux only. What a Python worker used would be lost when it ends, since the daemon
-of PySpark does not wait for its workers; so all processes are looked at twice a second and the last
-reading of each is kept.
+Read from /proc, so Linux only. What a Python worker used would be lost when it ends, since PySpark
+does not wait for its workers: all processes are looked at twice a second, and the last reading of
+each is kept.
 """
 
 from __future__ import annotations

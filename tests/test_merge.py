@@ -1,0 +1,203 @@
+"""Gold, scenario by scenario: the folders of `tests/merge`, named by ruling and trap.
+
+All scenarios run in one warehouse, batch by batch; then everything is applied again, twice, and may
+change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.merge_scenarios import Laboratory, Row, Scenario, scenarios
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCENARIOS = scenarios()
+SNAPSHOT = "r49_snapshot_after_the_stream"
+KEYS = 2_000
+ROUNDS = 3
+ADDED = {"_pos", "_event_time", "_source", "_source_table"}
+
+
+class Finished(NamedTuple):
+    """What stands after the last batch, and after everything was applied again."""
+
+    gold: dict[int, dict[str, list[Row]]]
+    rejects: dict[str, list[Row]]
+    ddl: dict[str, list[Row]]
+    progress: list[dict[str, Row]]
+    history: dict[str, list[Row]]
+    files: dict[int, dict[str, set[str]]]
+    idle: list[Any]
+    commits_before_idle: dict[str, list[str]]
+    commits_after_idle: dict[str, list[str]]
+    replayed: dict[str, dict[str, list[Row]]]
+    rejects_replayed: dict[str, list[Row]]
+
+
+def _snapshot_scenario(folder: Path) -> None:
+    """KEYS stream events, a delete of key 7, then a snapshot of them all and one more."""
+
+    def line(op: str, pos: int, key: int) -> str:
+        image = {"id": key, "x": f"{op}{key}"}
+        source = {
+            **{"connector": "mysql", "db": "merge", "table": SNAPSHOT},
+            **{"file": "bin.1", "pos": pos, "row": 0, "ts_ms": 1_700_000_000_000 + pos},
+            "snapshot": "true" if op == "r" else "false",
+        }
+        before, after = (image, None) if op == "d" else (None, image)
+        return json.dumps({"op": op, "before": before, "after": after, "source": source})
+
+    place = folder / SNAPSHOT
+    place.mkdir(parents=True)
+    columns = "columns: {id: int, x: string}"
+    (place / "table.yml").write_text(f"source: {{keys: {{merge.{SNAPSHOT}: [id]}}}}\n{columns}\n")
+    batches = (
+        [line("c", key, key) for key in range(KEYS)],
+        [line("d", KEYS + 1, 7)],
+        [line("r", KEYS + 2, key) for key in range(KEYS + 1)],
+    )
+    for number, lines in enumerate(batches, 1):
+        (place / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def finished(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    """All scenarios, run to the end."""
+    root = tmp_path_factory.mktemp("merge")
+    _snapshot_scenario(root / "made")
+    laboratory = Laboratory(root, spark, [*SCENARIOS, *scenarios(root / "made")])
+    names = [scenario.name for scenario in laboratory.played]
+
+    def rows(names: list[str]) -> dict[str, list[Row]]:
+        return {name: laboratory.rows(name) for name in names}
+
+    gold: dict[int, dict[str, list[Row]]] = {}
+    files = {}
+    for number in range(1, ROUNDS + 1):
+        laboratory.land(number)
+        laboratory.run()
+        asked = [s.name for s in SCENARIOS if s.expected(f"gold.{number}") is not None]
+        gold[number] = rows(names if number == ROUNDS else asked)
+        files[number] = {name: laboratory.files(name) for name in names}
+    rejects, ddl, progress = laboratory.rejects(), laboratory.ddl(), laboratory.progress()
+    asked = [s.name for s in SCENARIOS if s.expected("history") is not None]
+    history = {name: laboratory.history(name) for name in asked}
+    commits = {name: laboratory.commits(name) for name in names}
+    idle = [merged for merged in laboratory.merge() if merged.error is None]
+    again = {name: laboratory.commits(name) for name in names}
+    laboratory.forget_silver()
+    laboratory.run()
+    replayed = {"silver": rows(names)}
+    laboratory.forget_gold()
+    laboratory.merge()
+    replayed["gold"] = rows(names)
+    yield Finished(
+        gold=gold,
+        rejects=rejects,
+        ddl=ddl,
+        progress=progress,
+        history=history,
+        files=files,
+        idle=idle,
+        commits_before_idle=commits,
+        commits_after_idle=again,
+        replayed=replayed,
+        rejects_replayed=laboratory.rejects(),
+    )
+
+
+def _narrowed(rows: list[Row], expected: list[Row]) -> list[Row]:
+    """Of each row the columns that its counterpart names."""
+    if len(rows) != len(expected):
+        return rows
+    return [{name: row.get(name) for name in e} for row, e in zip(rows, expected, strict=True)]
+
+
+def _told(rows: list[Row], expected: list[Row]) -> list[Row]:
+    """Without what gold adds to every row, unless the scenario tells it."""
+    told = {name for row in expected for name in row}
+    return [{n: v for n, v in row.items() if n not in ADDED or n in told} for row in rows]
+
+
+def _with(name: str) -> list[Scenario]:
+    """The scenarios that have a file `<name>.jsonl`."""
+    return [scenario for scenario in SCENARIOS if scenario.expected(name) is not None]
+
+
+def _ids(scenario: Scenario) -> str:
+    return scenario.name
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+def test_gold(finished: Finished, scenario: Scenario) -> None:
+    for number in range(1, ROUNDS + 1):
+        expected = scenario.expected("gold" if number == ROUNDS else f"gold.{number}")
+        if expected is not None:
+            assert _told(finished.gold[number][scenario.name], expected) == expected, number
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+def test_rejects(finished: Finished, scenario: Scenario) -> None:
+    expected = scenario.expected("rejects") or []
+    assert _narrowed(finished.rejects.get(scenario.name, []), expected) == expected
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+def test_ledger(finished: Finished, scenario: Scenario) -> None:
+    expected = scenario.expected("ddl") or []
+    assert _narrowed(finished.ddl.get(scenario.name, []), expected) == expected
+
+
+@pytest.mark.parametrize("scenario", _with("history"), ids=_ids)
+def test_history(finished: Finished, scenario: Scenario) -> None:
+    expected = scenario.expected("history") or []
+    assert _narrowed(finished.history[scenario.name], expected) == expected
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+def test_progress(finished: Finished, scenario: Scenario) -> None:
+    got = [round_[scenario.name] for round_ in finished.progress if scenario.name in round_]
+    expected = scenario.expected("progress") or [{} for _ in got]
+    assert _narrowed(got, [{"status": "ok", **row} for row in expected]) == [
+        {"status": "ok", **row} for row in expected
+    ]
+
+
+def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names(finished: Finished) -> None:
+    record = [round_[SNAPSHOT] for round_ in finished.progress if SNAPSHOT in round_]
+    assert [(row["inserted"], row["keys_refolded"]) for row in record] == [
+        (KEYS, 0),
+        (0, 0),
+        (1, 1),
+    ]
+    rows = {row["id"]: row["x"] for row in finished.gold[ROUNDS][SNAPSHOT]}
+    stream = {key: f"c{key}" for key in range(KEYS) if key != 7}
+    assert rows == {**stream, KEYS: f"r{KEYS}"}
+
+
+@pytest.mark.parametrize(
+    "name", ["r38_skipped_no_op_beats_a_late_update", "t28_no_op_update", "t06_the_same_event_twice"]
+)
+def test_what_changes_nothing_writes_no_file(finished: Finished, name: str) -> None:
+    assert len(finished.files[1][name]) == 1
+    assert finished.files[ROUNDS][name] == finished.files[1][name]
+
+
+def test_a_run_with_nothing_new_writes_nothing(finished: Finished) -> None:
+    assert finished.idle == []
+    assert finished.commits_after_idle == finished.commits_before_idle
+
+
+@pytest.mark.parametrize("lost", ["silver", "gold"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=_ids)
+def test_13_progress_lost(finished: Finished, scenario: Scenario, lost: str) -> None:
+    name = scenario.name
+    assert finished.replayed[lost][name] == finished.gold[ROUNDS][name]
+    assert finished.rejects_replayed.get(name) == finished.rejects.get(name)

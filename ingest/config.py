@@ -7,6 +7,7 @@ folder that holds the conf folder; those of the command line and the environment
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Mapping
@@ -193,7 +194,8 @@ def _has(layer: Any, place: Place) -> bool:
 def _located(source: Source, root: Path) -> Source:
     if source.files is None:
         return source
-    path = _absolute(source.files.path, root)
+    # The folder's own name may hold what would be a wildcard in the pattern.
+    path = _absolute(source.files.path, Path(glob.escape(str(root))))
     return source.model_copy(update={"files": source.files.model_copy(update={"path": path})})
 
 

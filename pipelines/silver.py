@@ -2,8 +2,8 @@
 
 A stream per source over `bronze.messages`; its checkpoint is the source's progress, so sources do
 not touch each other's. Each micro-batch is decoded by one `mapInArrow` and appended with the next
-number in `batch`. An append that a crash left unacknowledged is offered again under the same
-(writer, number) pair, which Delta knows, and is skipped.
+number in `batch`. A batch that a crash left between its append and the stream's note of it is
+offered again: where the table's log has that append, it is skipped.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def _stream(
     halves = source.format in ("auto", "dataworks")
     tables = _tables(warehouse, source, checkpoint)
     local = warehouse.local
+    unfinished = _unfinished(checkpoint)
     numbers = [last]
 
     def append(batch: DataFrame, number: int) -> None:
@@ -83,15 +84,14 @@ def _stream(
         rows = rows.withColumn("batch", F.lit(numbers[0]).cast("bigint"))
         if tables > _FEW_TABLES:
             rows = _clustered(rows, tables)
-        place.append(rows, "silver", "cdc", once=(writer, number))
+        if number == unfinished and place.appended("silver", "cdc", (writer, number)):
+            numbers[0] -= 1
+        else:
+            place.append(rows, "silver", "cdc", once=(writer, number))
         if halves and join_halves(place, source.name, numbers[0], once=(f"{writer}/pairs", number)):
             numbers[0] += 1
 
-    bronze = (
-        session.readStream.format("delta")
-        .option("maxBytesPerTrigger", _BYTES_A_BATCH)
-        .option("ignoreChanges", "false")
-    )
+    bronze = session.readStream.format("delta").option("maxBytesPerTrigger", _BYTES_A_BATCH)
     frame = (
         bronze.load(str(warehouse.folder("bronze", "messages")))
         if local
@@ -131,8 +131,19 @@ def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
     return sample.mapInArrow(run, DECODED).select("db", "schema", "table").distinct().count()
 
 
+def _unfinished(checkpoint: str) -> int | None:
+    """The micro-batch that the stream began and did not note as done, if there is one."""
+
+    def newest(log: str) -> int:
+        folder = Path(checkpoint) / "stream" / log
+        numbers = [int(file.name) for file in folder.glob("*") if file.name.isdigit()]
+        return max(numbers, default=-1)
+
+    return newest("offsets") if newest("offsets") > newest("commits") else None
+
+
 def _writer(checkpoint: str) -> str:
-    """The name under which Delta remembers this checkpoint's appends; a new one for a new one."""
+    """The name under which this checkpoint's appends stand in the table's log."""
     file = Path(checkpoint) / "writer"
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ingest.errors import PlatformError
 from ingest.events import SILVER
@@ -99,19 +100,34 @@ class Warehouse:
     def append(
         self, frame: DataFrame, layer: str, table: str, *, once: tuple[str, int] | None = None
     ) -> None:
-        """Append rows. `once` = (writer, number); not above the writer's last number: skipped."""
+        """Append rows. `once` = (writer, number): its mark in the table's log, see `appended`.
+
+        In a catalog, Delta also skips a number not above the writer's last. Locally that would
+        double the cost of a small append, since the writer is looked up in the table's whole state.
+        """
         writer = frame.write.format("delta").mode("append")
         if once is not None:
-            writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
+            writer = writer.option("userMetadata", _mark(once))
+            if not self.local:
+                writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
         if self.local:
             writer.save(str(self.folder(layer, table)))
         else:
             writer.saveAsTable(self.name(layer, table))
 
+    def appended(self, layer: str, table: str, once: tuple[str, int]) -> bool:
+        """Whether the table's log has an append with this mark; for what a killed run left."""
+        history = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)}")
+        return not history.where(F.col("userMetadata") == _mark(once)).isEmpty()
+
     def checkpoint(self, *parts: str) -> str:
         """The folder of a stream's checkpoint."""
         assert self.settings.checkpoints is not None, "config.load fills it in"
         return str(Path(self.settings.checkpoints, *parts))
+
+
+def _mark(once: tuple[str, int]) -> str:
+    return f"{once[0]}/{once[1]}"
 
 
 def create_bronze(warehouse: Warehouse) -> None:

@@ -135,7 +135,8 @@ def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -
             baseless.append(change)
             continue
         held = states.get(change.key)
-        if held is not None and held.row is not None and state.moved_by is not None:
+        lives = held is not None and held.row is not None and held.deleted_at is None
+        if held is not None and lives and state.moved_by is not None:
             displaced[change.key] = held
         else:
             displaced.pop(change.key, None)
@@ -169,7 +170,7 @@ def _delete(states: dict[Key, State], key: Key, change: Change, *, soft: bool, b
 
 def _truncate(states: dict[Key, State], change: Change, *, soft: bool, base: bool) -> None:
     for key, state in states.items():
-        if state.row is None or state.table != change.table:
+        if state.row is None or state.deleted_at is not None or state.table != change.table:
             continue
         if change.by_arrival and state.pos[STREAM] != change.pos[STREAM]:
             continue

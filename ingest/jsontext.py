@@ -21,11 +21,14 @@ from ingest.errors import DecodeError
 T = TypeVar("T")
 
 _IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=str)
+_IMAGE_OR_NULL = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
 _IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
 _TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
 _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|//[^\n]*|,(?=(?:\s|//[^\n]*(?:\n|$))*[}\]])', re.DOTALL)
+_NOTHING = (b"", b"null", b"[]")
+_LIST = ord("[")
 _CONTROL = {code: b"\\u%04x" % code for code in range(32)}
 
 
@@ -77,17 +80,19 @@ def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | Non
     None for JSON null, `{}` and `[]` (no image). Adds `dup_key` where a name stands twice.
     Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
     """
+    try:
+        columns = _IMAGE_OR_NULL.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = bytes(raw)
+        if not text or (text[0] == _LIST and not text[1:-1].strip()):
+            return None
+        columns = _row(_IMAGE.decode, text)
+    if not columns:
+        return None
     text = bytes(raw)
-    if text == b"null" or not text:
-        return None
-    if text.startswith(b"["):
-        if text[1:-1].strip():
-            raise DecodeError(Code.BAD_SHAPE, f"expected an object of columns, got {excerpt(text)}")
-        return None
-    columns = _row(_IMAGE.decode, text)
-    if _more_names(text, len(columns)) and duplicated(text):
+    if text.count(b'":') != len(columns) and _more_names(text, len(columns)) and duplicated(text):
         warnings.append(Code.DUP_KEY.value)
-    return columns or None
+    return columns
 
 
 class Images(NamedTuple):
@@ -102,23 +107,28 @@ class Images(NamedTuple):
         return Element(self.raw, index)
 
 
-def images(raw: msgspec.Raw | bytes, warnings: list[str]) -> Images:
+def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = True) -> Images:
     """The row images of a JSON array, each as `image` gives one; none for null and for nothing.
 
-    Adds `dup_key`. Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an
-    array of objects and nulls.
+    `textual`: all values are likely to be text; only then are they found to be. Adds `dup_key`.
+    Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an array of objects
+    and nulls.
     """
     text = bytes(raw)
-    if not text or text == b"null" or text == b"[]":
+    if text in _NOTHING:
         return _NO_IMAGES
-    try:
-        rows, textual = _TEXT_IMAGES.decode(text), True
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        rows, textual = _row(_IMAGES.decode, text), False
-    if _more_names(text, sum([len(row) for row in rows if row])) and any(
-        duplicated(bytes(element)) for element in _ELEMENTS.decode(text)
-    ):
-        warnings.append(Code.DUP_KEY.value)
+    rows: list[dict[str, Any] | None] | None = None
+    if textual:
+        try:
+            rows = _TEXT_IMAGES.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            textual = False
+    if rows is None:
+        rows = _row(_IMAGES.decode, text)
+    names = len(rows[0] or ()) if len(rows) == 1 else sum([len(row) for row in rows if row])
+    if text.count(b'":') != names and _more_names(text, names):
+        if any(duplicated(bytes(element)) for element in _ELEMENTS.decode(text)):
+            warnings.append(Code.DUP_KEY.value)
     return Images(rows, textual, raw)
 
 
@@ -152,8 +162,7 @@ _NO_IMAGES = Images([], True, b"")
 
 def _more_names(text: bytes, names: int) -> bool:
     """Whether `text` may hold more than `names` names; escaped quotes in values are none."""
-    found = text.count(b'":')
-    return found != names and found - text.count(b'\\":') != names
+    return text.count(b'":') - text.count(b'\\":') != names
 
 
 def duplicated(text: bytes) -> bool:

@@ -5,8 +5,9 @@ event is late
 
 - if it moves its key, or is tied with another of the key by the source's order;
 - with the row present: if it equals the row's position on the source's own part only (43); if it
-  lies below the row and is partial, or partial images have come before (44, 45); if it lies above
-  the row but below a change that was skipped because it changed nothing (38);
+  lies below the row and is partial, or partial images have come before (44, 45), or the row is a
+  deleted one that is kept: what it held lies below its position (30); if it lies above the row but
+  below a change that was skipped because it changed nothing (38);
 - with the row absent: if it is partial and no whole image of the batch stands before it. If it
   lies below some delete or key change that was applied, the key is in doubt: it is late if such a
   change names it (41, 49), which only silver can tell.
@@ -50,8 +51,13 @@ class Verdict(NamedTuple):
     passed: bool
 
 
-def classify(events: Sequence[Change], stored: Pos | None, floors: Floors) -> Verdict:
-    """Judge one key by its events of the batch (any order) and its stored row's position."""
+def classify(
+    events: Sequence[Change], stored: Pos | None, floors: Floors, *, marked: bool = False
+) -> Verdict:
+    """Judge one key by its events of the batch (any order) and its stored row's position.
+
+    `marked`: the stored row is a soft-deleted one.
+    """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
     late = any(_moves(event) for event in ordered) or _tied(ordered)
@@ -62,6 +68,7 @@ def classify(events: Sequence[Change], stored: Pos | None, floors: Floors) -> Ve
         passed = ordered[-1].op == "delete"
     else:
         late = late or any(_overtaken(event, stored, floors) for event in ordered)
+        late = late or (marked and lowest < stored)
         passed = ordered[-1].pos < stored
     # A partial image after a delete of the same batch needs to know that nothing is there.
     late = late or (
@@ -101,7 +108,11 @@ def _baseless(ordered: Sequence[Change]) -> bool:
     return False
 
 
-def stored_rows(target: str, shape: Shape) -> str:
-    """SQL of the target's keys as text, with the position and source table of each row."""
+def stored_rows(target: str, shape: Shape, *, soft: bool) -> str:
+    """SQL of the target's keys as text, with each row's position and source table.
+
+    `marked`: the row is a soft-deleted one.
+    """
     parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
-    return f"SELECT array({parts}) AS key, _pos, _source_table FROM {target}"
+    marked = "_deleted_at IS NOT NULL" if soft else "false"
+    return f"SELECT array({parts}) AS key, _pos, _source_table, {marked} AS marked FROM {target}"

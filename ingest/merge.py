@@ -23,11 +23,15 @@ METADATA = ("_pos", "_event_time", "_source", "_source_table")
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream."""
+    """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream.
+
+    `time` (µs): what the rows that stay are marked with where deletes are soft.
+    """
 
     label: str
     pos: Pos
     by_arrival: bool
+    time: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +104,8 @@ def _cut(merge: Merge, cut: Cut) -> str:
     if merge.soft:
         return (
             f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "
-            f"THEN UPDATE SET t._deleted_at = t._event_time, t._pos = {pos_literal(cut.pos)}"
+            f"THEN UPDATE SET t._deleted_at = timestamp_micros({cut.time}), "
+            f"t._event_time = timestamp_micros({cut.time}), t._pos = {pos_literal(cut.pos)}"
         )
     return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"
 

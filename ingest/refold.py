@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.fold import Change, Folded, fold
+from ingest.fold import Change, Folded, fold, voided
 from ingest.late import Floors, classify
 
 OUTPUT = (
@@ -51,11 +51,19 @@ Rows = Iterator[tuple[Any, ...]]
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def sort_out(*, soft: bool, by_arrival: bool, fresh: bool, floors: Floors) -> Run:
+def sort_out(
+    *,
+    soft: bool,
+    by_arrival: bool,
+    fresh: bool,
+    floors: Floors,
+    truncates: Sequence[Change] = (),
+) -> Run:
     """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
     and whether it `fits`: has a key and no misfits.
 
-    `fresh`: nothing is stored yet, so the batch is the whole history.
+    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: those that
+    leave rows behind, so that what lies below them still counts.
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
@@ -65,7 +73,9 @@ def sort_out(*, soft: bool, by_arrival: bool, fresh: bool, floors: Floors) -> Ru
         if not changes:
             return
         stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
-        verdict = classify(changes, stored, floors)
+        verdict = classify(changes, stored, floors, marked=bool(events[0]["marked"]))
+        if truncates and any(voided(change, truncates) for change in changes):
+            verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
         if verdict.late:
             names = {change.key for change in changes} | {change.key_before for change in changes}

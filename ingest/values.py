@@ -23,6 +23,7 @@ _MOST_DIGITS = 5_000
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
 _CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
+_HOUR = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d", re.ASCII)
 _TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
 _SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
@@ -62,8 +63,8 @@ def digits_of(number: int) -> str:
 
 
 def fraction(digits: str) -> str:
-    """`.f` without trailing zeros; nothing where no digit is left."""
-    kept = digits.rstrip("0")
+    """`.f` without trailing zeros, of digits with or without their point; nothing for zeros."""
+    kept = digits.rstrip("0").removeprefix(".")
     return f".{kept}" if kept else ""
 
 
@@ -79,19 +80,15 @@ def date_of_days(days: int) -> str:
 def civil_of(count: int, per_second: int) -> str:
     """A zone-less date-time of `count` units since 1970-01-01 00:00, `per_second` to a second."""
     seconds, rest = divmod(count, per_second)
-    day, second = divmod(seconds, 86_400)
-    if not rest:
-        return f"{date_of_days(day)} {_clock(second)}"
-    return f"{date_of_days(day)} {_clock(second)}{_rest(rest, per_second)}"
+    parts = _MILLIS[rest] if per_second == 1000 else _rest(rest, per_second)
+    return f"{date_of_days(seconds // 86_400)} {_clock(seconds % 86_400)}{parts}"
 
 
 def instant_of(count: int, per_second: int) -> str:
     """An instant of `count` units since the epoch, in UTC: `2024-01-02T03:04:05.6Z`."""
     seconds, rest = divmod(count, per_second)
-    day, second = divmod(seconds, 86_400)
-    if not rest:
-        return f"{date_of_days(day)}T{_clock(second)}Z"
-    return f"{date_of_days(day)}T{_clock(second)}{_rest(rest, per_second)}Z"
+    parts = _MILLIS[rest] if per_second == 1000 else _rest(rest, per_second)
+    return f"{date_of_days(seconds // 86_400)}T{_clock(seconds % 86_400)}{parts}Z"
 
 
 @lru_cache(maxsize=86_400)
@@ -100,8 +97,11 @@ def _clock(second: int) -> str:
 
 
 def _rest(rest: int, per_second: int) -> str:
-    """The fraction of a second, without trailing zeros; `rest` is not 0."""
-    return f".{str(rest).rjust(len(str(per_second)) - 1, '0')}".rstrip("0")
+    """`.f`, the part of a second without trailing zeros; nothing for 0."""
+    return f".{str(rest).rjust(len(str(per_second)) - 1, '0')}".rstrip("0") if rest else ""
+
+
+_MILLIS = tuple(_rest(rest, 1000) for rest in range(1000))
 
 
 def time_of(count: int, per_second: int) -> str:
@@ -123,7 +123,7 @@ def time_text(text: str) -> str:
 
 def date_text(text: str, warnings: list[str]) -> str:
     """A date as sent; warns of an impossible one (`0000-00-00`, `2020-00-12`)."""
-    if text[5:7] == "00" or text[8:10] == "00" or text[:4] == "0000":
+    if "-00" in text[:10] or text[:4] == "0000":
         warnings.append(Code.ZERO_DATE.value)
     return text
 
@@ -133,9 +133,14 @@ def civil_text(text: str, warnings: list[str]) -> str:
 
     A date alone gets midnight. Text of no known form stays as sent.
     """
-    if len(text) == 19 and text[10] == " ":
-        return date_text(text, warnings)
-    if len(text) == 10 and text[4] == "-":
+    size = len(text)
+    if size >= 19 and text[10] == " ":
+        if size == 19:
+            return date_text(text, warnings)
+        if text[13:19] in _IN_HOUR and text[19] == "." and _is_hour(text[:13]):
+            if text[20:].isdecimal():
+                return date_text(text[:19], warnings) + fraction(text[20:])
+    if size == 10 and text[4] == "-":
         return date_text(text, warnings) + " 00:00:00"
     match = _CIVIL.match(text)
     if match is None:
@@ -151,6 +156,17 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
     Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
     dates and text of no known form stay as sent.
     """
+    in_hour = text[13:19]
+    if in_hour in _IN_HOUR:
+        # The usual forms: the zone's shift is looked up once an hour of the source's.
+        end = text[19:]
+        local, end = ("UTC", end[:-1]) if end[-1:] == "Z" else (zone, end)
+        if not end or (end[0] == "." and end[1:].isdecimal()):
+            hour = _hour_in(text[:13], local or "UTC")
+            if hour is not None:
+                if local is None:
+                    warnings.append(Code.TZ_ASSUMED.value)
+                return f"{hour}{in_hour}{fraction(end)}Z"
     found: list[str] = []
     civil = civil_text(text, found)
     if found or civil.endswith("Z") or _CIVIL.match(civil) is None:
@@ -170,6 +186,32 @@ def instant_in(civil: str, zone: str, text: str) -> str:
         return _shifted(civil[:19], zone) + civil[19:] + "Z"
     except (ValueError, KeyError, OverflowError, OSError):
         return text
+
+
+_IN_HOUR = frozenset(f":{second // 60:02d}:{second % 60:02d}" for second in range(3600))
+
+
+@lru_cache(maxsize=65_536)
+def _is_hour(text: str) -> bool:
+    return _HOUR.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=65_536)
+def _hour_in(hour: str, zone: str) -> str | None:
+    """`yyyy-MM-dd HH` of `zone` in UTC as `yyyy-MM-ddTHH`.
+
+    None where the zone's shift is not whole hours or changes inside the hour; for another form,
+    an impossible date, an unknown zone.
+    """
+    if not _is_hour(hour):
+        return None
+    starts = instant_in(f"{hour[:10]} {hour[11:]}:00:00", zone, "")
+    ends = instant_in(f"{hour[:10]} {hour[11:]}:59:59", zone, "")
+    try:
+        datetime.fromisoformat(starts)
+    except ValueError:
+        return None
+    return starts[:13] if starts[13:] == ":00:00Z" and ends == f"{starts[:13]}:59:59Z" else None
 
 
 @lru_cache(maxsize=65_536)

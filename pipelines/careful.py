@@ -70,7 +70,7 @@ class Careful:
     def _judged(self, all_events: str) -> pa.Table:
         """The verdicts on all keys; with their states where the batch is small."""
         work, marks = self._work, self._work.marks
-        stored = late.stored_rows(work.target_name, work.shape)
+        stored = late.stored_rows(work.target_name, work.shape, soft=work.soft)
         if work.cuts:
             stored = f"SELECT * FROM ({stored}) WHERE NOT ({work.below_cuts('_pos')})"
         fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
@@ -78,13 +78,14 @@ class Careful:
             self.counts["rejected"] += conflict_rejects(work, all_events, stored)
             fits += " AND coalesce(t._source_table = e.label, true)"
         judged = work.warehouse.session.sql(
-            f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored, {fits} AS fits "
+            f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored, t.marked, {fits} AS fits "
             f"FROM ({all_events}) e LEFT JOIN ({stored}) t ON t.key = e.key"
         )
         run = sort_out(
             soft=work.soft,
             by_arrival=work.shape.by_arrival,
             fresh=work.fresh,
+            truncates=work.truncates() if work.soft else (),
             floors=late.Floors(
                 skipped=marks.skipped,
                 removed=marks.removed,

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
-
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
 from ingest.shape import SURPRISE, latest
@@ -51,11 +49,18 @@ def _merge_fast(work: Work, counts: Counter[str]) -> bool:
     rows = latest(work.shape, work.changes(), sets=work.sets)
     try:
         _merge(work, f"({rows})", counts, exact=False)
-    except PySparkException as error:
-        if SURPRISE in str(error):
+    except Exception as error:
+        if _surprised(error):
             return False
         raise
     return True
+
+
+def _surprised(error: Exception) -> bool:
+    """Whether Spark met SURPRISE. Where that was in the task that writes, it is the cause of an
+    error that pyspark hands on as the JVM's own, and Spark Connect in its trace alone."""
+    trace = getattr(error, "getStackTrace", None)
+    return SURPRISE in str(error) or (trace is not None and SURPRISE in (trace() or ""))
 
 
 def _merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
@@ -70,7 +75,12 @@ def _merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
             soft=work.soft,
             mixed=exact,
             cuts=tuple(
-                Cut(label=work.shape.label, pos=cut, by_arrival=work.shape.by_arrival)
+                Cut(
+                    label=work.shape.label,
+                    pos=cut,
+                    by_arrival=work.shape.by_arrival,
+                    time=work.cut_times.get(cut, 0),
+                )
                 for cut in work.new_cuts
             ),
         )

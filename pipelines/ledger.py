@@ -130,7 +130,15 @@ ORDER BY pos"""
         if not named.name or named.name.lower() == (row["table"] or "").lower():
             named = own
         table = SourceTable(self._source, named.db, named.schema, named.name or "")
-        return Entry(id=id_, table=table, statement=row["ddl"], pos=pos, event_time=at)
+        return Entry(
+            id=id_,
+            table=table,
+            risk="none" if row["op"] == "truncate" else "unparsed",
+            kind=row["op"] if row["op"] == "truncate" else "unparsed",
+            statement=row["ddl"],
+            pos=pos,
+            event_time=at,
+        )
 
     def _statement(self, text: str, own: TableName) -> ddl.Statement:
         dialect = "mysql" if own.schema is None else "oracle"
@@ -150,6 +158,9 @@ ORDER BY pos"""
 
     def _settle(self, table: SourceTable, route: Route, columns: dict[str, str]) -> dict[str, str]:
         for entry in self._waiting.pop(table, []):
+            if entry.kind == "truncate":
+                self._done.append(self._judged(replace(entry, target=route.target), route))
+                continue
             found = self._reviewed(entry, route, columns)
             entry = replace(
                 entry,
@@ -254,8 +265,8 @@ ORDER BY pos"""
             entry,
             target=route.target if route else None,
             status="ignored",
-            risk=read.risk,
-            kind=read.kind,
+            risk=entry.risk if entry.kind == "truncate" else read.risk,
+            kind=entry.kind if entry.kind == "truncate" else read.kind,
             why=why,
         )
 

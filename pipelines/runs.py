@@ -134,48 +134,61 @@ class Run:
         return self.outcome
 
     def _pass(self) -> bool:
-        """Every stage once; whether there may be more."""
+        """Every stage once; whether there may be more.
+
+        Bronze of every source comes before silver of any: a stream over bronze passes over all
+        that was appended, other sources' rows too.
+        """
         brought = 0
+        for done in self.outcome.sources.values():
+            done.error = None
         steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
         what = "run" if len(self._stages) > 1 else self._stages[0]
         with self._console.progress(what, steps) as advance:
-            for name in self._sources:
-                if self._stop():
-                    return False
-                brought += self._source(name, advance)
+            for stage in ("bronze", "silver"):
+                for name in self._sources if stage in self._stages else ():
+                    if self._stop():
+                        return False
+                    if stage == "bronze":
+                        brought += self._bronze(name, advance)
+                    else:
+                        self._silver(name, advance)
             if "gold" in self._stages and not self._stop():
                 self._gold(advance)
         return brought > 0
 
-    def _source(self, name: str, advance: Advance) -> int:
+    def _bronze(self, name: str, advance: Advance) -> int:
+        """New messages of one source; how many."""
         declared = self._config.sources[name]
         done = self.outcome.sources[name]
-        done.error = None
+        found = self._attempt(
+            name, lambda: ingest_source(self._warehouse, declared, stop=self._stop)
+        )
         brought = 0
-        if "bronze" in self._stages:
-            found = self._attempt(
-                name, lambda: ingest_source(self._warehouse, declared, stop=self._stop)
-            )
-            if found is not None:
-                self.outcome.done += 1
-                brought = found.messages
-                done.messages += brought
-                for path in found.files_changed:
-                    self._warn(f"source {name}: {path} changed after it was read; it stays as read")
-                for unreadable in found.files_unreadable:
-                    self._warn(f"source {name}: {unreadable}")
-            advance(f"bronze {name}: {brought:,} messages", brought > 0)
-        if "silver" in self._stages and not self._stop():
-            decoded = self._attempt(
-                name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
-            )
-            rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
-            done.rows += rows
-            done.rejects += rejects
-            self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
-            advance(f"silver {name}: {rows:,} rows, {rejects:,} rejects", rows > 0)
+        if found is not None:
+            self.outcome.done += 1
+            brought = found.messages
+            done.messages += brought
+            for path in found.files_changed:
+                self._warn(f"source {name}: {path} changed after it was read; it stays as read")
+            for unreadable in found.files_unreadable:
+                self._warn(f"source {name}: {unreadable}")
+        advance(f"bronze {name}: {brought:,} messages", brought > 0)
         return brought
+
+    def _silver(self, name: str, advance: Advance) -> None:
+        """What bronze has of one source, decoded."""
+        declared = self._config.sources[name]
+        done = self.outcome.sources[name]
+        decoded = self._attempt(
+            name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
+        )
+        rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
+        done.rows += rows
+        done.rejects += rejects
+        self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
+        advance(f"silver {name}: {rows:,} rows, {rejects:,} rejects", rows > 0)
 
     def _gold(self, advance: Advance) -> None:
         merged = self._attempt(

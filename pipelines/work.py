@@ -80,9 +80,12 @@ class Work:
         return silver_changes(self.warehouse, self.table, f"batch <= {self.above} AND {where}")
 
     def changes(self) -> str:
-        """SQL of this batch's changes of rows, without what a truncate voids."""
+        """SQL of this batch's changes of rows, without what a truncate voids.
+
+        Where deletes are soft it voids nothing: the rows stay, and what they held counts.
+        """
         where = f"batch > {self.above} AND batch <= {self.last} AND op <> 'truncate'"
-        if self.cuts:
+        if self.cuts and not self.soft:
             where += f" AND NOT ({self.below_cuts('pos')})"
         return silver_changes(self.warehouse, self.table, where)
 
@@ -102,6 +105,15 @@ class Work:
         """All truncates there were."""
         return [*self.marks.cuts, *self.new_cuts] if self.shape.truncates else []
 
+    @cached_property
+    def cut_times(self) -> dict[Pos, int]:
+        """When the truncates happened (µs), where the rows they leave behind show it."""
+        if not self.soft or not self.cuts:
+            return {}
+        truncates = self.history("op = 'truncate'")
+        rows = self.warehouse.session.sql(f"SELECT pos, unix_micros(event_time) FROM ({truncates})")
+        return {tuple(row[0]): row[1] or 0 for row in rows.collect()}
+
     def below_cuts(self, pos: str) -> str:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
         return " OR ".join(
@@ -118,6 +130,7 @@ class Work:
                 pos=cut,
                 table=self.shape.label,
                 key=None,
+                event_time=self.cut_times.get(cut),
                 by_arrival=self.shape.by_arrival,
                 digest=number,
             )

@@ -45,7 +45,7 @@ START = 1_700_000_000_000
 Row = dict[str, Any]
 
 
-class Captured(msgspec.Struct):
+class Captured(msgspec.Struct, forbid_unknown_fields=True):
     """A line with its coordinates; `payload` keeps its digits."""
 
     payload: msgspec.Raw
@@ -161,9 +161,9 @@ class Laboratory:
         return _grouped(ordered, "target")
 
     def ddl(self) -> dict[str, list[Row]]:
-        """The ledger, by source table."""
+        """The ledger, by target."""
         found = records(self.warehouse.read("gold", "_ddl"))
-        return _grouped(sorted(found, key=lambda row: (row["at"], row["pos"] or [])), "table")
+        return _grouped(sorted(found, key=lambda row: (row["at"], row["pos"] or [])), "target")
 
     def progress(self) -> list[dict[str, Row]]:
         """What each round recorded, by target, in order."""

@@ -127,8 +127,10 @@ def _changes(
     """One event a row. Raises statement_dml, no_image, image_count, unsupported."""
     op, shared = event.op, event.warnings
     assert shared is not None
-    data = images(envelope.data, shared)
-    old = images(envelope.old, shared)
+    # Without an id it is OMS's, whose numbers are numbers.
+    textual = envelope.id is not None
+    data = images(envelope.data, shared, textual=textual)
+    old = images(envelope.old, shared, textual=textual)
     if not data.rows:
         if op != "delete" or not old.rows:
             raise _without_rows(envelope, len(old.rows))
@@ -144,7 +146,6 @@ def _changes(
     if bytes(envelope.sqlType) not in _NO_CODES and not reader.typed(data):
         reader = readers.coded(table, envelope.mysqlType, envelope.sqlType, event.key_columns)
     event.types = reader.types
-    unlogged = envelope.id is None
     original = copy(event) if count > 1 else event
     for index in range(count):
         if index:
@@ -152,9 +153,9 @@ def _changes(
         warnings = shared.copy() if count > 1 else shared
         event.warnings = warnings
         if op == "update":
-            reader.update(event, data, old, index, unlogged=unlogged)
+            reader.update(event, data, old, index, unlogged=not textual)
         elif op == "delete":
-            reader.delete(event, data, index, unlogged=unlogged)
+            reader.delete(event, data, index, unlogged=not textual)
         else:
             reader.insert(event, data, index)
             if index < len(old.rows) and old.rows[index]:

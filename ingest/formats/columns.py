@@ -8,7 +8,6 @@ or schemaless rows with types from the YAML) share this; a source's own `columns
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest import values
@@ -149,7 +148,11 @@ def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
 def _decimal(type_: SourceType, texts_: Texts) -> Convert | None:
     if type_.name == "bit":
         return _bit(type_, texts_)
-    return lambda value, warnings: values.decimal_text(plain(value))
+    return _decimal_text
+
+
+def _decimal_text(value: Any, warnings: list[str]) -> str:
+    return values.decimal_text(value if value.__class__ is str else plain(value))
 
 
 def _boolean(type_: SourceType, texts_: Texts) -> Convert | None:
@@ -199,26 +202,23 @@ def _latin1(value: Any, warnings: list[str]) -> str:
 
 
 def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:
+    zone = texts_.zone
+
     def convert(value: Any, warnings: list[str]) -> str:
-        instant, doubts = _instant(plain(value), texts_.zone)
-        if doubts:
-            warnings.extend(doubts)
-        return instant
+        text = value if value.__class__ is str else plain(value)
+        if text[4:5] != "-" and values.is_seconds(text):
+            return values.seconds_text(text)
+        return values.instant_text(text, zone, warnings)
 
     return convert
 
 
-@lru_cache(maxsize=65_536)
-def _instant(text: str, zone: str | None) -> tuple[str, tuple[str, ...]]:
-    """The instant and its warnings; remembered, since the rows of a stream share few times."""
-    if values.is_seconds(text):
-        return values.seconds_text(text), ()
-    warnings: list[str] = []
-    return values.instant_text(text, zone, warnings), tuple(warnings)
-
-
 def _civil(type_: SourceType, texts_: Texts) -> Convert | None:
-    return lambda value, warnings: values.civil_text(plain(value), warnings)
+    return _civil_text
+
+
+def _civil_text(value: Any, warnings: list[str]) -> str:
+    return values.civil_text(value if value.__class__ is str else plain(value), warnings)
 
 
 def _date(type_: SourceType, texts_: Texts) -> Convert | None:

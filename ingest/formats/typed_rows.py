@@ -22,9 +22,9 @@ _SHAPES_MOST = 1_000
 
 
 class _Shape(NamedTuple):
-    """A set of column names: which to convert, how complete the row is, its doubts."""
+    """A row's column names in order: how to convert each, how complete the row is, its doubts."""
 
-    converted: tuple[tuple[str, Convert], ...]
+    converts: tuple[Convert | None, ...]
     word: str
     warnings: tuple[str, ...]
 
@@ -65,23 +65,18 @@ class TypedRows:
         shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
         if shape.warnings:
             warnings += shape.warnings
-        for name, convert in shape.converted:
-            value = image[name]
-            if value is not None:
-                if value.__class__ is dict or value.__class__ is list:
-                    image[name] = jsontext.nested(raw, name)
-                else:
-                    image[name] = convert(value, warnings)
-        for name, value in image.items():
+        for (name, value), convert in zip(image.items(), shape.converts, strict=True):
             kind = value.__class__
-            if kind is str or value is None:
+            if value is None or (convert is None and kind is str):
                 continue
-            if kind is int:
-                image[name] = str(value)
-            elif kind is bool:
-                image[name] = "true" if value else "false"
-            else:
+            if kind is dict or kind is list:
                 image[name] = jsontext.nested(raw, name)
+            elif convert is not None:
+                image[name] = convert(value, warnings)
+            elif kind is int:
+                image[name] = str(value)
+            else:
+                image[name] = "true" if value else "false"
         return image, shape.word
 
     def _shape(self, names: tuple[str, ...]) -> _Shape:
@@ -99,7 +94,7 @@ class TypedRows:
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()
         shape = self._shapes[names] = _Shape(
-            tuple((name, converts[name]) for name in names if name in converts),
+            tuple(converts.get(name) for name in names),
             word,
             tuple(warnings),
         )

@@ -193,9 +193,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     place = quote(warehouse.settings.catalog, warehouse.schema("history"))
     session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
     for target, tables in known(warehouse, config).ways.items():
-        query = history_view(
-            warehouse, config, tables, data_columns(warehouse, target, tables)
-        )
+        query = history_view(warehouse, config, tables, data_columns(warehouse, target, tables))
         session.sql(f"CREATE OR REPLACE VIEW {warehouse.name('history', target)} AS {query}")
 
 

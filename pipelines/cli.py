@@ -161,9 +161,7 @@ def sql(call: Call, query: str) -> None:
 
 @ingest.command()
 @click.argument("table")
-@click.option(
-    "--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key."
-)
+@click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
 @everywhere
 @click.pass_obj
 def history(call: Call, table: str, keys: tuple[str, ...]) -> None:

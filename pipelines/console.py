@@ -175,9 +175,7 @@ class Console:
         sys.stdout.writelines(line.rstrip() + "\n" for line in printed.splitlines())
         sys.stdout.write("\n")
 
-    def _one_below_the_other(
-        self, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> None:
+    def _one_below_the_other(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Rows too wide for the terminal, each as a block of its fields."""
         for row in rows:
             self.record(dict(zip(columns, map(cell, row), strict=True)))

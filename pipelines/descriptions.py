@@ -54,9 +54,13 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
     options = []
     for key, option in description["options"].items():
         default = option["default"]
-        said = "none" if default is None else str(default).lower() if (
-            isinstance(default, bool)
-        ) else str(default)
+        said = (
+            "none"
+            if default is None
+            else str(default).lower()
+            if (isinstance(default, bool))
+            else str(default)
+        )
         choices = f" ({' | '.join(option['choices'])})" if option["choices"] else ""
         options.append(f"{key}{choices}, default {said}: {option['text']}")
     cannot = [f"{column}: {why}" for column, why in description["impossible"].items()]

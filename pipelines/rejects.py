@@ -1,4 +1,4 @@
-"""`gold._rejects`: events that gold sets aside, with the reason; a log, the newest version holds."""
+"""`gold._rejects`: events that gold sets aside, each with its reason; a log of versions."""
 
 from __future__ import annotations
 

@@ -62,9 +62,7 @@ def source_rows(warehouse: Warehouse, config: Config) -> list[list[Any]]:
     ]
 
 
-def table_rows(
-    warehouse: Warehouse, config: Config, *, advance: Advance
-) -> list[list[Any]]:
+def table_rows(warehouse: Warehouse, config: Config, *, advance: Advance) -> list[list[Any]]:
     """A row a target, created or not: the columns TABLE; `advance` is told each that is done."""
     stands = {row["target"]: row for row in _progress(warehouse)}
     pending: dict[str, int] = {}
@@ -122,9 +120,7 @@ def _size(warehouse: Warehouse, target: str, epoch: int) -> tuple[int, int]:
     """Rows, and those not seen again since the source's epoch was raised (rulings.md, 15)."""
     old = f"count_if(_pos[0] < {epoch})" if epoch else "0"
     session: SparkSession = warehouse.session
-    found = session.sql(
-        f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}"
-    ).first()
+    found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
     return (0, 0) if found is None else (int(found[0]), int(found[1]))
 
 
@@ -150,5 +146,3 @@ def _unread_files(warehouse: Warehouse, source: Source) -> int | None:
         return None
     read = FileLog(warehouse.checkpoint("bronze", source.name, "files")).files
     return sum(file.path not in read for file in listed)
-
-

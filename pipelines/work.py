@@ -24,7 +24,8 @@ from pipelines.tables import Warehouse
 class Work:
     """What silver batches above `above`, up to `last`, hold of `table` for `target`.
 
-    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`: what gold remembers of the source table.
+    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
+    what gold remembers of the source table.
     """
 
     warehouse: Warehouse

@@ -52,7 +52,12 @@ class Database:
 
     def _change(self) -> None:
         free = [key for key in range(8) if key not in self.rows]
-        kinds = ["update"] * 6 + ["insert"] * 4 + ["delete"] * 2 + ["move", "swap", "shift", "chain", "noop"]
+        kinds = (
+            ["update"] * 6
+            + ["insert"] * 4
+            + ["delete"] * 2
+            + ["move", "swap", "shift", "chain", "noop"]
+        )
         kind = self.chance.choice([*kinds, *(["truncate"] if self.truncates else [])])
         if kind == "truncate" and self.chance.random() < 0.3:
             self.rows.clear()

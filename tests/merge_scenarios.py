@@ -195,11 +195,12 @@ class Laboratory:
                         source.setdefault(option, {}).update(value)
                     else:
                         source[option] = value
-            source["files"] = {"path": f"landing/{name}/*.jsonl", "framing": "kcat", "order": "path"}
-            entries = [
-                {"from": f"*.{s.name}", "target": s.name, **s.entry}
-                for s in sharing
-            ]
+            source["files"] = {
+                "path": f"landing/{name}/*.jsonl",
+                "framing": "kcat",
+                "order": "path",
+            }
+            entries = [{"from": f"*.{s.name}", "target": s.name, **s.entry} for s in sharing]
             tables = {"source": name, "tables": entries}
             # JSON is YAML.
             (self._root / f"conf/sources/{name}.yml").write_text(json.dumps(source))

@@ -82,9 +82,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tup
 
 
 @pytest.fixture
-def project(
-    filled: tuple[Path, Answer], capsys: pytest.CaptureFixture[str]
-) -> Project:
+def project(filled: tuple[Path, Answer], capsys: pytest.CaptureFixture[str]) -> Project:
     return Project(filled[0], capsys.readouterr)
 
 
@@ -411,10 +409,13 @@ def test_ddl_list_and_show(project: Project) -> None:
         ("ALTER TABLE items DROP COLUMN name", "pending", "destructive"),
     ]
     entry = found[1]
-    assert list(entry) == (
-        "id source db schema table target status class kind statement proposed pos event_time "
-        "waiting_rows decided_by decided_at why"
-    ).split()
+    assert (
+        list(entry)
+        == (
+            "id source db schema table target status class kind statement proposed pos event_time "
+            "waiting_rows decided_by decided_at why"
+        ).split()
+    )
     assert (entry["source"], entry["target"], entry["kind"]) == (
         *("shop", "shop_items"),
         "drop_column",

@@ -81,8 +81,12 @@ def _rows(*changes: Change) -> dict[str, Any]:
 def test_39_a_key_shift_in_one_transaction() -> None:
     one, two = {"id": "1", "v": "A"}, {"id": "2", "v": "B"}
     moves = [
-        _at(3, "update", "2", {"id": "2", "v": "A"}, key_before=("1",), before=one, transaction="x"),
-        _at(4, "update", "3", {"id": "3", "v": "B"}, key_before=("2",), before=two, transaction="x"),
+        _at(
+            3, "update", "2", {"id": "2", "v": "A"}, key_before=("1",), before=one, transaction="x"
+        ),
+        _at(
+            4, "update", "3", {"id": "3", "v": "B"}, key_before=("2",), before=two, transaction="x"
+        ),
     ]
     rows = _rows(_at(1, "insert", "1", one), _at(2, "insert", "2", two), *moves)
     assert rows == {"2": {"id": "2", "v": "A"}, "3": {"id": "3", "v": "B"}}

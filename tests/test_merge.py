@@ -183,7 +183,8 @@ def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names(finished:
 
 
 @pytest.mark.parametrize(
-    "name", ["r38_skipped_no_op_beats_a_late_update", "t28_no_op_update", "t06_the_same_event_twice"]
+    "name",
+    ["r38_skipped_no_op_beats_a_late_update", "t28_no_op_update", "t06_the_same_event_twice"],
 )
 def test_what_changes_nothing_writes_no_file(finished: Finished, name: str) -> None:
     assert len(finished.files[1][name]) == 1

@@ -81,7 +81,7 @@ def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | Non
     Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
     """
     try:
-        columns = _IMAGE_OR_NULL.decode(raw)
+        columns: dict[str, Any] | None = _IMAGE_OR_NULL.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = bytes(raw)
         if not text or (text[0] == _LIST and not text[1:-1].strip()):

@@ -6,7 +6,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
 
-.PHONY: setup demo test lint bench lock wheel clean
+.PHONY: setup demo test test-long lint bench lock wheel clean
 
 setup: .venv/ready
 
@@ -23,6 +23,9 @@ demo: setup
 
 test: setup
 	@$(JAVA) && $(BIN)/pytest
+
+test-long: setup
+	@$(JAVA) && $(BIN)/pytest -m long
 
 lint: setup
 	$(BIN)/ruff check

@@ -6,7 +6,7 @@ stand without a stored row), `_sets` (null: all of `sets`, else the columns this
 `_event_time`, `_source_table`, `_deleted_at`.
 
 A row is written only where it is newer (or exact) and differs: a change that changes nothing
-rewrites no file.
+rewrites no file. A stored row that a truncate reaches is no base: it differs from whatever follows.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def sql(merge: Merge) -> str:
     if merge.soft:
         updates.append("t._deleted_at = s._deleted_at")
         same = f"({same}) AND t._deleted_at <=> s._deleted_at"
+    if merge.cuts:
+        same = f"({same}) AND NOT ({_cut_off(merge)})"
     gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
     names = [*merge.keys, *data, *METADATA, *(["_deleted_at"] if merge.soft else [])]
     values = [
@@ -94,13 +96,26 @@ def _new(merge: Merge, name: str) -> str:
     if not merge.mixed:
         return f"s.{column(name)}"
     sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
-    return f"IF({sets}, s.{column(name)}, t.{column(name)})"
+    kept = f"t.{column(name)}"
+    if merge.cuts and not merge.soft:
+        kept = f"IF({_cut_off(merge)}, NULL, {kept})"
+    return f"IF({sets}, s.{column(name)}, {kept})"
 
 
-def _cut(merge: Merge, cut: Cut) -> str:
+def _cut_off(merge: Merge) -> str:
+    """SQL that is true where a truncate reaches the stored row."""
+    return " OR ".join(f"({_reached(cut)})" for cut in merge.cuts)
+
+
+def _reached(cut: Cut) -> str:
     below = f"t._source_table = {sql_text(cut.label)} AND t._pos < {pos_literal(cut.pos)}"
     if cut.by_arrival:
         below += f" AND t._pos[{STREAM}] = {cut.pos[STREAM]}"
+    return below
+
+
+def _cut(merge: Merge, cut: Cut) -> str:
+    below = _reached(cut)
     if merge.soft:
         return (
             f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ingest import late
 from ingest.keys import hash_values
+from ingest.merge import pos_literal
 from ingest.order import Pos
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import column, events, latest
@@ -31,8 +32,8 @@ Key = tuple[str, ...]
 class Careful:
     """Judges and folds one batch. After `rows`: what to count, and what the MERGE should change.
 
-    `expected`: keys on time whose events are not all passed over; if fewer rows changed, some
-    change changed nothing. `orphans`: positions of partial images without base.
+    `expected`: how many rows it should write, were there no change that changes nothing. `orphans`:
+    positions of partial images without base.
     """
 
     def __init__(self, work: Work) -> None:
@@ -49,7 +50,7 @@ class Careful:
         judged = self._judged(all_events)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
             self.counts["rejected"] += misfit_rejects(work, all_events)
-        late_keys = _keys(judged, "late") | self._named(judged)
+        late_keys = _keys(judged, "late") | self._named(judged) | self._put_back()
         stale = judged.filter(pc.is_in(judged["kind"], pa.array(["stale", "passed"])))
         self.counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
         linked_keys = self._components(late_keys) if late_keys else {}
@@ -118,6 +119,23 @@ class Careful:
         ).collect()
         return {tuple(row[0]) for row in rows}
 
+    def _put_back(self) -> set[Key]:
+        """The rows below a truncate that comes late, and had changes above it.
+
+        Such a change may have been skipped because it changed nothing (38): after the truncate it
+        brings the row back.
+        """
+        work, skipped = self._work, self._work.marks.skipped
+        if not work.new_cuts or skipped is None or work.new_cuts[0] > skipped:
+            return set()
+        above = f"op <> 'truncate' AND pos > {pos_literal(work.new_cuts[0])}"
+        rows = work.warehouse.session.sql(
+            f"SELECT DISTINCT t.key FROM ({events(work.shape, work.earlier(above))}) e "
+            f"JOIN ({late.stored_rows(work.target_name, work.shape, soft=work.soft)}) t "
+            f"ON t.key = e.key WHERE {work.below_cuts('t._pos')}"
+        ).collect()
+        return {tuple(row[0]) for row in rows}
+
     def _on_time(self, judged: pa.Table, late_keys: Collection[Key]) -> str | None:
         """SQL of the states of the keys that are not folded from history."""
         work = self._work
@@ -130,7 +148,7 @@ class Careful:
                         pa.bool_(),
                     )
                 )
-            self.expected = states.num_rows
+            self.expected = _rows_left(states)
             return work.typed_states(work.view(states), exact=False) if states.num_rows else None
         self.expected = work.total("changes")
         unless = work.view(pa.table({"key": _array(late_keys)}))
@@ -163,6 +181,7 @@ class Careful:
         self.counts["files_read"] += self._files()
         self._note_baseless(folded, components)
         states = folded.filter(pc.equal(folded["kind"], "state"))
+        self.expected += _rows_left(states)
         found = {tuple(key) for key in states["key"].to_pylist()}
         empty = [key for key in components if key not in found]
         states = pa.concat_tables([states, _gone(empty, work)])
@@ -235,6 +254,10 @@ def _run(run: Run, table: pa.Table) -> pa.Table:
 def _keys(judged: pa.Table, kind: str) -> set[Key]:
     chosen = judged.filter(pc.equal(judged["kind"], kind))
     return {tuple(key) for key in chosen["key"].to_pylist()}
+
+
+def _rows_left(states: pa.Table) -> int:
+    return int(pc.sum(pc.invert(states["gone"])).as_py() or 0)
 
 
 def _array(keys: Iterable[Key]) -> pa.Array:

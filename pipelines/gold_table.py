@@ -95,16 +95,18 @@ def _merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
 def _new_marks(work: Work, counts: Counter[str], careful: Careful | None) -> Marks:
     marks = work.marks
     top = highest(slice_.highest for slice_ in work.slices)
-    affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     if careful is not None:
-        merged = careful.expected
+        # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
+        written = counts["inserted"] + counts["updated"]
+        skipped = written < careful.expected or (work.soft and bool(work.new_cuts))
     else:
-        merged = _source_rows(work) if affected < work.total("changes") else affected
+        affected = counts["inserted"] + counts["updated"] + counts["deleted"]
+        skipped = affected < work.total("changes") and affected < _source_rows(work)
     return replace(
         marks,
         applied=highest([marks.applied, top]),
         removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
-        skipped=highest([marks.skipped, top]) if affected < merged else marks.skipped,
+        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
         cuts=tuple(sorted({*marks.cuts, *work.new_cuts})[-_CUTS_KEPT:]),
         partials=marks.partials or bool(work.total("partials")) or len(work.images) > 1,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),

@@ -27,6 +27,7 @@ from ingest.readings import scheme
 from ingest.routes import Route
 from ingest.shape import column
 from pipelines.ddl_entries import DDL, Entry, create_ddl
+from pipelines.progress import moment
 from pipelines.survey import Survey
 from pipelines.tables import Warehouse
 
@@ -49,7 +50,7 @@ class Ledger:
             return
         rows = self._warehouse.session.sql(
             f"""SELECT db, schema, `table`, ddl, op, format, min(pos) AS pos,
-  min(event_time) AS event_time
+  unix_micros(min(event_time)) AS micros
 FROM {self._warehouse.name("silver", "cdc")}
 WHERE source = {sql_text(self._source)} AND batch BETWEEN {min(batches)} AND {max(batches)}
   AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
@@ -122,8 +123,7 @@ ORDER BY pos"""
         by_source = pos is not None and scheme(source, row["format"]) == "source"
         own = TableName(row["db"], row["schema"], row["table"])
         text = row["ddl"] or ""
-        at = row["event_time"]
-        micros = None if at is None else int(at.replace(tzinfo=UTC).timestamp() * 1_000_000)
+        micros = row["micros"]
         order = (pos[0], *pos[2:7]) if by_source and pos is not None else None
         id_ = ddl.identity(text, source=self._source, table=own, order=order, event_time=micros)
         named = self._statement(text, own).table
@@ -137,7 +137,7 @@ ORDER BY pos"""
             kind=row["op"] if row["op"] == "truncate" else "unparsed",
             statement=row["ddl"],
             pos=pos,
-            event_time=at,
+            event_time=moment(micros),
         )
 
     def _statement(self, text: str, own: TableName) -> ddl.Statement:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from ingest.order import Pos
 from pipelines.tables import Warehouse
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SWEEP = "*"
 """The target name of the row that says how far a source's silver was looked through."""
 
@@ -116,16 +117,11 @@ class Progress:
         """As a row of PROGRESS."""
         marks = {label: asdict(marks) for label, marks in self.marks.items()}
         state = json.dumps({"marks": marks, "tables": self.tables})
-        freshness = None
-        if self.freshness is not None:
-            freshness = datetime.fromtimestamp(self.freshness // 1_000_000, UTC).replace(
-                microsecond=self.freshness % 1_000_000
-            )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
             "at": at,
             "last_pos": list(self.last_pos) if self.last_pos else None,
-            "freshness": freshness,
+            "freshness": moment(self.freshness),
             "state": state,
         }
         return tuple(values[name] for name, _ in PROGRESS)
@@ -138,16 +134,16 @@ def create_progress(warehouse: Warehouse) -> None:
 
 def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
     """(source, target) -> where it stands. Counts are zero."""
-    names = [name for name, _ in PROGRESS if name != "at"]
+    names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
+    micros = F.unix_micros("freshness").alias("micros")
     newest = (
         warehouse.read("gold", "_progress")
         .groupBy("source", "target")
-        .agg(F.max_by(F.struct(*names), F.struct("at", "batch")).alias("last"))
+        .agg(F.max_by(F.struct(*names, micros), F.struct("at", "batch")).alias("last"))
     )
     found = {}
     for source, target, last in newest.collect():
         state = json.loads(last["state"] or "{}")
-        at = last["freshness"]
         found[source, target] = Progress(
             target=target,
             source=source,
@@ -155,9 +151,7 @@ def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
             status=last["status"],
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
-            freshness=None
-            if at is None
-            else int(at.replace(tzinfo=at.tzinfo or UTC).timestamp()) * 1_000_000 + at.microsecond,
+            freshness=last["micros"],
             marks={k: Marks.of(v) for k, v in state.get("marks", {}).items()},
             tables=tuple(tuple(names) for names in state.get("tables", ())),
         )
@@ -172,6 +166,11 @@ def record(warehouse: Warehouse, rows: Sequence[Progress]) -> None:
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Microseconds since 1970-01-01 UTC as a time that knows its zone."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
 def highest(positions: Iterable[Pos | None]) -> Pos | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql import functions as F
 
 from ingest.casts import sql_text
@@ -46,8 +46,12 @@ class Stopped(Exception):
     """Ends a stream between two micro-batches."""
 
 
+def _never() -> bool:
+    return False
+
+
 def decode_source(
-    warehouse: Warehouse, source: Source, *, stop: Callable[[], bool] = lambda: False
+    warehouse: Warehouse, source: Source, *, stop: Callable[[], bool] = _never
 ) -> Silver:
     """Decode what bronze holds of `source` and silver does not; returns when nothing is left.
 
@@ -72,11 +76,13 @@ def _stream(
     halves = source.format in ("auto", "dataworks")
     tables = _tables(warehouse, source, checkpoint)
     local = warehouse.local
+    # Spark Connect runs `append` in another process, where nobody would hear a request to stop.
+    stopped = stop if local and not is_remote() else _never
     unfinished = _unfinished(checkpoint)
     numbers = [last]
 
     def append(batch: DataFrame, number: int) -> None:
-        if local and stop():
+        if stopped():
             raise Stopped
         place = Warehouse(settings, batch.sparkSession)
         numbers[0] += 1
@@ -107,7 +113,7 @@ def _stream(
     try:
         query.awaitTermination()
     except Exception:
-        if local and stop():
+        if stopped():
             return
         raise
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
+from pyarrow.parquet import ParquetFile
 
 from ingest.config import Config, load
 from ingest.yaml_lines import read
@@ -86,14 +88,13 @@ def scenarios(folder: Path = FOLDER) -> list[Scenario]:
 
 
 class Laboratory:
-    """The one warehouse; `merged` has what each round did to each target."""
+    """The one warehouse, in `root`."""
 
     def __init__(self, root: Path, spark: SparkSession, played: list[Scenario]) -> None:
         self._root = root
         self._spark = spark
         self._offsets: dict[tuple[str, int], int] = {}
         self.played = played
-        self.merged: list[dict[str, gold.Merged]] = []
         self._configure()
 
     @cached_property
@@ -115,18 +116,17 @@ class Laboratory:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(b"\n".join(lines) + b"\n")
 
-    def run(self) -> None:
-        """Bronze, silver and gold, once."""
+    def decode(self) -> None:
+        """Bronze and silver, once."""
         for source in self.config.sources.values():
             bronze.ingest_source(self.warehouse, source)
             silver.decode_source(self.warehouse, source)
-        self.merge()
 
-    def merge(self) -> list[gold.Merged]:
-        """Gold alone."""
-        done = gold.merge_tables(self.warehouse, self.config, sources=list(self.config.sources))
-        self.merged.append({merged.target: merged for merged in done})
-        return done
+    def merge(self, targets: Sequence[str] | None = None) -> list[gold.Merged]:
+        """Gold, once."""
+        return gold.merge_tables(
+            self.warehouse, self.config, sources=list(self.config.sources), targets=targets
+        )
 
     def forget_silver(self) -> None:
         """Lose silver's checkpoints: every message is decoded and appended once more."""
@@ -138,21 +138,31 @@ class Laboratory:
         self._spark.catalog.clearCache()
 
     def rows(self, target: str) -> list[Row]:
-        """A gold table, in key order; none where it was never made."""
-        if not self.warehouse.exists("gold", target):
-            return []
-        return sorted(map(plain, records(self.warehouse.read("gold", target))), key=json.dumps)
+        """A gold table, in key order; none where it was never made.
 
-    def commits(self, target: str) -> list[str]:
-        """The target's Delta log."""
-        log = self.warehouse.folder("gold", target) / "_delta_log"
-        return sorted(file.name for file in log.glob("*.json"))
+        Read by Delta's protocol and not by Spark, of which so many small queries take minutes.
+        """
+        files: dict[str, None] = {}
+        fields: list[Row] = []
+        for action in self.log(target):
+            if "metaData" in action:
+                fields = json.loads(action["metaData"]["schemaString"])["fields"]
+            if "add" in action:
+                files[action["add"]["path"]] = None
+            if "remove" in action:
+                files.pop(action["remove"]["path"])
+        found = []
+        for path in files:
+            file = self.warehouse.folder("gold", target) / unquote(path)
+            read = ParquetFile(file, coerce_int96_timestamp_unit="us").read().to_pylist()
+            found += [plain({f["name"]: _stored(row, f) for f in fields}) for row in read]
+        return sorted(found, key=json.dumps)
 
-    def files(self, target: str) -> set[str]:
-        """The data files that were ever added to the target."""
+    def log(self, target: str) -> list[Row]:
+        """Every action of the target's Delta log."""
         log = self.warehouse.folder("gold", target) / "_delta_log"
-        actions = (json.loads(line) for file in log.glob("*.json") for line in file.open())
-        return {action["add"]["path"] for action in actions if "add" in action}
+        files = sorted(log.glob("*.json"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     def rejects(self) -> dict[str, list[Row]]:
         """Gold's rejects as they stand, by target."""
@@ -224,6 +234,13 @@ class Laboratory:
                 "payload": bytes(given.payload).decode(),
             }
             yield json.dumps(captured, ensure_ascii=False).encode()
+
+
+def _stored(row: Row, field: Row) -> Any:
+    value = row.get(field["metadata"].get("delta.columnMapping.physicalName", field["name"]))
+    if value is not None and field["type"] == "timestamp":
+        return value.replace(tzinfo=UTC)
+    return value
 
 
 def plain(row: Mapping[str, Any]) -> Row:

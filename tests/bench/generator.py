@@ -17,7 +17,7 @@ POS_STEP = 100
 _CITIES = ("Hangzhou", "Utrecht", "Porto", "Kraków", "Nairobi", "Quito", "Osaka", "Leeds")
 _STATES = ("new", "paid", "packed", "sent", "returned", "closed")
 _TEXT_SIZE = 1 << 16
-_NOTE_SIZE = 90
+_NOTE_SIZE = 180
 
 
 class Row(NamedTuple):

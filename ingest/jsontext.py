@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -28,7 +28,6 @@ _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|//[^\n]*|,(?=(?:\s|//[^\n]*(?:\n|$))*[}\]])', re.DOTALL)
 _NOTHING = (b"", b"null", b"[]")
-_LIST = ord("[")
 _CONTROL = {code: b"\\u%04x" % code for code in range(32)}
 
 
@@ -84,7 +83,11 @@ def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | Non
         columns: dict[str, Any] | None = _IMAGE_OR_NULL.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = bytes(raw)
-        if not text or (text[0] == _LIST and not text[1:-1].strip()):
+        if not text or text.startswith(b"["):
+            if text[1:-1].strip():
+                raise DecodeError(
+                    Code.BAD_SHAPE, f"expected an object of columns, got {excerpt(text)}"
+                ) from None
             return None
         columns = _row(_IMAGE.decode, text)
     if not columns:
@@ -175,6 +178,15 @@ def duplicated(text: bytes) -> bool:
 
     json.loads(text, object_pairs_hook=note, parse_int=len, parse_float=len)
     return len(set(names)) != len(names)
+
+
+def all_text(values: Collection[Any]) -> bool:
+    """Whether every value is text or None. Joining them is the quickest way to ask."""
+    try:
+        "".join(values if None not in values else [v for v in values if v is not None])
+    except TypeError:
+        return False
+    return True
 
 
 def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:

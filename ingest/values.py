@@ -23,7 +23,12 @@ _MOST_DIGITS = 5_000
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
 _CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
-_HOUR = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d", re.ASCII)
+_CANONICAL = re.compile(
+    r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d \d\d:\d\d:\d\d(?:\.\d*[1-9])?", re.ASCII
+).fullmatch
+_USUAL = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d)(:[0-5]\d:[0-5]\d)(?:\.(\d+))?(Z)?", re.ASCII
+).fullmatch
 _TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
 _SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
@@ -63,8 +68,8 @@ def digits_of(number: int) -> str:
 
 
 def fraction(digits: str) -> str:
-    """`.f` without trailing zeros, of digits with or without their point; nothing for zeros."""
-    kept = digits.rstrip("0").removeprefix(".")
+    """`.f` without trailing zeros; nothing where no digit is left."""
+    kept = digits.rstrip("0")
     return f".{kept}" if kept else ""
 
 
@@ -133,14 +138,11 @@ def civil_text(text: str, warnings: list[str]) -> str:
 
     A date alone gets midnight. Text of no known form stays as sent.
     """
-    size = len(text)
-    if size >= 19 and text[10] == " ":
-        if size == 19:
-            return date_text(text, warnings)
-        if text[13:19] in _IN_HOUR and text[19] == "." and _is_hour(text[:13]):
-            if text[20:].isdecimal():
-                return date_text(text[:19], warnings) + fraction(text[20:])
-    if size == 10 and text[4] == "-":
+    if _CANONICAL(text):
+        return text
+    if len(text) == 19 and text[10] == " ":
+        return date_text(text, warnings)
+    if len(text) == 10 and text[4] == "-":
         return date_text(text, warnings) + " 00:00:00"
     match = _CIVIL.match(text)
     if match is None:
@@ -156,17 +158,15 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
     Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
     dates and text of no known form stay as sent.
     """
-    in_hour = text[13:19]
-    if in_hour in _IN_HOUR:
-        # The usual forms: the zone's shift is looked up once an hour of the source's.
-        end = text[19:]
-        local, end = ("UTC", end[:-1]) if end[-1:] == "Z" else (zone, end)
-        if not end or (end[0] == "." and end[1:].isdecimal()):
-            hour = _hour_in(text[:13], local or "UTC")
-            if hour is not None:
-                if local is None:
-                    warnings.append(Code.TZ_ASSUMED.value)
-                return f"{hour}{in_hour}{fraction(end)}Z"
+    usual = _USUAL(text)
+    if usual is not None:
+        # The zone's shift is looked up once an hour of the source's.
+        hour, in_hour, digits, utc = usual.groups()
+        begins = _hour_in(hour, "UTC" if utc else zone or "UTC")
+        if begins is not None:
+            if zone is None and not utc:
+                warnings.append(Code.TZ_ASSUMED.value)
+            return f"{begins}{in_hour}{fraction(digits) if digits else ''}Z"
     found: list[str] = []
     civil = civil_text(text, found)
     if found or civil.endswith("Z") or _CIVIL.match(civil) is None:
@@ -188,14 +188,6 @@ def instant_in(civil: str, zone: str, text: str) -> str:
         return text
 
 
-_IN_HOUR = frozenset(f":{second // 60:02d}:{second % 60:02d}" for second in range(3600))
-
-
-@lru_cache(maxsize=65_536)
-def _is_hour(text: str) -> bool:
-    return _HOUR.fullmatch(text) is not None
-
-
 @lru_cache(maxsize=65_536)
 def _hour_in(hour: str, zone: str) -> str | None:
     """`yyyy-MM-dd HH` of `zone` in UTC as `yyyy-MM-ddTHH`.
@@ -203,8 +195,6 @@ def _hour_in(hour: str, zone: str) -> str | None:
     None where the zone's shift is not whole hours or changes inside the hour; for another form,
     an impossible date, an unknown zone.
     """
-    if not _is_hour(hour):
-        return None
     starts = instant_in(f"{hour[:10]} {hour[11:]}:00:00", zone, "")
     ends = instant_in(f"{hour[:10]} {hour[11:]}:59:59", zone, "")
     try:
@@ -219,14 +209,8 @@ def _shifted(civil: str, zone: str) -> str:
     local = datetime.fromisoformat(civil)
     shift = _shift(zone)
     if shift is None:
-        return local.replace(tzinfo=zone_of(zone)).astimezone(UTC).isoformat()[:19]
+        return local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).isoformat()[:19]
     return (local - shift).isoformat()
-
-
-@lru_cache(maxsize=256)
-def zone_of(name: str) -> ZoneInfo:
-    """The zone of a region name; raises KeyError where there is none."""
-    return ZoneInfo(name)
 
 
 def is_seconds(text: str) -> bool:
@@ -249,7 +233,7 @@ def civil_in(count: int, per_second: int, zone: str) -> str:
     try:
         shift = _shift(zone)
         if shift is None:
-            shift = datetime.fromtimestamp(seconds, zone_of(zone)).utcoffset() or timedelta()
+            shift = datetime.fromtimestamp(seconds, ZoneInfo(zone)).utcoffset() or timedelta()
     except (ValueError, KeyError, OverflowError, OSError):
         raise DecodeError(
             Code.BAD_VALUE, f"expected an instant in a known time zone, got {count} in {zone!r}"

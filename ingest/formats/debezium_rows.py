@@ -25,6 +25,7 @@ from ingest.formats.debezium_envelope import (
     micros,
     order_of,
 )
+from ingest.formats.debezium_keys import JsonKeys, Keys
 from ingest.formats.debezium_plain import transaction_of
 from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
@@ -43,18 +44,10 @@ class Image(NamedTuple):
 NO_IMAGE = Image(None, b"")
 
 
-class _Key(msgspec.Struct, gc=False):
-    schema: msgspec.Raw = msgspec.Raw()
-    payload: msgspec.Raw = msgspec.Raw()
-
-
-_KEY = msgspec.json.Decoder(_Key)
-
-
 class Rows:
     """Makes the Events of one source's row changes; remembers schema blocks and column types."""
 
-    def __init__(self, options: FormatOptions) -> None:
+    def __init__(self, options: FormatOptions, keys: Keys | None = None) -> None:
         given = options.options
         self.schemas = Schemas(
             options,
@@ -72,6 +65,7 @@ class Rows:
         )
         self._full_identity = given.get("replica_identity") == "full"
         self._merge = given.get("partial_before") == "merge"
+        self._keys = keys or JsonKeys(self.schemas, self.texts)
 
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
         """The image of a field of the envelope."""
@@ -93,17 +87,22 @@ class Rows:
         warnings: list[str],
         sent_time: int | None,
         transaction: Transaction | None = None,
+        columns: Columns | None = None,
     ) -> Event:
-        """One row change. Raises no_image where neither an image nor a key names the row."""
+        """One row change. Raises no_image where neither an image nor a key names the row.
+
+        `columns`: those of the images, where the caller has looked them up already.
+        """
         family = family_of_connector(source)
-        columns = self.schemas.columns(block, fields, names, family)
+        if columns is None:
+            columns = self.schemas.columns(block, fields, names, family)
         if op == "insert" or op == "snapshot":
             if before.columns is not None:
                 warnings.append(Code.BEFORE_ON_INSERT.value)
                 before = NO_IMAGE
         elif op == "delete":
             after = NO_IMAGE
-        key = self._key_names(message.key)
+        key = self._keys.names(message.key)
         missing: list[str] = []
         new, after_word = self._after(after, columns, missing, warnings)
         keys = columns.keys or key
@@ -137,7 +136,7 @@ class Rows:
         )
         row = old if op == "delete" else new
         if key and (row is None or not row.keys() >= set(key)):
-            event.key = self._key(message.key, columns, names, family)
+            event.key = self._keys.row(message.key, columns, names, family)
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
         elif key and new is not None and old is not None and not old.keys() >= set(key):
@@ -149,7 +148,7 @@ class Rows:
                 if name == _NEW_KEY and op == "delete":
                     event.half = 0
                 elif name == _OLD_KEY and op == "insert":
-                    event.key_before = self._key(value, columns, names, family)
+                    event.key_before = self._keys.row(value, columns, names, family)
         return event
 
     def _after(
@@ -158,7 +157,7 @@ class Rows:
         if image.columns is None:
             return None, None
         came = len(image.columns)
-        row = self._row(image.columns, image.raw, columns, missing, warnings)
+        row = self.texts(image.columns, image.raw, columns, missing, warnings)
         if columns.sent <= came == len(row):
             return row, "full"
         warnings.append(Code.PARTIAL_IMAGE.value)
@@ -178,7 +177,7 @@ class Rows:
             return None, None
         came = len(image.columns)
         lost: list[str] = []
-        row = self._row(image.columns, image.raw, columns, lost, warnings)
+        row = self.texts(image.columns, image.raw, columns, lost, warnings)
         if lost:
             missing += [name for name in lost if name not in missing]
         if family == "postgres" and not self._full_identity:
@@ -196,7 +195,7 @@ class Rows:
             return {name: v for name, v in {**after, **row}.items() if name not in lost}, "partial"
         return (row, "partial") if row else (None, None)
 
-    def _row(
+    def texts(
         self,
         image: dict[str, Any],
         raw: bytes,
@@ -212,6 +211,8 @@ class Rows:
                 del image[name]
                 if name not in missing:
                     missing.append(name)
+        if columns.canonical:
+            return image
         converts = columns.converts
         members: dict[str, msgspec.Raw] | None = None
         # in place: what is text already, most of a row, is not touched again
@@ -239,35 +240,3 @@ class Rows:
         if not columns.names or not columns.names.issuperset(image):
             warnings.append(Code.UNTYPED.value)
         return image
-
-    def _key_names(self, raw: bytes | None) -> tuple[str, ...] | None:
-        """The columns of the message key; None where it is not an object of columns."""
-        if not raw:
-            return None
-        try:
-            key = _KEY.decode(raw)
-            if key.payload and key.schema:
-                block = self.schemas.block(bytes(key.schema))
-                if block.fields:
-                    return tuple(field.field for field in block.fields if field.field) or None
-                raw = bytes(key.payload)
-            return tuple(jsontext.members(raw)) or None
-        except (DecodeError, msgspec.MsgspecError, ValueError, RecursionError):
-            # not readable: the lift says so, where nothing else names the key
-            return None
-
-    def _key(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
-        """The message key's columns and values."""
-        if not raw:
-            return None
-        try:
-            key = _KEY.decode(raw)
-            if key.payload and key.schema:
-                raw = bytes(key.payload)
-                block = self.schemas.block(bytes(key.schema))
-                if block.fields:
-                    columns = self.schemas.columns(block, block.fields, names, family)
-            image = jsontext.image(raw, [])
-            return self._row(image, raw, columns, [], []) if image else None
-        except (DecodeError, msgspec.MsgspecError, ValueError, RecursionError):
-            return None

@@ -57,7 +57,7 @@ class Columns(NamedTuple):
     """What is known of a table's columns.
 
     `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
-    table's key columns by the YAML.
+    table's key columns by the YAML. `canonical`: the images come as canonical text already.
     """
 
     types: Types | None
@@ -66,6 +66,7 @@ class Columns(NamedTuple):
     names: frozenset[str]
     sent: int
     keys: tuple[str, ...] | None
+    canonical: bool = False
 
 
 class Block:

@@ -46,7 +46,8 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     order key. `event_time` and `sent_time` are microseconds since 1970-01-01 UTC. `key` and
     `key_before` may stay None: they are filled from the images by `key_columns`; a decoder sets
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a
-    split update, else 1.
+    split update, else 1. `positioned`: `order` is a log position in a format that may come without;
+    with `order: auto` such an event is ordered by it, not by arrival.
 
     The fields `op` to `scn` and `event_time` to `tx_id` stand in the order of SILVER: a row takes
     them over by position.
@@ -77,6 +78,7 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     order: tuple[int, ...] | None = None
     snapshot: bool = False
     half: int = 1
+    positioned: bool = False
     types: Types | None = None
     columns: tuple[ColumnType, ...] | None = None
     ddl: str | None = None

@@ -70,9 +70,13 @@ def parse_pattern(text: str) -> tuple[re.Pattern[str], ...]:
 
 
 def matches(pattern: str, *, db: str | None, schema: str | None, table: str) -> bool:
-    """Whether the source table is one of those that `pattern` means."""
+    """Whether the source table is one of those that `pattern` means.
+
+    Of a table without a database the first of two parts is its schema.
+    """
     parts = parse_pattern(pattern)
-    names = {1: (table,), 2: (db, table), 3: (db, schema, table)}[len(parts)]
+    outer = schema if db is None else db
+    names = {1: (table,), 2: (outer, table), 3: (db, schema, table)}[len(parts)]
     return all(part.fullmatch(name or "") for part, name in zip(parts, names, strict=True))
 
 

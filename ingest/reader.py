@@ -113,6 +113,8 @@ class Reader:
                 hashed = key_hash(event)
             pos = None
             order_key = event.order if arrival is None else arrival
+            if event.positioned and self._order == "auto":
+                order_key = event.order
             if order_key is None:
                 if event.snapshot:
                     order_key = ()

@@ -7,11 +7,22 @@ keep their digits.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from tests import peer_encoders
+from tests.changes import (
+    DB,
+    TABLE,
+    Cell,
+    Change,
+    Row,
+    Wire,
+    changed,
+    image,
+    object_,
+    texts,
+)
 from tests.encoded_cells import (
     ZONE,
     canal_cell,
@@ -22,80 +33,16 @@ from tests.encoded_cells import (
     type_names,
 )
 
-DB, TABLE = "farm", "crop"
-SECOND = 1_700_000_000
-"""When change 0 happened; change n happened n seconds later."""
-
-Row = Mapping[str, Any]
-"""Column -> int, Decimal, bool, date, datetime (aware for TIMESTAMP), timedelta, bytes, str, None;
-a column that is not there is not sent."""
-Cell = Callable[[str, Any], str]
-"""MySQL type and value other than None -> JSON token."""
-
-
-class Change(NamedTuple):
-    """One row change; `columns` maps each column to its MySQL type, `number` counts changes."""
-
-    op: str
-    columns: Mapping[str, str]
-    before: Row | None
-    after: Row | None
-    keys: tuple[str, ...] = ("id",)
-    number: int = 0
-
-    @property
-    def seconds(self) -> int:
-        return SECOND + self.number
-
-
-class Wire(NamedTuple):
-    """A producer: the format it writes, and how. `typed`: the messages alone tell column types."""
-
-    format: str
-    encode: Callable[[Change], bytes]
-    typed: bool = True
-
-
-def _object(**members: str | None) -> str:
-    """A JSON object of tokens; a member that is None is left out."""
-    return "{" + ",".join(f'"{k}":{v}' for k, v in members.items() if v is not None) + "}"
-
-
-def _image(row: Row | None, columns: Mapping[str, str], cell: Cell) -> str:
-    if row is None:
-        return "null"
-    cells = (
-        f"{quoted(name)}:{'null' if value is None else cell(columns[name], value)}"
-        for name, value in row.items()
-    )
-    return "{" + ",".join(cells) + "}"
-
-
-def _texts(*names: str) -> str:
-    return json.dumps(names)
-
-
-def _changed(change: Change) -> Row | None:
-    """The previous values of the columns that an update changed."""
-    if change.before is None or change.after is None:
-        return None
-    after = change.after
-    return {
-        name: value
-        for name, value in change.before.items()
-        if name not in after or after[name] != value
-    }
-
 
 def canal(change: Change) -> bytes:
     """Alibaba Canal's FlatMessage."""
     row = change.after if change.after is not None else change.before
-    old = _changed(change)
-    return _object(
+    old = changed(change)
+    return object_(
         id="7",
         database=quoted(DB),
         table=quoted(TABLE),
-        pkNames=_texts(*change.keys),
+        pkNames=texts(*change.keys),
         isDdl="false",
         type=quoted(change.op.upper()),
         es=str(change.seconds * 1000),
@@ -103,27 +50,27 @@ def canal(change: Change) -> bytes:
         sql='""',
         sqlType="null",
         mysqlType=json.dumps(dict(change.columns)),
-        data=f"[{_image(row, change.columns, canal_cell)}]",
-        old="null" if old is None else f"[{_image(old, change.columns, canal_cell)}]",
+        data=f"[{image(row, change.columns, canal_cell)}]",
+        old="null" if old is None else f"[{image(old, change.columns, canal_cell)}]",
     ).encode()
 
 
 def canal_of_oms(change: Change) -> bytes:
     """Canal as OMS writes it: no id, bare type names, native numbers."""
     row = change.after if change.after is not None else change.before
-    old = _changed(change)
-    return _object(
+    old = changed(change)
+    return object_(
         database=quoted(DB),
         table=quoted(TABLE),
-        pkNames=_texts(*change.keys),
+        pkNames=texts(*change.keys),
         isDdl="false",
         type=quoted(change.op.upper()),
         es=str(change.seconds * 1000),
         ts=str(change.seconds * 1000 + 321),
         sql='""',
         mysqlType=json.dumps({n: type_names(t).oms.lower() for n, t in change.columns.items()}),
-        data=f"[{_image(row, change.columns, oms_cell)}]",
-        old="null" if old is None else f"[{_image(old, change.columns, oms_cell)}]",
+        data=f"[{image(row, change.columns, oms_cell)}]",
+        old="null" if old is None else f"[{image(old, change.columns, oms_cell)}]",
     ).encode()
 
 
@@ -131,18 +78,18 @@ def cloudcanal(change: Change) -> bytes:
     """CloudCanal JSON."""
     row = change.after if change.after is not None else change.before
     before = change.before if change.op == "update" else None
-    return _object(
+    return object_(
         action=quoted(change.op.upper()),
         bid="0",
-        before="[]" if before is None else f"[{_image(before, change.columns, canal_cell)}]",
-        data=f"[{_image(row, change.columns, canal_cell)}]",
+        before="[]" if before is None else f"[{image(before, change.columns, canal_cell)}]",
+        data=f"[{image(row, change.columns, canal_cell)}]",
         db=quoted(DB),
         schema=quoted(DB),
         table=quoted(TABLE),
         dbValType=json.dumps(dict(change.columns)),
         entryType='"ROWDATA"',
         isDdl="false",
-        pks=_texts(*change.keys),
+        pks=texts(*change.keys),
         execTs=str(change.seconds * 1000),
         sendTs=str(change.seconds * 1000 + 321),
         sql='""',
@@ -162,17 +109,17 @@ def oms_default_extend(change: Change) -> bytes:
 def _oms_default(change: Change, cell: Cell, *, light: bool) -> bytes:
     types = {name: {"schemaType": type_names(text).oms} for name, text in change.columns.items()}
 
-    def image(row: Row | None) -> str:
-        text = _image(row, change.columns, cell)
+    def side(row: Row | None) -> str:
+        text = image(row, change.columns, cell)
         if row is None or not light:
             return text
         return f'{text[:-1]},"__light_type":{json.dumps(types)}}}'
 
     row = change.after if change.after is not None else change.before or {}
-    return _object(
-        prevStruct=image(change.before),
-        postStruct=image(change.after),
-        allMetaData=_object(
+    return object_(
+        prevStruct=side(change.before),
+        postStruct=side(change.after),
+        allMetaData=object_(
             checkpoint="null",
             record_primary_key=json.dumps("\x01".join(change.keys)),
             record_primary_value=json.dumps("\x01".join(str(row.get(k)) for k in change.keys)),
@@ -195,16 +142,16 @@ def oms_dataworks(change: Change) -> bytes:
     ]
 
     def side(row: Row | None) -> str:
-        return "null" if row is None else _object(data=_image(row, change.columns, oms_cell))
+        return "null" if row is None else object_(data=image(row, change.columns, oms_cell))
 
-    return _object(
+    return object_(
         version='"2.0"',
-        schema=_object(
+        schema=object_(
             source=json.dumps({"dbType": "MySQL", "dbName": DB, "schema": None, "table": TABLE}),
             column=json.dumps(columns),
-            pk=_texts(*change.keys),
+            pk=texts(*change.keys),
         ),
-        payload=_object(
+        payload=object_(
             before=side(change.before),
             after=side(change.after),
             op=quoted(change.op.upper()),
@@ -223,13 +170,13 @@ def oms_shareplex(change: Change) -> bytes:
     data = change.after if change.after is not None else change.before or {}
     key = None
     if change.op == "update":
-        key = _image(change.before, change.columns, oms_cell)
+        key = image(change.before, change.columns, oms_cell)
         before = change.before or {}
         data = {n: v for n, v in data.items() if n not in before or before[n] != v}
     time = quoted(datetime.fromtimestamp(change.seconds, ZoneInfo(ZONE)).isoformat()[:19])
-    return _object(
-        data=_image(data, change.columns, oms_cell),
-        meta=_object(
+    return object_(
+        data=image(data, change.columns, oms_cell),
+        meta=object_(
             time=time,
             op=quoted(change.op[:3]),
             posttime=time,
@@ -252,15 +199,15 @@ def dataworks(change: Change) -> bytes:
     def side(row: Row | None) -> str:
         if row is None:
             return "null"
-        return _object(dataColumn=_image(row, change.columns, streamx_cell))
+        return object_(dataColumn=image(row, change.columns, streamx_cell))
 
-    return _object(
-        schema=_object(
+    return object_(
+        schema=object_(
             dataColumn=json.dumps(columns),
-            primaryKey=_texts(*change.keys),
+            primaryKey=texts(*change.keys),
             source=json.dumps({"dbType": "MySQL", "dbName": DB, "tableName": TABLE}),
         ),
-        payload=_object(
+        payload=object_(
             before=side(change.before),
             after=side(change.after),
             sequenceId=f'"{change.seconds}{change.number:09d}"',
@@ -300,7 +247,7 @@ def debezium(change: Change) -> bytes:
         {"type": "int64", "optional": True, "field": "ts_ms"},
     ]
     schema = {"type": "struct", "fields": fields, "name": "farm.farm.crop.Envelope"}
-    return _object(schema=json.dumps(schema), payload=_envelope(change)).encode()
+    return object_(schema=json.dumps(schema), payload=_envelope(change)).encode()
 
 
 def debezium_schemaless(change: Change) -> bytes:
@@ -323,9 +270,9 @@ def _envelope(change: Change) -> str:
         "pos": 4000 + change.number,
         "row": 0,
     }
-    return _object(
-        before=_image(change.before, change.columns, connect_cell),
-        after=_image(change.after, change.columns, connect_cell),
+    return object_(
+        before=image(change.before, change.columns, connect_cell),
+        after=image(change.after, change.columns, connect_cell),
         source=json.dumps(source),
         op=quoted({"insert": "c", "update": "u", "delete": "d"}[change.op]),
         ts_ms=str(change.seconds * 1000 + 321),
@@ -345,4 +292,5 @@ WIRES = {
     "dataworks_declared": Wire("dataworks", dataworks, typed=False),
     "debezium": Wire("debezium", debezium),
     "debezium_schemaless": Wire("debezium", debezium_schemaless, typed=False),
+    **peer_encoders.WIRES,
 }

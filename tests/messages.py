@@ -26,6 +26,7 @@ OF_FOLDER = {
     "cloudcanal-json": "cloudcanal",
     "dataworks-json": "dataworks",
     "debezium-json": "debezium",
+    "maxwell": "maxwell",
 }
 OF_SEED = {
     "seed000_canal": "canal",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -26,7 +27,7 @@ from ingest.sources import Source
 from tests.encoders import WIRES, Change
 from tests.messages import POISON, golden, reader_of, samples, with_wrong_members
 from tests.silver_promises import NAMES, broken
-from tests.wires import as_dicts
+from tests.wires import as_dicts, message_of
 
 AT = {name: index for index, name in enumerate(NAMES)}
 MARKS = ("decoded_at", "topic", "partition", "offset", "pos", "s1")
@@ -130,24 +131,23 @@ def _plain(value: object) -> object:
 
 def test_rows_are_in_the_order_of_silver() -> None:
     assert NAMES == tuple(column.name for column in SILVER)[:-1]
-    [schema, row] = reader_of("canal").rows(Message(insert("canal", 1), topic="t", offset=4))
+    [schema, row] = reader_of("canal").rows(insert("canal", 1, topic="t", offset=4))
     assert schema[: AT["op"]] == ("schema", "s", "t", 0, 4, -1, "canal")
     assert row[: AT["op"] + 1] == ("change", "s", "t", 0, 4, 0, "canal", "insert")
     assert row[AT["db"] : AT["key_columns"] + 1] == ("farm", None, "crop", ("id",))
 
 
-def insert(wire: str, number: int) -> bytes:
+def insert(wire: str, number: int, **coordinates: Any) -> Message:
     columns = {"id": "int", "label": "varchar(200)"}
-    return WIRES[wire].encode(
-        Change("insert", columns, None, {"id": number, "label": "rye"}, number=number)
-    )
+    row = {"id": number, "label": "rye"}
+    return message_of(wire, Change("insert", columns, None, row, number=number), **coordinates)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_two_deliveries_differ_in_coordinates_alone(wire: str) -> None:
     reader = reader_of(WIRES[wire].format, keys={"farm.crop": ["id"]})
     first, second = (
-        as_dicts(reader.rows(Message(insert(wire, 1), topic="t", offset=offset, timestamp=9)))[-1]
+        as_dicts(reader.rows(insert(wire, 1, topic="t", offset=offset, timestamp=9)))[-1]
         for offset in (10, 57)
     )
     assert first["kind"] == "change"
@@ -162,10 +162,10 @@ def test_two_deliveries_differ_in_coordinates_alone(wire: str) -> None:
 def test_poison_takes_no_neighbour_with_it(wire: str) -> None:
     name = WIRES[wire].format
     good = [insert(wire, number) for number in range(3)]
-    values = [good[0], *POISON.values(), good[1], *POISON.values(), good[2]]
-    batches = decode_all(name, values)
-    rows = batches.to_pylist()
-    assert {row["offset"] for row in rows} == set(range(len(values)))
+    poison = [Message(value) for value in POISON.values()]
+    sent = [good[0], *poison, good[1], *poison, good[2]]
+    rows = decode_all(name, sent).to_pylist()
+    assert {row["offset"] for row in rows} == set(range(len(sent)))
     sound = [row for row in rows if row["offset"] in (0, len(POISON) + 1, 2 * len(POISON) + 2)]
     assert [dict(row["after"]) for row in sound if row["kind"] == "change"] == [
         {"id": str(number), "label": "rye"} for number in range(3)
@@ -173,9 +173,9 @@ def test_poison_takes_no_neighbour_with_it(wire: str) -> None:
     assert sum(row["kind"] == "schema" for row in sound) <= 1
 
 
-def decode_all(name: str, values: list[bytes]) -> pa.Table:
-    """The values through the function that Spark runs, as one Arrow table."""
-    count = len(values)
+def decode_all(name: str, messages: list[Message]) -> pa.Table:
+    """The messages through the function that Spark runs, as one Arrow table."""
+    count = len(messages)
     bronze = pa.record_batch(
         {
             "source": ["s"] * count,
@@ -183,8 +183,8 @@ def decode_all(name: str, values: list[bytes]) -> pa.Table:
             "partition": pa.array([0] * count, pa.int32()),
             "offset": pa.array(range(count), pa.int64()),
             "timestamp": pa.array([None] * count, pa.timestamp("us", "UTC")),
-            "key": pa.nulls(count, pa.binary()),
-            "value": pa.array(values, pa.binary()),
+            "key": pa.array([message.key for message in messages], pa.binary()),
+            "value": pa.array([message.value for message in messages], pa.binary()),
             "headers": pa.nulls(count, pa.list_(pa.struct([("key", pa.string())]))),
             "epoch": pa.array([0] * count, pa.int64()),
         }
@@ -210,7 +210,7 @@ def test_rows_that_arrow_refuses_are_rejected_alone(monkeypatch: pytest.MonkeyPa
         ("reject", "decoder_failed"),
         ("change", None),
     ]
-    assert events[1]["value"] == insert("canal", 1)
+    assert events[1]["value"] == insert("canal", 1).value
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -220,7 +220,7 @@ def test_order(wire: str, order: str) -> None:
     reader = reader_of(WIRES[wire].format, order=order)
     # The later change arrives first.
     late, early = (
-        as_dicts(reader.rows(Message(insert(wire, number), topic="t", offset=n, timestamp=5 + n)))
+        as_dicts(reader.rows(insert(wire, number, topic="t", offset=n, timestamp=5 + n)))
         for n, number in enumerate((7, 3))
     )
     first, second = late[-1]["pos"], early[-1]["pos"]

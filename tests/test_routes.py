@@ -295,3 +295,9 @@ def test_one_source_table_seen_twice_is_one() -> None:
     every = tables({"from": "*"})
     cows = ("barn", None, "cows")
     assert meet((every, cows), (every, cows)) == {}
+
+
+def test_a_table_without_database_is_matched_by_its_schema() -> None:
+    assert matches("public.*", db=None, schema="public", table="orders")
+    assert not matches("shop.orders", db=None, schema="public", table="orders")
+    assert not matches("public.*", db="shop", schema="public", table="orders")

@@ -25,11 +25,19 @@ def reader_of(wire: str, columns: Mapping[str, str], **given: Any) -> Reader:
         "format": sent.format,
         "time_zone": ZONE,
         "keys": {f"{DB}.{TABLE}": ["id"]},
+        "options": dict(sent.options),
         **given,
     }
     if not sent.typed:
         source["columns"] = {f"{DB}.{TABLE}": dict(columns)}
     return Reader(reading(Source.model_validate(source)))
+
+
+def message_of(wire: str, change: Change, **coordinates: Any) -> Message:
+    """A change as it comes over a wire, with its transport key where the wire has one."""
+    sent = WIRES[wire]
+    key = sent.key(change) if sent.key is not None else None
+    return Message(sent.encode(change), key, **coordinates)
 
 
 def as_dicts(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
@@ -43,10 +51,10 @@ def read(wire: str, *changes: Change, **given: Any) -> list[dict[str, Any]]:
         row
         for change in changes
         for row in reader.rows(
-            Message(
-                WIRES[wire].encode(change),
+            message_of(
+                wire,
+                change,
                 topic="crops",
-                partition=0,
                 offset=change.number,
                 timestamp=change.seconds * 1000,
             )

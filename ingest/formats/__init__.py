@@ -7,6 +7,7 @@ from ingest.formats import (
     cloudcanal,
     dataworks,
     debezium,
+    maxwell,
     oms_dataworks,
     oms_default,
     oms_shareplex,
@@ -21,4 +22,5 @@ FORMATS: dict[str, Format] = {
     "canal": canal.FORMAT,
     "cloudcanal": cloudcanal.FORMAT,
     "debezium": debezium.FORMAT,
+    "maxwell": maxwell.FORMAT,
 }

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
+from ingest.formats.clock import Clock
 from ingest.formats.envelope import Scalar, split_sequence, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
@@ -25,7 +25,6 @@ from ingest.jsontext import members, parse
 
 _OPS = {"ins": "insert", "upd": "update", "del": "delete"}
 _NO_IMAGE = msgspec.Raw(b"")
-_MEMO_MOST = 65_536
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -51,7 +50,7 @@ def decoder(options: FormatOptions) -> Decoder:
     """Decodes one record a message."""
     unit = options.options.get("sequence_unit", "auto")
     family = options.options.get("dialect", "mysql")
-    clock = _Clock(options.time_zone)
+    clock = Clock(options.time_zone)
     types = OmsTypes(options)
 
     def decode(message: Message) -> Iterator[Event]:
@@ -83,27 +82,6 @@ def decoder(options: FormatOptions) -> Decoder:
         yield event
 
     return decode
-
-
-class _Clock:
-    """Reads the zone-less times of `meta` in the source's zone; remembers them, they repeat."""
-
-    def __init__(self, zone: str | None) -> None:
-        self._zone = zone
-        self._memo: dict[str, tuple[int | None, list[str]]] = {}
-
-    def micros(self, text: str | None, warnings: list[str]) -> int | None:
-        if not text:
-            return None
-        found = self._memo.get(text)
-        if found is None:
-            if len(self._memo) >= _MEMO_MOST:
-                self._memo.clear()
-            doubts: list[str] = []
-            found = values.civil_micros(text, self._zone, doubts), doubts
-            self._memo[text] = found
-        warnings += found[1]
-        return found[0]
 
 
 def _names(text: str | None) -> tuple[str | None, str | None]:
@@ -146,6 +124,8 @@ def _images(event: Event, record: _Record, table: TypedRows, warnings: list[str]
                 warnings.append(Code.OLD_MISSING.value)
             event.before, event.after = before, {**before, **changed}
             event.unavailable = _unchanged(before, event.after, changed, table)
+            # Nothing but unchanged large objects may have stood there.
+            event.before = event.before or None
     # Without `key` an update tells only what changed.
     partial = event.unavailable or (event.op == "update" and event.before is None)
     word = "partial" if partial else "full"

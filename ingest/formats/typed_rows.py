@@ -1,4 +1,4 @@
-"""Row images whose column types the message names by column: OMS and StreamX.
+"""Row images whose column types the message names by column, or nothing but the YAML does.
 
 What a row needs depends on its column names alone, so it is worked out once per table and set of
 names and kept as a shape; then a row is made in place, one look at each value.
@@ -6,7 +6,7 @@ names and kept as a shape; then a row is made in place, one look at each value.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ingest import jsontext
 from ingest.codes import Code
 from ingest.events import Row, Types
 from ingest.formats.columns import Columns, Convert
+from ingest.types import parse_type
 
 TableName = tuple[str | None, str | None, str | None]
 """Database, schema, table."""
@@ -37,7 +38,7 @@ class TypedRows:
     included; None where none are.
     """
 
-    __slots__ = ("_columns", "_keys", "_lobs", "_sent", "_shapes", "types")
+    __slots__ = ("_columns", "_keys", "_lobs", "_of_type", "_sent", "_shapes", "types")
 
     def __init__(
         self,
@@ -53,6 +54,16 @@ class TypedRows:
         self._keys = frozenset(keys or ())
         self._lobs = lobs
         self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._of_type: dict[str, tuple[str, ...]] = {}
+
+    def of_type(self, name: str) -> tuple[str, ...]:
+        """The columns whose type is called `name`, whatever its length."""
+        found = self._of_type.get(name)
+        if found is None:
+            known = self.types.columns if self.types is not None else ()
+            found = tuple(c.name for c in known if parse_type(c.source_type).name == name)
+            self._of_type[name] = found
+        return found
 
     def read(self, raw: msgspec.Raw | bytes, warnings: list[str]) -> tuple[Row | None, str | None]:
         """A row image as canonical text, and how complete it is by the columns the message types.
@@ -62,6 +73,13 @@ class TypedRows:
         image = jsontext.image(raw, warnings)
         if image is None:
             return None, None
+        return image, self.texts(image, raw, warnings)
+
+    def texts(self, image: dict[str, Any], raw: msgspec.Raw | bytes, warnings: list[str]) -> str:
+        """Makes the values of an image canonical text, in place; how complete the row is.
+
+        `raw` is the image's JSON: the text of values that are objects or arrays is cut out of it.
+        """
         shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
         if shape.warnings:
             warnings += shape.warnings
@@ -77,7 +95,7 @@ class TypedRows:
                 image[name] = str(value)
             else:
                 image[name] = "true" if value else "false"
-        return image, shape.word
+        return shape.word
 
     def _shape(self, names: tuple[str, ...]) -> _Shape:
         """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of

@@ -1,0 +1,54 @@
+"""One row change as Maxwell sends it: the producers of `tests.encoders`, continued."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from tests.changes import DB, TABLE, Change, Row, Wire, changed, image, object_
+from tests.encoded_cells import canal_cell, oms_cell, quoted
+
+
+def native_cell(type_: str, value: Any) -> str:
+    """Numbers as such, bytes in base64, zone-less date-times, JSON as it is."""
+    if type_ == "json":
+        return str(value)
+    if isinstance(value, datetime):
+        return canal_cell(type_, value)
+    return oms_cell(type_, value)
+
+
+def maxwell(change: Change) -> bytes:
+    """Maxwell as it comes, without positions."""
+    return _maxwell(change).encode()
+
+
+def maxwell_positioned(change: Change) -> bytes:
+    """Maxwell with output_binlog_position and output_primary_key_columns."""
+    return _maxwell(
+        change,
+        position=quoted(f"binlog.000007:{4000 + change.number}"),
+        primary_key_columns=f"[{','.join(map(quoted, change.keys))}]",
+    ).encode()
+
+
+def _maxwell(change: Change, **more: str) -> str:
+    row: Row | None = change.after if change.after is not None else change.before
+    old = changed(change)
+    return object_(
+        database=quoted(DB),
+        table=quoted(TABLE),
+        type=quoted(change.op),
+        ts=str(change.seconds),
+        xid=str(700 + change.number),
+        commit="true",
+        **more,
+        data=image(row, change.columns, native_cell),
+        old=None if old is None else image(old, change.columns, native_cell),
+    )
+
+
+WIRES = {
+    "maxwell": Wire("maxwell", maxwell, typed=False),
+    "maxwell_positioned": Wire("maxwell", maxwell_positioned, typed=False),
+}

@@ -294,4 +294,6 @@ def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None
     except ValueError:
         return None
     digits = instant[20:-1][:6].ljust(6, "0") if len(instant) > 20 else "0"
+    if not (digits.isascii() and digits.isdigit()):
+        return None
     return int(moment.timestamp()) * 1_000_000 + int(digits)

@@ -27,6 +27,7 @@ OF_FOLDER = {
     "dataworks-json": "dataworks",
     "debezium-json": "debezium",
     "maxwell": "maxwell",
+    "ogg-json": "ogg",
 }
 OF_SEED = {
     "seed000_canal": "canal",

@@ -1,12 +1,16 @@
-"""One row change as Maxwell sends it: the producers of `tests.encoders`, continued."""
+"""One row change as Maxwell, GoldenGate and others send it: more producers for `tests.encoders`."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from tests.changes import DB, TABLE, Change, Row, Wire, changed, image, object_
-from tests.encoded_cells import canal_cell, oms_cell, quoted
+from tests.encoded_cells import ZONE, canal_cell, oms_cell, quoted
+
+CLOCK = "%Y-%m-%d %H:%M:%S.000000"
+MYSQL = {"dialect": "mysql"}
 
 
 def native_cell(type_: str, value: Any) -> str:
@@ -16,6 +20,11 @@ def native_cell(type_: str, value: Any) -> str:
     if isinstance(value, datetime):
         return canal_cell(type_, value)
     return oms_cell(type_, value)
+
+
+def text_cell(type_: str, value: Any) -> str:
+    """The same, JSON being text."""
+    return quoted(value) if type_ == "json" else native_cell(type_, value)
 
 
 def maxwell(change: Change) -> bytes:
@@ -48,7 +57,23 @@ def _maxwell(change: Change, **more: str) -> str:
     )
 
 
+def ogg(change: Change) -> bytes:
+    """GoldenGate by operation, all columns logged."""
+    time = quoted(datetime.fromtimestamp(change.seconds, ZoneInfo(ZONE)).strftime(CLOCK))
+    return object_(
+        table=quoted(f"{DB}.{TABLE}"),
+        op_type=quoted(change.op[0].upper()),
+        op_ts=time,
+        current_ts=time,
+        pos=f'"{change.number:020d}"',
+        primary_keys=f"[{','.join(map(quoted, change.keys))}]",
+        before=None if change.before is None else image(change.before, change.columns, text_cell),
+        after=None if change.after is None else image(change.after, change.columns, text_cell),
+    ).encode()
+
+
 WIRES = {
     "maxwell": Wire("maxwell", maxwell, typed=False),
     "maxwell_positioned": Wire("maxwell", maxwell_positioned, typed=False),
+    "ogg": Wire("ogg", ogg, typed=False, options=MYSQL | {"supplemental_logging": "all"}),
 }

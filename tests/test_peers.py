@@ -34,7 +34,10 @@ def _value(text: str | None) -> Any:
         return text
 
 
-@pytest.mark.parametrize(("name", "sample"), [("maxwell", "maxwell/flink-maxwell-data")])
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    [("maxwell", "maxwell/flink-maxwell-data"), ("ogg", "ogg-json/flink-seatunnel-ogg")],
+)
 def test_changelogs(shared: Path, name: str, sample: str) -> None:
     file = shared / "samples" / "peers" / sample
     expected = json.loads(file.with_suffix(".expected.json").read_text())

@@ -8,6 +8,7 @@ from ingest.formats import (
     dataworks,
     debezium,
     maxwell,
+    ogg,
     oms_dataworks,
     oms_default,
     oms_shareplex,
@@ -23,4 +24,5 @@ FORMATS: dict[str, Format] = {
     "cloudcanal": cloudcanal.FORMAT,
     "debezium": debezium.FORMAT,
     "maxwell": maxwell.FORMAT,
+    "ogg": ogg.FORMAT,
 }

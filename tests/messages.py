@@ -21,6 +21,7 @@ from tests.silver_rows import messages, source_of
 
 FORMATS_FOLDER = Path(__file__).parent / "formats"
 OF_FOLDER = {
+    "aws-dms-json": "dms",
     "canal-json": "canal",
     "cloudcanal-debezium": "debezium",
     "cloudcanal-json": "cloudcanal",

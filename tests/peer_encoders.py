@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -72,8 +72,41 @@ def ogg(change: Change) -> bytes:
     ).encode()
 
 
+def dms_cell(type_: str, value: Any) -> str:
+    """DMS: date-times in ISO form with a Z whatever their zone, bytes in hexadecimal."""
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC) if value.tzinfo is not None else value
+        return text_cell(type_, moment.replace(tzinfo=None)).replace(" ", "T")[:-1] + 'Z"'
+    if isinstance(value, bytes):
+        return quoted(f"0x{value.hex()}")
+    return text_cell(type_, value)
+
+
+def dms(change: Change) -> bytes:
+    """DMS with before images of all columns and IncludeNullAndEmpty."""
+    row = change.after if change.after is not None else change.before
+    time = quoted(datetime.fromtimestamp(change.seconds, UTC).isoformat()[:19] + ".000000Z")
+    metadata = {
+        "timestamp": time,
+        "record-type": '"data"',
+        "operation": quoted(change.op),
+        "schema-name": quoted(DB),
+        "table-name": quoted(TABLE),
+        "transaction-id": "7",
+        "transaction-record-id": "1",
+        "commit-timestamp": time,
+    }
+    before = change.before if change.op == "update" else None
+    return object_(
+        data=image(row, change.columns, dms_cell),
+        metadata=object_(**metadata),
+        **{"before-image": None if before is None else image(before, change.columns, dms_cell)},
+    ).encode()
+
+
 WIRES = {
     "maxwell": Wire("maxwell", maxwell, typed=False),
     "maxwell_positioned": Wire("maxwell", maxwell_positioned, typed=False),
+    "dms": Wire("dms", dms, typed=False, options={"null_and_empty": "included"}),
     "ogg": Wire("ogg", ogg, typed=False, options=MYSQL | {"supplemental_logging": "all"}),
 }

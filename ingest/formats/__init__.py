@@ -7,6 +7,7 @@ from ingest.formats import (
     cloudcanal,
     dataworks,
     debezium,
+    dms,
     maxwell,
     ogg,
     oms_dataworks,
@@ -25,4 +26,5 @@ FORMATS: dict[str, Format] = {
     "debezium": debezium.FORMAT,
     "maxwell": maxwell.FORMAT,
     "ogg": ogg.FORMAT,
+    "dms": dms.FORMAT,
 }

@@ -1,0 +1,249 @@
+"""AWS Database Migration Service, JSON of its Kafka and Kinesis targets.
+
+Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024). A record has
+the row in `data`, what it is in `metadata`; the row before an update is there only where a before
+image was asked for, beside `data` or inside it under prefixed names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ingest import jsontext
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import KIND_OF, Event, Row
+from ingest.formats.clock import Clock
+from ingest.formats.dms_columns import dms_rows, table_columns
+from ingest.formats.envelope import Scalar, number_of, text_of
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.typed_rows import TypedRows
+from ingest.jsontext import members
+
+_ROWS = {"load": "snapshot", "insert": "insert", "update": "update", "delete": "delete"}
+_BINLOG = re.compile(r"[^:]*\.(\d{1,18}):(\d{1,18})(?::|$)", re.ASCII)
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})\.(\d{1,18})\.", re.ASCII)
+_NONE = msgspec.Raw(b"")
+
+
+class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
+    timestamp: str | None = None
+    record_type: str | None = None
+    operation: str | None = None
+    schema_name: str | None = None
+    table_name: str | None = None
+    transaction_id: Scalar = None
+    transaction_record_id: Scalar = None
+    commit_timestamp: str | None = None
+    stream_position: str | None = None
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """Decodes one record a message."""
+    own = options.options
+    envelope_of = _envelope_decoder(own["before_image"])
+    rows_of = _Rows(options)
+    clock = Clock("UTC")
+
+    def decode(message: Message) -> Iterator[Event]:
+        warnings: list[str] = []
+        envelope = jsontext.parse(message.value or b"", envelope_of, warnings)
+        metadata: _Metadata = envelope.metadata
+        sent = clock.micros(metadata.timestamp, warnings)
+        happened = clock.micros(metadata.commit_timestamp, warnings)
+        event = Event(
+            op=_op(metadata),
+            op_raw=metadata.operation,
+            db=metadata.schema_name or options.default_database,
+            schema=options.default_schema,
+            table=metadata.table_name or options.default_table,
+            scn=metadata.stream_position or None,
+            order=_order(metadata, happened),
+            event_time=sent if happened is None else happened,
+            sent_time=sent,
+            tx_id=text_of(metadata.transaction_id),
+            warnings=warnings,
+        )
+        event.kind = KIND_OF[event.op]
+        event.snapshot = event.op == "snapshot"
+        if metadata.record_type == "control":
+            event.columns, event.key_columns = table_columns(envelope.control)
+            warnings.append(Code.DDL_TEXT_MISSING.value)
+        else:
+            rows_of.fill(event, envelope)
+        yield event
+
+    return decode
+
+
+def _envelope_decoder(before_image: str) -> Any:
+    """Reads a record whose before image stands under the name that the task gives it."""
+    fields: list[Any] = [
+        ("metadata", _Metadata),
+        ("data", msgspec.Raw, _NONE),
+        ("control", msgspec.Raw, _NONE),
+        ("before", msgspec.Raw, msgspec.field(default=_NONE, name=before_image)),
+    ]
+    return jsontext.decoder(msgspec.defstruct("Record", fields, gc=False)).decode
+
+
+def _op(metadata: _Metadata) -> str:
+    """The op of a record. Raises unknown_op."""
+    given = metadata.operation or ""
+    if metadata.record_type == "control":
+        if given:
+            return "truncate" if given == "truncate-table" else "ddl"
+    elif metadata.record_type == "data" and given in _ROWS:
+        return _ROWS[given]
+    raise DecodeError(
+        Code.UNKNOWN_OP,
+        f"expected record-type data with operation {', '.join(_ROWS)}, or control with one; got "
+        f"{metadata.record_type!r}, {metadata.operation!r}",
+    )
+
+
+def _order(metadata: _Metadata, happened: int | None) -> tuple[int, ...] | None:
+    """The position in MySQL's binlog or PostgreSQL's log; else the commit's time and number."""
+    text = metadata.stream_position or ""
+    record = number_of(metadata.transaction_record_id) or 0
+    found = _LSN.match(text)
+    if found is not None:
+        return (int(found[1], 16) << 32) + int(found[2], 16), int(found[3]), record
+    found = _BINLOG.match(text)
+    if found is not None:
+        return int(found[1]), int(found[2]), record
+    if happened is None:
+        return None
+    return happened, number_of(metadata.transaction_id) or 0, record
+
+
+class _Rows:
+    """Gives changes their images, by the options of the source."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        own = options.options
+        self._tables = dms_rows(options, own["dialect"])
+        self._prefix = own["before_prefix"]
+        self._nulls = own["null_and_empty"]
+
+    def fill(self, event: Event, envelope: Any) -> None:
+        """Raises no_image, bad_shape, bad_json, bad_value."""
+        warnings = event.warnings
+        assert warnings is not None
+        rows = self._tables.of((event.db, event.schema, event.table))
+        event.types = rows.types
+        data, before = self._images(envelope, rows, warnings)
+        if data is None:
+            raise DecodeError(Code.NO_IMAGE, f"expected columns in data of {event.op}, got none")
+        if event.op == "delete":
+            self._delete(event, data, warnings)
+            return
+        if self._nulls == "null" and rows.types is not None:
+            for column in rows.types.columns:
+                data.setdefault(column.name, None)
+        event.after = data
+        whole = event.op != "update" or self._nulls != "omitted"
+        event.after_image = "full" if whole else "partial"
+        if event.op == "update":
+            if before is None:
+                warnings.append(Code.OLD_MISSING.value)
+            else:
+                event.before = before
+                event.before_image = "full" if before.keys() >= data.keys() else "partial"
+        elif before is not None:
+            warnings.append(Code.BEFORE_ON_INSERT.value)
+        if "partial" in (event.after_image, event.before_image):
+            warnings.append(Code.PARTIAL_IMAGE.value)
+
+    def _images(
+        self, envelope: Any, rows: TypedRows, warnings: list[str]
+    ) -> tuple[Row | None, Row | None]:
+        """The row, and the row before it from its own member or from prefixed columns."""
+        data = jsontext.image(envelope.data, warnings)
+        old: Row | None = None
+        prefix = self._prefix
+        if data is not None and prefix and prefix.encode() in bytes(envelope.data):
+            found = [n for n in data if n.startswith(prefix) and n[len(prefix) :] in data]
+            if found:
+                old = {name[len(prefix) :]: data.pop(name) for name in found}
+                raw = members(envelope.data)
+                rows.texts(
+                    old,
+                    msgspec.json.encode({name: raw[prefix + name] for name in old}),
+                    warnings,
+                )
+        if data is not None:
+            rows.texts(data, envelope.data, warnings)
+        before, _ = rows.read(envelope.before, warnings)
+        return data, old if before is None else before
+
+    def _delete(self, event: Event, data: Row, warnings: list[str]) -> None:
+        """The deleted row, of which PostgreSQL may have logged the key alone, as NULL the rest."""
+        lost: list[str] = []
+        if event.scn is not None and _LSN.match(event.scn):
+            lost = [name for name, value in data.items() if value is None]
+            data = {name: value for name, value in data.items() if value is not None}
+        if not data:
+            raise DecodeError(Code.NO_IMAGE, "expected a value in the deleted row, got only nulls")
+        event.before, event.unavailable = data, lost
+        event.before_image = "partial" if lost or self._nulls == "omitted" else "full"
+        if event.before_image == "partial":
+            warnings.append(Code.PARTIAL_IMAGE.value)
+
+
+def _recognise(top: TopLevel) -> bool:
+    if "metadata" not in top or "payload" in top:
+        return False
+    metadata = bytes(top["metadata"])
+    return metadata.startswith(b"{") and {"record-type", "operation"} <= members(metadata).keys()
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="arrival",
+    summary="AWS Database Migration Service, JSON of its Kafka and Kinesis targets",
+    source="https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024)",
+    recognised="metadata with record-type and operation",
+    ordered="auto is arrival; source is stream-position where it is a place in a binlog or a "
+    "PostgreSQL log, else commit-timestamp, transaction-id, transaction-record-id",
+    recognise=_recognise,
+    options={
+        "null_and_empty": Option(
+            "choice",
+            "omitted",
+            "columns that are NULL or empty: omitted as IncludeNullAndEmpty=false leaves them out, "
+            "images of updates being partial; included; null: every column that the source's YAML "
+            "names and a row lacks is NULL",
+            ("omitted", "included", "null"),
+        ),
+        "before_image": Option(
+            "text",
+            "before-image",
+            "the member that holds the row before an update (BeforeImageSettings, FieldName)",
+        ),
+        "before_prefix": Option(
+            "text",
+            "BI_",
+            "the prefix of columns in data that hold values before an update "
+            "(add-before-image-columns); counts where data has the column itself, too",
+        ),
+        "dialect": Option(
+            "choice",
+            "mysql",
+            "the database whose types the source's columns name",
+            ("mysql", "oracle", "postgres", "sqlserver"),
+        ),
+    },
+    impossible={
+        "schema": "metadata has schema-name and table-name, shown as db and table",
+        "id": "the record has no number of its own",
+        "sequenceId": "the record has no such field",
+        "storeDataSequence": "the record has no such field",
+        "ddl": "control records name the operation and the columns, not the statement",
+        "key image": "a record does not name key columns; the YAML or the Kafka key does",
+    },
+)

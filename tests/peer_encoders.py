@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -104,9 +106,107 @@ def dms(change: Change) -> bytes:
     ).encode()
 
 
+POSTGRES = {
+    "int": "integer",
+    "bigint unsigned": "numeric(20,0)",
+    "datetime": "timestamp without time zone",
+    "datetime(3)": "timestamp(3) without time zone",
+    "datetime(6)": "timestamp(6) without time zone",
+    "timestamp": "timestamp with time zone",
+    "timestamp(6)": "timestamp(6) with time zone",
+    "time(6)": "interval",
+    "blob": "bytea",
+    "varchar(200)": "character varying(200)",
+}
+"""MySQL types as PostgreSQL has them; decimals are numeric, the others the same."""
+
+
+def postgres_type(type_: str) -> str:
+    return POSTGRES.get(type_, type_.replace("decimal", "numeric"))
+
+
+def postgres_cell(type_: str, value: Any) -> str:
+    """wal2json: numbers as such, times as PostgreSQL prints them, bytea in hexadecimal."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return quoted(str(value.astimezone(ZoneInfo(ZONE))).removesuffix(":00"))
+    if isinstance(value, datetime | timedelta):
+        text = text_cell(type_, value)
+        return text[:-1].rstrip("0").rstrip(".") + '"' if "." in text else text
+    return quoted(value.hex()) if isinstance(value, bytes) else text_cell(type_, value)
+
+
+def _columns(row: Row | None, columns: Mapping[str, str]) -> str | None:
+    if row is None:
+        return None
+    cells = (
+        object_(
+            name=quoted(name),
+            type=quoted(postgres_type(columns[name])),
+            value="null" if value is None else postgres_cell(columns[name], value),
+        )
+        for name, value in row.items()
+    )
+    return f"[{','.join(cells)}]"
+
+
+def wal2json(change: Change) -> bytes:
+    """wal2json 2 of a table with REPLICA IDENTITY FULL, with include-pk and include-lsn."""
+    return object_(
+        action=quoted(change.op[0].upper()),
+        xid="581",
+        timestamp=quoted(f"{datetime.fromtimestamp(change.seconds, UTC)}"[:-3]),
+        lsn=quoted(f"0/{0x17B3B50 + change.number:X}"),
+        schema=quoted(DB),
+        table=quoted(TABLE),
+        columns=_columns(change.after, change.columns),
+        identity=_columns(change.before, change.columns),
+        pk=f"[{','.join(object_(name=quoted(k), type=quoted('integer')) for k in change.keys)}]",
+    ).encode()
+
+
+def wal2json_1(change: Change) -> bytes:
+    """The same of version 1, a transaction of one change."""
+    members: dict[str, str | None] = {}
+    if change.after is not None:
+        members |= _lists("column", change.after, change.columns)
+    if change.before is not None:
+        members["oldkeys"] = object_(**_lists("key", change.before, change.columns))
+    sent = object_(
+        kind=quoted(change.op),
+        schema=quoted(DB),
+        table=quoted(TABLE),
+        **members,
+        pk=object_(pknames=f"[{','.join(map(quoted, change.keys))}]"),
+    )
+    return object_(
+        xid="581",
+        nextlsn=quoted(f"0/{0x17B3B50 + change.number:X}"),
+        timestamp=quoted(f"{datetime.fromtimestamp(change.seconds, UTC)}"[:-3]),
+        change=f"[{sent}]",
+    ).encode()
+
+
+def _lists(what: str, row: Row, columns: Mapping[str, str]) -> dict[str, str | None]:
+    values = (
+        "null" if value is None else postgres_cell(columns[name], value)
+        for name, value in row.items()
+    )
+    return {
+        f"{what}names": f"[{','.join(map(quoted, row))}]",
+        f"{what}types": f"[{','.join(quoted(postgres_type(columns[name])) for name in row)}]",
+        f"{what}values": f"[{','.join(values)}]",
+    }
+
+
 WIRES = {
     "maxwell": Wire("maxwell", maxwell, typed=False),
     "maxwell_positioned": Wire("maxwell", maxwell_positioned, typed=False),
     "dms": Wire("dms", dms, typed=False, options={"null_and_empty": "included"}),
+    "wal2json": Wire("wal2json", wal2json),
+    "wal2json_1": Wire("wal2json", wal2json_1),
     "ogg": Wire("ogg", ogg, typed=False, options=MYSQL | {"supplemental_logging": "all"}),
 }

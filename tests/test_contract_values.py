@@ -73,6 +73,10 @@ LOSSES: dict[str, dict[str, tuple[str, str]]] = {
 """What a wire cannot carry, by column: the text that comes instead, and why."""
 
 
+TYPES_WITH_VALUES = {"wal2json"}
+"""Formats whose messages type the columns that they send, and no others."""
+
+
 def texts_of(wire: str) -> dict[str, str | None]:
     lost = {name: text for name, (text, _) in LOSSES.get(wire, {}).items()}
     return {**TEXTS, **lost}
@@ -121,6 +125,7 @@ def test_absent_is_not_null(wire: str) -> None:
     assert inserted["after"] == updated["after"] == deleted["before"] == after
     assert updated["before"] == {**after, "qty": "2"}
     typed = WIRES[wire].typed or wire == "dataworks_declared"
+    typed = typed and WIRES[wire].format not in TYPES_WITH_VALUES
     # Who knows the table's columns knows that one is missing.
     assert {inserted["after_image"], updated["after_image"]} == {"partial" if typed else "full"}
 

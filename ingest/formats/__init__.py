@@ -13,6 +13,7 @@ from ingest.formats import (
     oms_dataworks,
     oms_default,
     oms_shareplex,
+    wal2json,
 )
 from ingest.formats.format import Format
 
@@ -27,4 +28,5 @@ FORMATS: dict[str, Format] = {
     "maxwell": maxwell.FORMAT,
     "ogg": ogg.FORMAT,
     "dms": dms.FORMAT,
+    "wal2json": wal2json.FORMAT,
 }

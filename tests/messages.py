@@ -29,6 +29,7 @@ OF_FOLDER = {
     "debezium-json": "debezium",
     "maxwell": "maxwell",
     "ogg-json": "ogg",
+    "ticdc-simple": "ticdc_simple",
     "wal2json-v2": "wal2json",
 }
 OF_SEED = {

@@ -13,6 +13,7 @@ from ingest.formats import (
     oms_dataworks,
     oms_default,
     oms_shareplex,
+    ticdc_simple,
     wal2json,
 )
 from ingest.formats.format import Format
@@ -28,5 +29,6 @@ FORMATS: dict[str, Format] = {
     "maxwell": maxwell.FORMAT,
     "ogg": ogg.FORMAT,
     "dms": dms.FORMAT,
+    "ticdc_simple": ticdc_simple.FORMAT,
     "wal2json": wal2json.FORMAT,
 }

@@ -67,6 +67,11 @@ class Code(StrEnum):
     BAD_MESSAGE_KEY = "bad_message_key", "warning", "the transport key is not readable; ignored"
     TYPES_NOT_IN_IMAGE = "types_not_in_image", "warning", "types name columns the row lacks"
     BAD_BASE64 = "bad_base64", "warning", "not base64 where bytes are declared; text kept"
+    UNKNOWN_CHARSET = (
+        "unknown_charset",
+        "warning",
+        "text in a character set not known here; its bytes are kept, as base64",
+    )
     BAD_BYTES = "bad_bytes", "warning", "characters above U+00FF in a latin-1 byte string"
     UNSIGNED_OVERFLOW = "unsigned_overflow", "warning", "an unsigned value came wrapped; unwrapped"
     DECIMAL_SCALE = "decimal_scale", "warning", "declared scale and precision contradict each other"
@@ -81,4 +86,5 @@ class Code(StrEnum):
     DDL_TEXT_MISSING = "ddl_text_missing", "warning", "a schema change without its statement"
     DDL_FLAG = "ddl_flag", "warning", "isDdl and ddl contradict each other; a schema change"
     UNKNOWN_VERSION = "unknown_version", "warning", "a protocol version this decoder has not seen"
+    SHARD = "shard", "warning", "one shard of a large record; put together when all have come"
     SPLIT_UPDATE = "split_update", "warning", "one half of an update; joined when the other comes"

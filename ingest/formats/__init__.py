@@ -8,7 +8,9 @@ from ingest.formats import (
     dataworks,
     debezium,
     dms,
+    dts,
     maxwell,
+    ob_avro,
     ogg,
     oms_dataworks,
     oms_default,
@@ -19,6 +21,7 @@ from ingest.formats import (
 from ingest.formats.format import Format
 
 FORMATS: dict[str, Format] = {
+    "ob_avro": ob_avro.FORMAT,
     "oms_default": oms_default.FORMAT,
     "oms_dataworks": oms_dataworks.FORMAT,
     "oms_shareplex": oms_shareplex.FORMAT,
@@ -31,4 +34,5 @@ FORMATS: dict[str, Format] = {
     "dms": dms.FORMAT,
     "ticdc_simple": ticdc_simple.FORMAT,
     "wal2json": wal2json.FORMAT,
+    "dts": dts.FORMAT,
 }

@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from tests import peer_encoders
+from tests import avro_encoders, peer_encoders
 from tests.changes import (
     DB,
     TABLE,
@@ -293,4 +293,5 @@ WIRES = {
     "debezium": Wire("debezium", debezium),
     "debezium_schemaless": Wire("debezium", debezium_schemaless, typed=False),
     **peer_encoders.WIRES,
+    **avro_encoders.WIRES,
 }

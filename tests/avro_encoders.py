@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -27,10 +28,10 @@ def number_of(type_: str) -> int:
     return NUMBERS[type_ if type_ in NUMBERS else type_.split("(")[0]]
 
 
-def written(schema: Any, given: Mapping[str, Any]) -> bytes:
+def written(schema: Any, given: Any) -> bytes:
     """One datum."""
     stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, schema, dict(given))
+    fastavro.schemaless_writer(stream, schema, given)
     return stream.getvalue()
 
 
@@ -280,6 +281,8 @@ def _json_value(value: Value) -> Any:
     if value is None:
         return None
     branch, payload = value
+    if isinstance(payload, float) and not math.isfinite(payload):
+        return {branch: {"nan": "NaN", "inf": "Infinity"}.get(str(payload), "-Infinity")}
     if isinstance(payload, bytes):
         return {branch: payload.decode("latin-1")}
     if isinstance(payload, dict):

@@ -253,6 +253,5 @@ FORMAT = Format(
     impossible={
         "sequenceId": "a field of DataWorks StreamX",
         "storeDataSequence": "a field of OMS Default; here sourcePosition is scn",
-        "columns": "a DDL record has its text alone, without the table's columns",
     },
 )

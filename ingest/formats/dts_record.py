@@ -220,7 +220,9 @@ def image_of(image: Image | str | None, fields: Fields | str | None, side: str) 
         return None
     if isinstance(image, str) or not isinstance(fields, Fields):
         raise DecodeError(
-            Code.BAD_SHAPE, f"expected the fields and values of a row {side}, got {str(image)[:80]}"
+            Code.BAD_SHAPE,
+            f"expected the fields and values of a row {side}, got fields "
+            f"{_excerpt(fields)} and values {_excerpt(image)}",
         )
     if len(image.values) != len(fields.names):
         raise DecodeError(
@@ -228,3 +230,7 @@ def image_of(image: Image | str | None, fields: Fields | str | None, side: str) 
             f"expected {len(fields.names)} values in the image {side}, got {len(image.values)}",
         )
     return image
+
+
+def _excerpt(found: Image | Fields | str | None) -> str:
+    return repr(found[:80]) if isinstance(found, str) else "none" if found is None else "as a list"

@@ -41,3 +41,9 @@ def single_of(text: str) -> str:
 def double_of(text: str) -> str:
     """The text of a double given as decimal text."""
     return double_text(_DOUBLE.pack(float(text)))
+
+
+def is_single(number: float) -> bool:
+    """Whether a number is one of single precision."""
+    data = _packed(number)
+    return bool(data) and (number != number or _SINGLE.unpack(data)[0] == number)

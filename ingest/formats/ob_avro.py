@@ -244,7 +244,6 @@ FORMAT = Format(
         "sequenceId": "a field of DataWorks StreamX",
         "storeDataSequence": "a field of OMS Default; here it is id",
         "sent_time": "the record has one time, when the log record was written",
-        "columns": "a DDL record has its text alone, without the table's columns",
         "snapshot": "a subscription sends the log alone; there is no operation of a full phase",
         "key image": "a delete has the whole row before, without untrusted large objects",
     },

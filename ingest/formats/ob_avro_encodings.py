@@ -55,7 +55,8 @@ def _of(message: Message, value: bytes, ids: frozenset[str]) -> Iterator[Record]
             yield _written(schema, value)
             return
     if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
-        yield record_of(parse(value, _JSON.decode, []))
+        warnings: list[str] = []
+        yield record_of(parse(value, _JSON.decode, warnings), warnings)
     elif value.startswith(CONTAINER):
         yield from _contained(value)
     elif value.startswith(SINGLE):
@@ -89,7 +90,7 @@ def _written(schema: bytes, value: bytes) -> Record:
     from ingest.formats.ob_avro_schema import reader_of
 
     other = reader_of(schema)
-    return read(value) if other is None else record_of(other(value))
+    return read(value) if other is None else record_of(other(value), [])
 
 
 def _contained(value: bytes) -> Iterator[Record]:

@@ -15,7 +15,7 @@ from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import ob_avro_values as made
-from ingest.formats.floats import double_of, single_of
+from ingest.formats.floats import double_of, is_single, single_of
 from ingest.formats.ob_avro_record import Fields, Image, Record
 from ingest.formats.ob_avro_types import word_of
 from ingest.formats.ob_avro_values import BRANCHES, TYPES, Words
@@ -28,18 +28,17 @@ _OF_CLASS: dict[type, str] = {
 _MOST = 2**63
 
 
-def record_of(top: Mapping[str, Any]) -> Record:
+def record_of(top: Mapping[str, Any], warnings: list[str]) -> Record:
     """The record of an object. Raises bad_shape, and bad_value for values."""
     try:
-        return _record(top)
+        return _record(top, warnings)
     except _UNFIT as error:
         raise DecodeError(
             Code.BAD_SHAPE, f"expected an AvroRecord, got {type(error).__name__}: {error}"
         ) from None
 
 
-def _record(top: Mapping[str, Any]) -> Record:
-    warnings: list[str] = []
+def _record(top: Mapping[str, Any], warnings: list[str]) -> Record:
     source = _maybe(top, "source")
     fields = _maybe(top, "fields")
     return Record(
@@ -124,11 +123,22 @@ def _image(items: Any, warnings: list[str]) -> Image | None:
     for item in items:
         type_ = item["type_info"]
         branch, payload = ("null", None) if item["value"] is None else _branch(item["value"])
+        if payload is item["value"]:
+            branch = _narrowed(branch, payload, type_)
         if branch not in BRANCHES or type_ not in TYPES:
             raise ValueError(f"expected a type_info and a branch, got {type_!r} and {branch!r}")
         words.append(word_of(type_, branch))
         found.append(None if branch == "null" else _value(branch, payload, words, warnings))
     return Image(found, words)
+
+
+def _narrowed(branch: str, payload: Any, type_: str) -> str:
+    """The branch of a value that came without its name, among those of one class."""
+    if branch == "double" and type_ == "FLOAT" and is_single(payload):
+        return "float"
+    if branch == "long" and type_ == "INTEGER" and -(2**31) <= payload < 2**31:
+        return "int"
+    return branch
 
 
 def _value(branch: str, payload: Any, words: Words, warnings: list[str]) -> str:
@@ -138,20 +148,13 @@ def _value(branch: str, payload: Any, words: Words, warnings: list[str]) -> str:
     if branch == "boolean":
         return {True: "true", False: "false"}[payload]
     if branch in ("float", "double"):
-        return _floating(branch, payload, words)
+        digits = repr(payload) if payload.__class__ is float else str(payload)
+        return single_of(digits) if branch == "float" else double_of(digits)
     if branch == "bytes":
         return values.base64_of(_octets(payload))
     if branch == "string":
         return str(_text(payload))
     return _object(branch, payload, words, warnings)
-
-
-def _floating(branch: str, payload: Any, words: Words) -> str:
-    if payload.__class__ is float:
-        # A schema read by fastavro: its floats come as doubles.
-        payload = repr(payload)
-        branch = "float" if words[-1] == "float" else branch
-    return single_of(str(payload)) if branch == "float" else double_of(str(payload))
 
 
 def _object(branch: str, given: Mapping[str, Any], words: Words, warnings: list[str]) -> str:

@@ -58,16 +58,17 @@ class ShownTypes:
     def _shown(self, words: Sequence[str | None]) -> Types | None:
         for index, word in enumerate(words):
             shown = self._source_type(index, word) if word is not None else None
-            if shown is not None:
+            if shown is not None and self._known[index] != f"{shown} unsigned":
                 if self._known[index] is None:
                     # Rows with a NULL here have its type from now on.
                     self._patterns.clear()
                 self._known[index] = shown
-        columns = tuple(
-            ColumnType(name, text, self._spark(text))
+        found = {
+            name: text
             for name, known in zip(self.names, self._known, strict=True)
             if (text := self._declared.get(name, known)) is not None
-        )
+        }
+        columns = tuple(ColumnType(name, text, self._spark(text)) for name, text in found.items())
         return types_of(columns) if columns else None
 
     def _spark(self, source_type: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -40,6 +41,7 @@ OF_SEED = {
     "seed001_oms_default_extend": "oms_default",
     "seed001_oms_shareplex": "oms_shareplex",
     "seed002_streamx": "dataworks",
+    "synthetic_ob_avro.avro_json": "ob_avro",
 }
 PUBLIC_CANAL = ("public_canal_flink", "public_canal_issues")
 
@@ -128,6 +130,23 @@ def with_wrong_members(value: bytes, depth: int = 3) -> Iterator[bytes]:
                 yield msgspec.json.encode({**top, name: msgspec.Raw(inner)})
 
 
+WRONG_BYTES = (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFF)
+
+
+def with_wrong_bytes(value: bytes, most: int = 400) -> Iterator[bytes]:
+    """The message cut at every place, and with each byte replaced by each of WRONG_BYTES."""
+    for at in range(min(len(value), most)):
+        yield value[:at]
+        for byte in WRONG_BYTES:
+            if byte != value[at]:
+                yield value[:at] + bytes([byte]) + value[at + 1 :]
+
+
+def is_json(value: bytes) -> bool:
+    """Whether a message is meant to be a JSON object."""
+    return value.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
+
+
 _TOKEN = re.compile(
     rb'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))'
     rb'|(?P<value>"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)',
@@ -139,6 +158,8 @@ _TORN = (b",", b":", b"{", b"}", b"[", b"]", b'"', b"\\", b"\x00", b"\xff", b"//
 def mutated(values: tuple[bytes, ...], chance: random.Random) -> bytes:
     """A message with up to four values or names put elsewhere, or now and then its bytes torn."""
     value = chance.choice(values)
+    if not is_json(value):
+        return _mutated_bytes(value, values, chance)
     for _ in range(chance.randint(1, 4)):
         kind = "value" if chance.random() < 0.8 else "name"
         spans = _spans(value, kind)
@@ -154,6 +175,32 @@ def mutated(values: tuple[bytes, ...], chance: random.Random) -> bytes:
     if chance.random() < 0.2:
         at = chance.randint(0, len(value))
         value = value[:at] + chance.choice(_TORN) + value[at + chance.randint(0, 40) :]
+    return value
+
+
+_CHARACTERS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-.@"
+_BOMBS = (b"\xff" * 9 + b"\x01", b"\xfe\xff\xff\xff\x0f", b"\x80" * 12, b"\x7f", b"\x00", b"\x01")
+
+
+def _mutated_bytes(value: bytes, values: tuple[bytes, ...], chance: random.Random) -> bytes:
+    """Up to three characters changed inside texts, or bytes changed, put in, left out anywhere."""
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randint(0, len(value))
+        way = chance.random()
+        if way < 0.65:
+            characters = [at for at, byte in enumerate(value) if byte in _CHARACTERS] or [0]
+            at = chance.choice(characters)
+            value = value[:at] + bytes([chance.choice(_CHARACTERS)]) + value[at + 1 :]
+        elif way < 0.75:
+            value = value[:at] + bytes([chance.randint(0, 255)]) + value[at + 1 :]
+        elif way < 0.85:
+            value = value[:at] + chance.choice(_BOMBS) + value[at + chance.randint(0, 2) :]
+        elif way < 0.9:
+            other = chance.choice(values)
+            start = chance.randint(0, len(other))
+            value = value[:at] + other[start : start + chance.randint(0, 30)] + value[at:]
+        else:
+            value = value[:at] + value[at + chance.randint(1, 20) :]
     return value
 
 
@@ -184,6 +231,9 @@ def samples(shared: Path) -> Iterator[tuple[str, Message]]:
     for peer, name in OF_FOLDER.items():
         files += [(file, name) for file in sorted((folder / "peers" / peer).glob("*.json*"))]
     files += [(folder / "peers" / f"{stem}.jsonl", "canal") for stem in PUBLIC_CANAL]
+    for name, value in _binary_samples(folder):
+        yield name, Message(value, topic="t", offset=offset, timestamp=1_700_000_000_000)
+        offset += 1
     for file, name in files:
         if ".expected." in file.name:
             continue
@@ -191,3 +241,11 @@ def samples(shared: Path) -> Iterator[tuple[str, Message]]:
             if not is_bare_row(line):
                 yield name, Message(line, topic="t", offset=offset, timestamp=1_700_000_000_000)
                 offset += 1
+
+
+def _binary_samples(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for file in sorted((folder / "peers" / "dts-avro").glob("*.bin")):
+        yield "dts", file.read_bytes()
+    bare = folder / "seeds" / "synthetic_ob_avro.raw_datum_b64.jsonl"
+    for line in bare.read_text().splitlines():
+        yield "ob_avro", base64.b64decode(json.loads(line)["datum_b64"])

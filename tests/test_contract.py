@@ -25,7 +25,15 @@ from ingest.reader import Reader, SilverRow
 from ingest.readings import reading
 from ingest.sources import Source
 from tests.encoders import WIRES, Change
-from tests.messages import POISON, golden, reader_of, samples, with_wrong_members
+from tests.messages import (
+    POISON,
+    golden,
+    is_json,
+    reader_of,
+    samples,
+    with_wrong_bytes,
+    with_wrong_members,
+)
 from tests.silver_promises import NAMES, broken
 from tests.wires import as_dicts, message_of
 
@@ -75,12 +83,16 @@ def test_poison(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_member_wrong(name: str) -> None:
-    """One message of each folder, every member of its envelope in turn of every other type."""
+    """One message of each folder, every member of its envelope in turn of every other type.
+
+    Of a message that is not JSON every byte in turn is wrong, and the last.
+    """
     firsts = {source.model_dump_json(): (source, message) for source, message in golden(name)}
     seen = []
     for source, first in firsts.values():
         reader = Reader(reading(source))
-        for offset, value in enumerate(with_wrong_members(first.value or b"")):
+        wrong = with_wrong_members if is_json(first.value or b"") else with_wrong_bytes
+        for offset, value in enumerate(wrong(first.value or b"")):
             message = first._replace(value=value, offset=offset)
             seen.append((message, reader.rows(message)))
     assert len(seen) > 500

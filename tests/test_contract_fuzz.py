@@ -16,16 +16,33 @@ from ingest.readings import reading
 from tests.messages import golden, mutated
 from tests.silver_promises import broken
 
-EXAMPLES = 2_000
+EXAMPLES, MANY = 2_000, 100_000
 KEYS = (None, b"", b"****", b"{", b"[1]", b"null", b'{"id":{}}', b"\xff")
 
 
+def examples(most: int) -> settings:
+    return settings(
+        max_examples=most, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
+
+
 @pytest.mark.parametrize("name", FORMATS)
-@settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None
-)
+@examples(EXAMPLES)
 @given(seed=st.integers(0, 2**64 - 1))
 def test_damage(name: str, seed: int) -> None:
+    damaged(name, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FORMATS)
+@examples(MANY)
+@given(seed=st.integers(0, 2**64 - 1))
+def test_much_damage(name: str, seed: int) -> None:
+    damaged(name, seed)
+
+
+def damaged(name: str, seed: int) -> None:
+    """One damaged message of the format: its rows keep every promise."""
     chance = random.Random(seed)
     values = VALUES[name]
     keys = KEYS + MESSAGE_KEYS[name]

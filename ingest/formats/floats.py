@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 _SINGLE, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+_TINY = 2.0**-126
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -17,7 +18,8 @@ def double_text(data: bytes) -> str:
 def single_text(data: bytes) -> str:
     """Four bytes, little-endian: `1.2222`, where a double of the value is 1.2222000360488892."""
     exact = _SINGLE.unpack(data)[0]
-    for digits in range(6, 10):
+    # Six digits tell all but the smallest numbers apart, where digits are fewer.
+    for digits in range(6 if abs(exact) > _TINY else 1, 10):
         found = repr(float(f"{exact:.{digits}g}"))
         if found in _SPECIAL:
             return _SPECIAL[found]

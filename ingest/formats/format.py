@@ -56,7 +56,7 @@ class Format(NamedTuple):
     """One row of FORMATS.
 
     `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
-    the message is of this format; formats that are not JSON have `recognise_bytes` instead.
+    the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
     `order` is what `order: auto` means. `impossible` names what the format cannot carry, with the
     vendor's line; `recognised` and `ordered` are sentences for `ingest formats NAME`.
     """

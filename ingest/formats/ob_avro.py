@@ -82,7 +82,7 @@ class _Table:
 
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes the records of a message: one, or all of a container."""
-    tenant = options.options.get("tenant")
+    tenant = options.options.get("tenant") or None
     ids = frozenset(options.options.get("schema_ids") or ())
     tables: dict[tuple[TableName, str, Fields], _Table] = {}
 
@@ -224,7 +224,7 @@ FORMAT = Format(
     options={
         "tenant": Option(
             "text",
-            None,
+            "",
             "the tenant whose name and a dot stand before schemaName: they are taken off",
         ),
         "schema_ids": Option(

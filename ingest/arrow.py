@@ -6,6 +6,7 @@ image, which a table's rows share, are looked up as indexes into the names met s
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.events import DECODED
+from ingest.order import LENGTH, Pos
 
 _TYPES = {
     "string": pa.string(),
@@ -31,6 +33,7 @@ _TYPES = {
 SCHEMA = pa.schema([(column.name, _TYPES[column.type]) for column in DECODED])
 _SCALARS = frozenset((str, int))
 _NONE = frozenset((None,))
+_PACK = struct.Struct(f"{LENGTH}q").pack
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -62,10 +65,11 @@ def _maps(values: tuple[dict[str, str | None] | None, ...], type_: pa.DataType) 
 
 
 def _texts(values: tuple[Sequence[str] | None, ...], type_: pa.DataType) -> pa.Array:
-    sent = [row for row in values if row is not None]
-    if not sent:
-        return pa.nulls(len(values), type_)
-    return pa.ListArray.from_arrays(_offsets(values), _names(map(tuple, sent)))
+    first = values[0]
+    if values.count(first) == len(values):
+        return pa.repeat(pa.scalar(first, type_), len(values))
+    sent = [tuple(row) for row in values if row is not None]
+    return pa.ListArray.from_arrays(_offsets(values), _names(sent))
 
 
 def _names(rows: Any) -> pa.Array:
@@ -85,9 +89,10 @@ def _names(rows: Any) -> pa.Array:
     return pa.array(names, pa.string()).take(taken)
 
 
-def _numbers(values: tuple[Sequence[int] | None, ...], type_: pa.DataType) -> pa.Array:
-    flat = pa.array(list(chain.from_iterable(filter(None, values))), pa.int64())
-    return pa.ListArray.from_arrays(_offsets(values), flat)
+def _positions(values: tuple[Pos | None, ...], type_: pa.DataType) -> pa.Array:
+    buffer = pa.py_buffer(b"".join([_PACK(*pos) for pos in values if pos is not None]))
+    numbers = pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
+    return pa.ListArray.from_arrays(_offsets(values), numbers)
 
 
 def _structs(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
@@ -114,7 +119,7 @@ _Build = Callable[[Any, pa.DataType], pa.Array]
 _BUILDERS: dict[str, _Build] = {
     "map<string,string>": _maps,
     "array<string>": _texts,
-    "array<bigint>": _numbers,
+    "array<bigint>": _positions,
     "array<struct<name:string,source_type:string,type:string>>": _structs,
 }
 _BUILD: tuple[_Build, ...] = tuple(_BUILDERS.get(column.type, _plain) for column in DECODED)

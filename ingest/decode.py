@@ -8,6 +8,7 @@ in the processor's cache and the memory of a worker small, whatever the platform
 from __future__ import annotations
 
 import gc
+import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -21,7 +22,7 @@ from ingest.reader import Reader, Reading
 
 _PART_ROWS = 1_000
 _PART_BYTES = 16 * 2**20
-_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError)
+_UNFIT = (pa.ArrowException, struct.error, OverflowError, TypeError, ValueError)
 
 
 def decode(

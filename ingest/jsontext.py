@@ -28,6 +28,8 @@ _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|//[^\n]*|,(?=(?:\s|//[^\n]*(?:\n|$))*[}\]])', re.DOTALL)
 _NOTHING = (b"", b"null", b"[]")
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+"""What a decoder of this module raises for bytes it does not take."""
 _CONTROL = {code: b"\\u%04x" % code for code in range(32)}
 
 
@@ -42,14 +44,14 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
         return decode(value)
     except msgspec.ValidationError as error:
         raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as first:
+    except UNREADABLE as first:
         mended = lenient(value)
         if mended != value:
             try:
                 result = decode(mended)
             except msgspec.ValidationError as error:
                 raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+            except UNREADABLE:
                 pass
             else:
                 warnings.append(Code.LENIENT_JSON.value)
@@ -128,7 +130,13 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             textual = False
     if rows is None:
         rows = _row(_IMAGES.decode, text)
-    names = len(rows[0] or ()) if len(rows) == 1 else sum([len(row) for row in rows if row])
+    elif len(rows) == 1:
+        # Where each name and each text has its two quotes, and no other, no name stood twice.
+        row = rows[0] or {}
+        nulls = list(row.values()).count(None) if None in row.values() else 0
+        if text.count(b'"') == 4 * len(row) - 2 * nulls:
+            return Images(rows, textual, raw)
+    names = sum([len(row) for row in rows if row])
     if text.count(b'":') != names and _more_names(text, names):
         if any(duplicated(bytes(element)) for element in _ELEMENTS.decode(text)):
             warnings.append(Code.DUP_KEY.value)

@@ -5,6 +5,7 @@ Where a key comes from (rulings.md, 21): the source's `keys`, else the message, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +45,8 @@ def _values(image: Row | None, columns: tuple[str, ...], event: Event) -> Row | 
     if image is None:
         return None
     try:
+        if len(columns) == 1:
+            return {columns[0]: image[columns[0]]}
         return {column: image[column] for column in columns}
     except KeyError:
         pass
@@ -59,18 +62,20 @@ def key_hash(event: Event) -> int | None:
 
     So an event of key k is found among the rows whose hash is k's or null.
     """
-    key = event.key
-    if key is None or (event.key_before is not None and event.key_before != key):
+    key, columns, before = event.key, event.key_columns, event.key_before
+    if key is None or columns is None or len(key) != len(columns):
         return None
-    if event.key_columns is None or len(key) != len(event.key_columns):
+    if before is not None and before != key:
         return None
     return hash_values(key.values())
 
 
-def hash_values(values: Any) -> int:
+def hash_values(values: Collection[str | None]) -> int:
     """The hash of key values in key column order, each canonical text or None."""
-    text = "\x1f".join(["\x00" if value is None else value for value in values])
-    number = xxhash.xxh64_intdigest(text.encode())
+    texts: Any = values
+    if None in values:
+        texts = ["\x00" if value is None else value for value in values]
+    number = xxhash.xxh64_intdigest("\x1f".join(texts).encode())
     return number - 2**64 if number >= 2**63 else number
 
 

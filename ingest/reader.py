@@ -34,6 +34,7 @@ _FIELDS = Event.__struct_fields__
 _OP_TO_SCN = slice(_FIELDS.index("op"), _FIELDS.index("scn") + 1)
 _TIMES_AND_TX = slice(_FIELDS.index("event_time"), _FIELDS.index("tx_id") + 1)
 _SCHEMAS_MOST = 100_000
+_PLACES_MOST = 10_000
 
 
 class Reading(NamedTuple):
@@ -63,7 +64,9 @@ class Reader:
         self._schemas: set[tuple[Any, ...]] = set()
         general = next(iter(reading.options.values()))
         self._keys = general.keys
-        self._defaults = general.default_database, general.default_schema, general.default_table
+        defaults = (general.default_database, general.default_schema, general.default_table)
+        self._defaults = defaults if any(defaults) else None
+        self._places: dict[tuple[str | None, str, int], tuple[int, bool]] = {}
         pinned = reading.options.get(reading.format, general)
         self._tombstones = pinned.options.get("tombstone") == "delete"
 
@@ -102,29 +105,37 @@ class Reader:
         source = self._source
         value, _, _, topic, partition, offset, _ = message
         digest = _signed(xxhash.xxh64_intdigest(value or b""))
-        stream, arrival = self._place(message, name)
+        place = self._places.get((name, topic, partition))
+        stream, by_arrival = place if place is not None else self._place(name, topic, partition)
         row = 0
         for event in events:
             kind, types = event.kind, event.types
-            self._complete(event)
+            if self._defaults is not None:
+                _complete(event, *self._defaults)
+            if not event.unavailable:
+                event.unavailable = None
+            changes = kind == "change" or kind == "fragment"
             hashed = None
-            if kind == "change" or kind == "fragment":
-                keyed(event, self._key_columns(event, message))
+            if changes:
+                columns = event.key_columns
+                if self._keys or (not columns and message.key is not None):
+                    columns = self._key_columns(event, message)
+                keyed(event, columns)
                 hashed = key_hash(event)
-            pos = None
-            order_key = event.order if arrival is None else arrival
-            if event.positioned and self._order == "auto":
-                order_key = event.order
+            order_key = event.order
+            if by_arrival and not (event.positioned and self._order == "auto"):
+                order_key = self._arrival(message)
+            if order_key is None and event.snapshot:
+                order_key = ()
             if order_key is None:
-                if event.snapshot:
-                    order_key = ()
-                elif kind == "change" or kind == "fragment":
+                if changes:
                     raise DecodeError(
                         Code.ORDER_KEY_MISSING,
                         f"expected the order key of format {event.format or name}, got none in row "
                         f"{row}; set order: arrival for this source if it never sends one",
                     )
-            if order_key is not None:
+                pos = None
+            else:
                 pos = order.position(
                     epoch=epoch,
                     snapshot=event.snapshot,
@@ -177,33 +188,20 @@ class Reader:
             self._schemas.update(met)
         return rows
 
-    def _complete(self, event: Event) -> None:
-        """The source's defaults, where the message names no database, schema or table."""
-        if event.db is None or event.schema is None or event.table is None:
-            db, schema, table = self._defaults
-            if event.db is None:
-                event.db = db
-            if event.schema is None:
-                event.schema = schema
-            if event.table is None and event.kind != "control":
-                event.table = table
-        if not event.unavailable:
-            event.unavailable = None
-
-    def _place(self, message: Message, name: str | None) -> tuple[int, tuple[int, ...] | None]:
-        """The stream number, and s1 where the source is ordered by arrival."""
+    def _place(self, name: str | None, topic: str, partition: int) -> tuple[int, bool]:
+        """The stream's number, and whether it is ordered by arrival; remembered."""
         scheme = self._order
         if scheme == "auto":
             scheme = FORMATS[name].order if name is not None else "arrival"
-        if self._files:
-            stream = message.partition
-            ordinal: int | None = stream
-        else:
-            stream = order.stream_number(message.topic, message.partition)
-            ordinal = None
-        if scheme != "arrival":
-            return stream, None
-        return stream, order.arrival(timestamp=message.timestamp, ordinal=ordinal)
+        stream = partition if self._files else order.stream_number(topic, partition)
+        if len(self._places) >= _PLACES_MOST:
+            self._places.clear()
+        place = self._places[name, topic, partition] = stream, scheme == "arrival"
+        return place
+
+    def _arrival(self, message: Message) -> tuple[int, ...]:
+        ordinal = message.partition if self._files else None
+        return order.arrival(timestamp=message.timestamp, ordinal=ordinal)
 
     def _key_columns(self, event: Event, message: Message) -> tuple[str, ...] | None:
         """The YAML's keys for the table, else the message's, else those of the Kafka key."""
@@ -265,6 +263,16 @@ class Reader:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
+
+
+def _complete(event: Event, db: str | None, schema: str | None, table: str | None) -> None:
+    """The source's defaults, where the message names no database, schema or table."""
+    if event.db is None:
+        event.db = db
+    if event.schema is None:
+        event.schema = schema
+    if event.table is None and event.kind != "control":
+        event.table = table
 
 
 def _tombstone() -> Event:

@@ -16,7 +16,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.canal_envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
 from ingest.formats.columns import Texts, sql_converter, sql_spark_type
-from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
+from ingest.formats.envelope import micros_of, number_of, text_of
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
 from ingest.formats.named_types import NamedTypes
 from ingest.formats.oms_values import oms_converter, oms_spark_type
@@ -76,7 +76,7 @@ def _event(envelope: Envelope, op: str, options: FormatOptions, warnings: list[s
     s1, s2 are `es` in milliseconds and `id`, the number of Canal's batch; TiCDC's `id` is always
     0, there its commitTs stands instead.
     """
-    happened = _micros(envelope.es, warnings)
+    happened = micros_of(envelope.es, warnings, 1000)
     number = envelope.id
     tidb = envelope.tidb
     scn: str | None = None
@@ -98,16 +98,10 @@ def _event(envelope: Envelope, op: str, options: FormatOptions, warnings: list[s
         order=None if happened is None or second is None else (happened // 1000, second),
         snapshot=op == "snapshot",
         event_time=happened,
-        sent_time=_micros(envelope.ts, warnings),
+        sent_time=micros_of(envelope.ts, warnings, 1000),
         tx_id=envelope.gtid or None,
         warnings=warnings,
     )
-
-
-def _micros(given: Scalar, warnings: list[str]) -> int | None:
-    if isinstance(given, int) and 10**11 <= given < 10**14:
-        return given * 1000
-    return micros_of(given, warnings, 1000)
 
 
 def _state(

@@ -63,7 +63,11 @@ class _Debezium:
         value = message.value
         if not value:
             return iter((self._tombstone(message, warnings),))
-        return iter((jsontext.parse(value, lambda v: self._event(v, message, warnings), warnings),))
+        try:
+            return iter((self._event(value, message, warnings),))
+        except jsontext.UNREADABLE:
+            event = jsontext.parse(value, lambda v: self._event(v, message, warnings), warnings)
+            return iter((event,))
 
     def _event(self, value: bytes, message: Message, warnings: list[str]) -> Event:
         warnings.clear()

@@ -22,6 +22,7 @@ Number = int | str | None
 Order = tuple[int, ...] | None
 
 _LIMIT = 2**63
+_LATEST_MS = values.LATEST // 1000
 _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
 _SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
 _SUFFIX = re.compile(r"\d+$")
@@ -121,9 +122,12 @@ def micros(source: Source | Inner) -> int | None:
 
     Raises bad_value outside years 1 to 9999.
     """
-    count = _int(source.ts_us)
+    count, ms = source.ts_us, source.ts_ms
+    if count is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
+        return ms * 1000
+    count = _int(count)
     if count is None:
-        count = (_int(source.ts_ms) or 0) * 1000
+        count = (_int(ms) or 0) * 1000
     if not values.EARLIEST <= count <= values.LATEST:
         raise DecodeError(
             Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
@@ -137,7 +141,12 @@ def order_of(source: Source) -> Order:
     if find is None:
         find = next((order for has, order in _TRACES if getattr(source, has) is not None), _binlog)
     found = find(source)
-    return found if found is not None and min(found) >= 0 and max(found) < _LIMIT else None
+    if found is None:
+        return None
+    for number in found:
+        if not 0 <= number < _LIMIT:
+            return None
+    return found
 
 
 def _int(number: Number) -> int | None:
@@ -149,9 +158,11 @@ def _int(number: Number) -> int | None:
 
 def _binlog(source: Source) -> Order:
     """File number, position, row: `.999999` comes before `.1000000`."""
-    pos, file = _int(source.pos), source.file
+    pos, row, file = source.pos, source.row, source.file
+    if pos.__class__ is not int or row.__class__ is not int:
+        pos, row = _int(pos), _int(row) or 0
     number = _file_number(file) if file else None
-    return None if number is None or pos is None else (number, pos, _int(source.row) or 0)
+    return None if number is None or pos is None else (number, pos, row)
 
 
 @lru_cache(maxsize=4096)

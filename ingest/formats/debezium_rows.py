@@ -31,6 +31,7 @@ from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
 from ingest.formats.format import FormatOptions, Message
 
+_UNTYPED = Code.UNTYPED.value
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
 
 
@@ -42,6 +43,7 @@ class Image(NamedTuple):
 
 
 NO_IMAGE = Image(None, b"")
+_NESTED = (dict, list)
 
 
 class Rows:
@@ -154,10 +156,11 @@ class Rows:
     def _after(
         self, image: Image, columns: Columns, missing: list[str], warnings: list[str]
     ) -> tuple[Row | None, str | None]:
-        if image.columns is None:
+        sent, raw = image
+        if sent is None:
             return None, None
-        came = len(image.columns)
-        row = self.texts(image.columns, image.raw, columns, missing, warnings)
+        came = len(sent)
+        row = self.texts(sent, raw, columns, missing, warnings)
         if columns.sent <= came == len(row):
             return row, "full"
         warnings.append(Code.PARTIAL_IMAGE.value)
@@ -173,11 +176,12 @@ class Rows:
         missing: list[str],
         warnings: list[str],
     ) -> tuple[Row | None, str | None]:
-        if image.columns is None:
+        sent, raw = image
+        if sent is None:
             return None, None
-        came = len(image.columns)
+        came = len(sent)
         lost: list[str] = []
-        row = self.texts(image.columns, image.raw, columns, lost, warnings)
+        row = self.texts(sent, raw, columns, lost, warnings)
         if lost:
             missing += [name for name in lost if name not in missing]
         if family == "postgres" and not self._full_identity:
@@ -204,7 +208,7 @@ class Rows:
         warnings: list[str],
     ) -> Row:
         """Makes `image` canonical text, without the columns that hold the placeholder."""
-        absent = self._placeholder.columns(image, raw)
+        absent = self._placeholder.columns(image)
         if absent:
             warnings.append(Code.PLACEHOLDER_VALUE.value)
             for name in absent:
@@ -213,30 +217,41 @@ class Rows:
                     missing.append(name)
         if columns.canonical:
             return image
-        converts = columns.converts
-        members: dict[str, msgspec.Raw] | None = None
+        shape = columns.shapes.get(tuple(image)) or columns.shape(tuple(image))
         # in place: what is text already, most of a row, is not touched again
-        for name, value in image.items():
-            kind = value.__class__
-            if kind is str:
-                convert = converts.get(name) if converts else None
-                if convert is not None:
-                    image[name] = convert(value, warnings)
-            elif value is None:
-                continue
-            elif kind is int:
-                convert = converts.get(name)
-                image[name] = str(value) if convert is None else convert(value, warnings)
-            elif kind is bool:
-                convert = converts.get(name) or encoded.boolean
-                image[name] = convert(value, warnings)
-            else:
-                read = columns.nested.get(name) if kind is dict else None
-                text = read(value) if read is not None else None
-                if text is None:
-                    members = jsontext.members(raw) if members is None else members
-                    text = bytes(members[name]).decode()
-                image[name] = text
-        if not columns.names or not columns.names.issuperset(image):
-            warnings.append(Code.UNTYPED.value)
+        for name, convert in shape.converted:
+            value = image[name]
+            if convert is None and value.__class__ is int:
+                image[name] = str(value)
+            elif value is not None and value.__class__ not in _NESTED:
+                image[name] = (convert or encoded.integer)(value, warnings)
+        for name in shape.numbers:
+            value = image[name]
+            if value.__class__ is int:
+                image[name] = str(value)
+        if not jsontext.all_text(image.values()):
+            _write_out(image, raw, columns, shape.numbers)
+        if not shape.typed:
+            warnings.append(_UNTYPED)
         return image
+
+
+def _write_out(image: dict[str, Any], raw: bytes, columns: Columns, numbers: list[str]) -> None:
+    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    members: dict[str, msgspec.Raw] | None = None
+    for name, value in image.items():
+        kind = value.__class__
+        if kind is str or value is None:
+            continue
+        if kind is int:
+            image[name] = str(value)
+            numbers.append(name)
+        elif kind is bool:
+            image[name] = "true" if value else "false"
+        else:
+            read = columns.nested.get(name) if kind is dict else None
+            text = read(value) if read is not None else None
+            if text is None:
+                members = jsontext.members(raw) if members is None else members
+                text = bytes(members[name]).decode()
+            image[name] = text

@@ -26,6 +26,7 @@ Names = tuple[str | None, str | None, str | None]
 
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000
+_MOST_SHAPES = 1_000
 _SOURCE_TYPE = "__debezium.source.column."
 _SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varchar", "binary"} | {
     "varbinary",
@@ -53,11 +54,25 @@ class Field(msgspec.Struct, gc=False, frozen=True):
     fields: tuple[Field, ...] | None = None
 
 
+class Shape(NamedTuple):
+    """A set of column names: which to convert, and whether all have a type.
+
+    A converter None is `encoded.integer`, the most frequent. The integers of columns without a
+    converter are written as they are; `numbers` are those columns, found as rows come. All other
+    values are expected to be text.
+    """
+
+    converted: tuple[tuple[str, Convert | None], ...]
+    typed: bool
+    numbers: list[str]
+
+
 class Columns(NamedTuple):
     """What is known of a table's columns.
 
     `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
-    table's key columns by the YAML. `canonical`: the images come as canonical text already.
+    table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
+    images come as canonical text already.
     """
 
     types: Types | None
@@ -66,7 +81,20 @@ class Columns(NamedTuple):
     names: frozenset[str]
     sent: int
     keys: tuple[str, ...] | None
+    shapes: dict[tuple[str, ...], Shape]
     canonical: bool = False
+
+    def shape(self, names: tuple[str, ...]) -> Shape:
+        """What a row of these columns needs, worked out and remembered."""
+        if len(self.shapes) >= _MOST_SHAPES:
+            self.shapes.clear()
+        known = [(name, self.converts.get(name)) for name in names]
+        made = self.shapes[names] = Shape(
+            tuple((name, None if c is encoded.integer else c) for name, c in known if c),
+            bool(self.names) and self.names.issuperset(names),
+            [],
+        )
+        return made
 
 
 class Block:
@@ -137,7 +165,7 @@ class Schemas:
                 nested[name] = encoded.variable_scale
         types = types_of(tuple(columns)) if columns else None
         return Columns(
-            types, converts, nested, frozenset(converts), len(fields), tuple(keys) or None
+            types, converts, nested, frozenset(converts), len(fields), tuple(keys) or None, {}
         )
 
     def _column(

@@ -25,36 +25,30 @@ class Placeholder:
     """
 
     def __init__(self, text: str = DEFAULT, *, hexadecimal: bool = False) -> None:
-        self._hexadecimal = hexadecimal
         data = bytes.fromhex(text[4:]) if text.startswith("hex:") else text.encode()
         text = data.decode("latin-1") if text.startswith("hex:") else text
         digest = bytearray(hashlib.md5(data, usedforsecurity=False).digest())
         named = str(uuid.UUID(bytes=bytes(digest), version=3))
         packed = base64.b64encode(data).decode()
         codes = list(data)
-        self._scalars = frozenset(
-            (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode(), data.hex())
+        # A map comes as an object, or as JSON text where hstore.handling.mode is json.
+        maps = (msgspec.json.encode({text: text}).decode(), f'{{"{text}": "{text}"}}')
+        self._texts = frozenset(
+            (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode(), *maps)
+            + ((data.hex(),) if hexadecimal else ())
         )
         self._lists: tuple[list[Any], ...] = ([text], [packed], [named], codes)
         self._map = {text: text}
-        start = [str(code) for code in codes[:4]]
-        self._needles = (msgspec.json.encode(text)[1:-1], packed.rstrip("=").encode())
-        self._hex = data.hex().encode()
-        self._in_lists = (
-            named.encode(),
-            ("[" + ",".join(start)).encode(),
-            ("[" + ", ".join(start)).encode(),
-        )
 
-    def columns(self, image: dict[str, Any], raw: bytes) -> list[str]:
-        """The columns of `image` that hold the placeholder; `raw` is the image's own text."""
-        text, packed = self._needles
-        found = text in raw or packed in raw
-        if not found and b"[" in raw:
-            found = any(needle in raw for needle in self._in_lists)
-        if not found and self._hexadecimal:
-            found = self._hex in raw
-        return [name for name, value in image.items() if self._is(value)] if found else []
+    def columns(self, image: dict[str, Any]) -> list[str]:
+        """The columns of `image` that hold the placeholder."""
+        try:
+            if self._texts.isdisjoint(image.values()):
+                return []
+        except TypeError:
+            # Lists and maps have no hash.
+            pass
+        return [name for name, value in image.items() if self._is(value)]
 
     def _is(self, value: Any) -> bool:
         kind = value.__class__
@@ -62,16 +56,4 @@ class Placeholder:
             return value in self._lists
         if kind is dict:
             return bool(value == self._map)
-        if kind is not str:
-            return False
-        if value in self._scalars:
-            return True
-        if value[:1] != "{" or value[-1:] != "}":
-            return False
-        try:
-            return bool(_MAP.decode(value) == self._map)
-        except (msgspec.MsgspecError, UnicodeEncodeError):
-            return False
-
-
-_MAP = msgspec.json.Decoder(dict[str, Any])
+        return value in self._texts

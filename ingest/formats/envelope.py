@@ -44,6 +44,8 @@ def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
 
     Text that is no number says nothing. Raises bad_value outside years 1 to 9999.
     """
+    if unit == 1000 and given.__class__ is int and 10**11 <= given < 10**14:
+        return given * 1000
     if given.__class__ is str:
         text = str(given)
         if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):

@@ -23,11 +23,15 @@ _SHAPES_MOST = 1_000
 
 
 class _Shape(NamedTuple):
-    """A row's column names in order: how to convert each, how complete the row is, its doubts."""
+    """A set of column names: which to convert, how complete the row is, its doubts.
 
-    converts: tuple[Convert | None, ...]
+    `numbers` are the columns that have held an integer: the others are expected to be text.
+    """
+
+    converted: tuple[tuple[str, Convert], ...]
     word: str
     warnings: tuple[str, ...]
+    numbers: list[str]
 
 
 class TypedRows:
@@ -83,18 +87,19 @@ class TypedRows:
         shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
         if shape.warnings:
             warnings += shape.warnings
-        for (name, value), convert in zip(image.items(), shape.converts, strict=True):
-            kind = value.__class__
-            if value is None or (convert is None and kind is str):
-                continue
-            if kind is dict or kind is list:
-                image[name] = jsontext.nested(raw, name)
-            elif convert is not None:
-                image[name] = convert(value, warnings)
-            elif kind is int:
+        for name in shape.numbers:
+            value = image[name]
+            if value.__class__ is int:
                 image[name] = str(value)
-            else:
-                image[name] = "true" if value else "false"
+        for name, convert in shape.converted:
+            value = image[name]
+            if value is not None:
+                if value.__class__ is dict or value.__class__ is list:
+                    image[name] = jsontext.nested(raw, name)
+                else:
+                    image[name] = convert(value, warnings)
+        if not jsontext.all_text(image.values()):
+            _write_out(image, raw, shape.numbers)
         return shape.word
 
     def _shape(self, names: tuple[str, ...]) -> _Shape:
@@ -112,9 +117,10 @@ class TypedRows:
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()
         shape = self._shapes[names] = _Shape(
-            tuple(converts.get(name) for name in names),
+            tuple((name, converts[name]) for name in names if name in converts),
             word,
             tuple(warnings),
+            [],
         )
         return shape
 
@@ -146,3 +152,18 @@ class TypedRows:
             if after is not None:
                 del after[name]
         return lost
+
+
+def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[str]) -> None:
+    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    for name, value in image.items():
+        kind = value.__class__
+        if kind is str or value is None:
+            continue
+        if kind is int:
+            image[name] = str(value)
+            numbers.append(name)
+        elif kind is bool:
+            image[name] = "true" if value else "false"
+        else:
+            image[name] = jsontext.nested(raw, name)

@@ -68,7 +68,9 @@ class Reader:
         self._defaults = defaults if any(defaults) else None
         self._places: dict[tuple[str | None, str, int], tuple[int, bool]] = {}
         pinned = reading.options.get(reading.format, general)
-        self._tombstones = pinned.options.get("tombstone") == "delete"
+        self._tombstones = pinned.options.get("tombstone") == "delete" or (
+            self._pinned is not None and FORMATS[self._pinned].empty
+        )
 
     def rows(self, message: Message, epoch: int = 0, now: int | None = None) -> list[SilverRow]:
         """The silver rows of one message, at least one; never raises for what the bytes hold.
@@ -209,7 +211,7 @@ class Reader:
             keys = declared_for(self._keys, (event.db, event.schema, event.table))
             if keys:
                 return tuple(keys)
-        if event.key_columns or message.key is None:
+        if event.key_columns or message.key is None or event.op == "truncate":
             return event.key_columns
         return message_key_columns(message.key, event)
 

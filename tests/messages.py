@@ -19,6 +19,7 @@ from ingest.reader import Reader
 from ingest.readings import reading
 from ingest.sources import Source
 from tests.silver_rows import messages, source_of
+from tests.ticdc import batch, events
 
 FORMATS_FOLDER = Path(__file__).parent / "formats"
 OF_FOLDER = {
@@ -147,6 +148,20 @@ def is_json(value: bytes) -> bool:
     return value.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
 
 
+def with_wrong_parts(name: str, message: Message) -> Iterator[Message]:
+    """The message of format `name` with wrong members in every part of it."""
+    if name != "ticdc_open":
+        value = message.value or b""
+        for wrong in (with_wrong_members if is_json(value) else with_wrong_bytes)(value):
+            yield message._replace(value=wrong)
+        return
+    for key, value in events(message):
+        for wrong in with_wrong_members(value):
+            yield batch((key, wrong))
+        for wrong in with_wrong_members(key):
+            yield batch((wrong, value))
+
+
 _TOKEN = re.compile(
     rb'(?P<name>"(?:[^"\\]|\\.)*"(?=\s*:))'
     rb'|(?P<value>"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)',
@@ -241,6 +256,13 @@ def samples(shared: Path) -> Iterator[tuple[str, Message]]:
             if not is_bare_row(line):
                 yield name, Message(line, topic="t", offset=offset, timestamp=1_700_000_000_000)
                 offset += 1
+    # Printed as pairs of key and value.
+    for line in lines_of(folder / "peers" / "ticdc-open" / "docs.jsonl"):
+        pair = members(line)
+        value = bytes(pair["value"])
+        event = (bytes(pair["key"]), b"" if value == b"null" else value)
+        yield "ticdc_open", batch(event)._replace(topic="t", offset=offset)
+        offset += 1
 
 
 def _binary_samples(folder: Path) -> Iterator[tuple[str, bytes]]:

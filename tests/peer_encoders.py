@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from tests.changes import DB, TABLE, Change, Row, Wire, changed, image, object_
 from tests.encoded_cells import ZONE, canal_cell, oms_cell, quoted
+from tests.ticdc import batch
 
 CLOCK = "%Y-%m-%d %H:%M:%S.000000"
 MYSQL = {"dialect": "mysql"}
@@ -230,6 +231,66 @@ def ticdc_simple(change: Change) -> bytes:
     ).encode()
 
 
+TICDC_TYPES = {
+    "int": (3, 0x41),
+    "bigint": (8, 0x41),
+    "bigint unsigned": (8, 0xC1),
+    "boolean": (1, 0x41),
+    "date": (10, 0x41),
+    "datetime": (12, 0x41),
+    "datetime(3)": (12, 0x41),
+    "datetime(6)": (12, 0x41),
+    "timestamp": (7, 0x41),
+    "timestamp(6)": (7, 0x41),
+    "time(6)": (11, 0x41),
+    "blob": (252, 0x41),
+    "varchar(200)": (15, 0x40),
+    "text": (252, 0x40),
+    "json": (245, 0x41),
+}
+"""Type code and flags (binary, nullable, unsigned); decimals are 246."""
+
+
+def open_cell(type_: str, value: Any) -> str:
+    """TiCDC Open: numbers as such, decimals as text, large strings in base64."""
+    if type_ == "text":
+        return text_cell(type_, value.encode())
+    return quoted(format(value, "f")) if isinstance(value, Decimal) else text_cell(type_, value)
+
+
+def _open_row(row: Row | None, change: Change) -> str | None:
+    if row is None:
+        return None
+    cells = []
+    for name, value in row.items():
+        type_ = change.columns[name]
+        code, flags = TICDC_TYPES.get(type_, (246, 0x41))
+        key = name in change.keys
+        cells.append(
+            f"{quoted(name)}:"
+            + object_(
+                t=str(code),
+                h="true" if key else None,
+                f=str(flags | (0x0B if key else 0)),
+                v="null" if value is None else open_cell(type_, value),
+            )
+        )
+    return f"{{{','.join(cells)}}}"
+
+
+def ticdc_open(change: Change) -> bytes:
+    """TiCDC Open, a batch of one event."""
+    before, after = _open_row(change.before, change), _open_row(change.after, change)
+    row = object_(d=before) if after is None else object_(u=after, p=before)
+    return batch((b"{}", row.encode())).value or b""
+
+
+def ticdc_open_key(change: Change) -> bytes:
+    """The message key that goes with it."""
+    key = object_(ts=str(change.seconds * TSO), scm=quoted(DB), tbl=quoted(TABLE), t="1")
+    return batch((key.encode(), b"")).key or b""
+
+
 WIRES = {
     "maxwell": Wire("maxwell", maxwell, typed=False),
     "maxwell_positioned": Wire("maxwell", maxwell_positioned, typed=False),
@@ -237,5 +298,6 @@ WIRES = {
     "wal2json": Wire("wal2json", wal2json),
     "wal2json_1": Wire("wal2json", wal2json_1),
     "ticdc_simple": Wire("ticdc_simple", ticdc_simple, typed=False),
+    "ticdc_open": Wire("ticdc_open", ticdc_open, key=ticdc_open_key),
     "ogg": Wire("ogg", ogg, typed=False, options=MYSQL | {"supplemental_logging": "all"}),
 }

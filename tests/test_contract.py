@@ -25,15 +25,7 @@ from ingest.reader import Reader, SilverRow
 from ingest.readings import reading
 from ingest.sources import Source
 from tests.encoders import WIRES, Change
-from tests.messages import (
-    POISON,
-    golden,
-    is_json,
-    reader_of,
-    samples,
-    with_wrong_bytes,
-    with_wrong_members,
-)
+from tests.messages import POISON, golden, reader_of, samples, with_wrong_parts
 from tests.silver_promises import NAMES, broken
 from tests.wires import as_dicts, message_of
 
@@ -91,9 +83,8 @@ def test_every_member_wrong(name: str) -> None:
     seen = []
     for source, first in firsts.values():
         reader = Reader(reading(source))
-        wrong = with_wrong_members if is_json(first.value or b"") else with_wrong_bytes
-        for offset, value in enumerate(wrong(first.value or b"")):
-            message = first._replace(value=value, offset=offset)
+        for offset, wrong in enumerate(with_wrong_parts(name, first)):
+            message = wrong._replace(offset=offset)
             seen.append((message, reader.rows(message)))
     assert len(seen) > 500
     kept(seen)

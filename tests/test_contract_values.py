@@ -58,6 +58,7 @@ _NUMBERS = {"yes": ("1", _TINYINT), "no": ("0", _TINYINT)}
 LOSSES: dict[str, dict[str, tuple[str, str]]] = {
     **dict.fromkeys(("dts", "dts_older"), _NUMBERS),
     **dict.fromkeys(("ob_avro", "ob_avro_confluent", "ob_avro_json"), _NUMBERS),
+    "ticdc_open": _NUMBERS,
     "dataworks_declared": {
         "micros": ("1001-01-02 03:04:05", _MILLIS),
         "exact": ("2024-02-29T23:59:59.12Z", _MILLIS),
@@ -77,7 +78,7 @@ LOSSES: dict[str, dict[str, tuple[str, str]]] = {
 """What a wire cannot carry, by column: the text that comes instead, and why."""
 
 
-TYPES_WITH_VALUES = {"wal2json", "ob_avro"}
+TYPES_WITH_VALUES = {"ob_avro", "ticdc_open", "wal2json"}
 """Formats whose messages type the columns that they send, and no others."""
 
 

@@ -15,6 +15,7 @@ from ingest.formats import (
     oms_dataworks,
     oms_default,
     oms_shareplex,
+    ticdc_open,
     ticdc_simple,
     wal2json,
 )
@@ -32,6 +33,7 @@ FORMATS: dict[str, Format] = {
     "maxwell": maxwell.FORMAT,
     "ogg": ogg.FORMAT,
     "dms": dms.FORMAT,
+    "ticdc_open": ticdc_open.FORMAT,
     "ticdc_simple": ticdc_simple.FORMAT,
     "wal2json": wal2json.FORMAT,
     "dts": dts.FORMAT,

@@ -57,6 +57,7 @@ class Format(NamedTuple):
 
     `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
     the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
+    `empty`: a message without a value says something by its key, and is decoded.
     `order` is what `order: auto` means. `impossible` names what the format cannot carry, with the
     vendor's line; `recognised` and `ordered` are sentences for `ingest formats NAME`.
     """
@@ -69,5 +70,6 @@ class Format(NamedTuple):
     ordered: str
     recognise: Callable[[TopLevel], bool] | None = None
     recognise_bytes: Callable[[Message], bool] | None = None
+    empty: bool = False
     options: Mapping[str, Option] = {}
     impossible: Mapping[str, str] = {}

@@ -95,7 +95,7 @@ def load(
     return Config(
         root=root,
         settings=settings,
-        sources={name: _located(source, root) for name, source in found.items()},
+        sources={name: located(source, root, formats) for name, source in found.items()},
         tables={
             name: by_source[name][1] if name in by_source else Tables(source=name) for name in found
         },
@@ -191,12 +191,20 @@ def _has(layer: Any, place: Place) -> bool:
     return True
 
 
-def _located(source: Source, root: Path) -> Source:
-    if source.files is None:
-        return source
-    # The folder's own name may hold what would be a wildcard in the pattern.
-    path = _absolute(source.files.path, Path(glob.escape(str(root))))
-    return source.model_copy(update={"files": source.files.model_copy(update={"path": path})})
+def located(source: Source, root: Path, formats: Mapping[str, Format]) -> Source:
+    """The source with its paths absolute: a relative one starts at `root`."""
+    changed: dict[str, Any] = {}
+    if source.files is not None:
+        # The folder's own name may hold what would be a wildcard in the pattern.
+        path = _absolute(source.files.path, Path(glob.escape(str(root))))
+        changed["files"] = source.files.model_copy(update={"path": path})
+    asked = formats.values() if source.format == "auto" else [formats[source.format]]
+    folders = {key for f in asked for key, o in f.options.items() if o.kind == "folder"}
+    given = {key: source.options[key] for key in folders & source.options.keys()}
+    if any(given.values()):
+        found = {key: _absolute(path, root) for key, path in given.items() if path}
+        changed["options"] = {**source.options, **found}
+    return source.model_copy(update=changed) if changed else source
 
 
 def _absolute(path: str, base: Path) -> str:

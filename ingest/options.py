@@ -48,11 +48,11 @@ def option_value(option: Option, given: Any) -> Any:
         return str(given).lower() == "true"
     if option.kind == "number" and re.fullmatch(r"-?\d+", str(given)):
         return int(given)
-    if option.kind == "text" and isinstance(given, str):
+    if option.kind in ("text", "folder") and isinstance(given, str):
         return given
     if option.kind == "list" and isinstance(given, list | tuple):
         if all(isinstance(item, str) for item in given):
             return tuple(given)
         raise ValueError("expected a list of texts")
-    kinds = {"bool": "true or false", "number": "a whole number", "text": "text", "list": "a list"}
-    raise ValueError(f"expected {kinds[option.kind]}, got {shown(given)}")
+    kinds = {"bool": "true or false", "number": "a whole number", "list": "a list"}
+    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {shown(given)}")

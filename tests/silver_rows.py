@@ -14,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from ingest.config import located
 from ingest.events import DECODED
+from ingest.formats import FORMATS
 from ingest.formats.format import Message
 from ingest.framing import records
 from ingest.reader import Reader
@@ -49,13 +51,14 @@ def source_of(folder: Path) -> Source:
     given = read(file, environ={})[0].value if file.exists() else {}
     kcat = (folder / "messages.kcat.jsonl").exists()
     given.setdefault("format", folder.parent.name)
-    return Source.model_validate(
+    source = Source.model_validate(
         {
             "name": "golden",
             "files": {"path": "*.jsonl", "framing": "kcat" if kcat else "lines"},
             **given,
         }
     )
+    return located(source, folder, FORMATS)
 
 
 def golden_rows(folder: Path) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from ingest.formats import (
     maxwell,
     ob_avro,
     ogg,
+    debezium_avro,
     oms_dataworks,
     oms_default,
     oms_shareplex,
@@ -37,4 +38,5 @@ FORMATS: dict[str, Format] = {
     "ticdc_simple": ticdc_simple.FORMAT,
     "wal2json": wal2json.FORMAT,
     "dts": dts.FORMAT,
+    "debezium_avro": debezium_avro.FORMAT,
 }

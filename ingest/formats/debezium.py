@@ -131,7 +131,7 @@ class _Debezium:
                 transaction=inner.transaction,
             )
         if source.collection is not None:
-            return document_event(inner, op, source, message, warnings)
+            return document_event(inner, op, source, message, self._rows.schemas, warnings)
         rows = self._rows
         return rows.change(
             op,

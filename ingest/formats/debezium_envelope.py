@@ -83,6 +83,8 @@ class Inner(msgspec.Struct, gc=False):
     ts_us: Number = None
     transaction: Transaction | None = None
     ddl: str | None = None
+    updateDescription: Raw = Raw()
+    filter: Raw = Raw()
 
 
 class Outer(Inner, gc=False):

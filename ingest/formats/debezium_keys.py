@@ -19,8 +19,8 @@ Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
 class Keys(Protocol):
     """How the keys of one source's messages are read. Both give None for what is no key."""
 
-    def names(self, raw: bytes | None) -> tuple[str, ...] | None:
-        """The columns of the key."""
+    def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
+        """The columns of the key; `needed`: nothing else names them."""
 
     def row(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
         """The columns and values of the key; `columns`: those of the row, of table `names`."""
@@ -42,7 +42,7 @@ class JsonKeys:
         self._schemas = schemas
         self._texts = texts
 
-    def names(self, raw: bytes | None) -> tuple[str, ...] | None:
+    def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
         """The columns of the key; None where it is not an object of columns."""
         if not raw:
             return None
@@ -73,3 +73,7 @@ class JsonKeys:
             return self._texts(image, raw, columns, [], []) if image else None
         except _UNREADABLE:
             return None
+
+
+MakeKeys = Callable[[Schemas, Texts], Keys]
+"""Makes the Keys of one source."""

@@ -1,9 +1,12 @@
 """MongoDB's documents: `after` is one text of extended JSON, its top-level fields are the columns.
 
 `_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date": …}`) become
-their canonical text; nested documents and arrays stay as sent. An update without the whole document
-(`updateDescription` or `patch` alone) is no row image and is not supported: let the connector look
-it up, `capture.mode=change_streams_update_full`.
+their canonical text; nested documents and arrays stay as sent. An update may come with the whole
+document, or with what it changed alone (`updateDescription`): then the columns it names are set and
+those it removed are null. A change inside a nested document or array does not say what the whole
+column became, so it needs the document: `capture.mode=change_streams_update_full`. A field that the
+document had and has no more is null where anything tells of it: `removedFields`, the document
+before, or the source's `columns:`.
 Source: https://debezium.io/documentation/reference/3.6/connectors/mongodb.html
 """
 
@@ -21,6 +24,7 @@ from ingest.events import Event, Row
 from ingest.formats.columns import plain
 from ingest.formats.debezium_envelope import Inner, Source, micros
 from ingest.formats.debezium_plain import plain_event
+from ingest.formats.debezium_schema import Names, Schemas
 from ingest.formats.format import Message
 
 _ID = "_id"
@@ -31,39 +35,107 @@ _WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecima
 }
 
 
+class _Description(msgspec.Struct, gc=False):
+    """`updateDescription`: what an update changed. Names with a dot lead into nested documents."""
+
+    removedFields: list[str] | None = None
+    updatedFields: msgspec.Raw = msgspec.Raw()
+    truncatedArrays: list[Any] | None = None
+
+
+_DESCRIPTION = msgspec.json.Decoder(_Description)
+
+
 def document_event(
-    inner: Inner, op: str, source: Source, message: Message, warnings: list[str]
+    inner: Inner,
+    op: str,
+    source: Source,
+    message: Message,
+    schemas: Schemas,
+    warnings: list[str],
 ) -> Event:
-    """One change of a document. Raises unsupported for an update without the whole document."""
+    """One change of a document. Raises unsupported for an update of a part of a column."""
+    names: Names = (source.db or None, source.schema or None, source.collection)
+    columns = schemas.columns(schemas.block(b""), (), names, "mongodb")
     before = document(inner.before, warnings) if op in ("update", "delete") else None
     after = document(inner.after, warnings) if op != "delete" else None
-    if after is None and op != "delete":
+    whole = after is not None
+    key = None
+    if before is None or _ID not in before:
+        key = document_key(message.key) or _filtered(inner.filter)
+    changed = {}
+    if op == "update":
+        changed = _changed(inner.updateDescription, warnings, whole=whole)
+    if after is not None:
+        # a field that the document does not have is NULL in a table
+        declared = [column.name for column in columns.types.columns] if columns.types else []
+        for name in (*changed, *(before or ()), *declared):
+            after.setdefault(name)
+    elif changed and before is not None:
+        after, whole = {**before, **changed}, True
+    elif changed:
+        after = {**(key or {}), **changed}
+        warnings.append(Code.PARTIAL_IMAGE.value)
+    if op != "delete" and (after is None or _ID not in after):
         raise DecodeError(
-            Code.UNSUPPORTED,
-            "expected the whole document in after, got none: "
-            "set capture.mode=change_streams_update_full in the connector",
+            Code.NO_IMAGE,
+            "expected the document in after, or what changed in updateDescription and the "
+            "document's _id in the message key, got neither",
         )
     event = plain_event(
         op,
         op_raw=str(inner.op),
         source=source,
-        names=(source.db or None, source.schema or None, source.collection),
+        names=names,
         sent_time=micros(inner),
         warnings=warnings,
         transaction=inner.transaction,
     )
     event.snapshot = event.snapshot or op == "snapshot"
     event.key_columns = (_ID,)
+    event.types = columns.types
     event.before, event.before_image = before, "full" if before is not None else None
-    event.after, event.after_image = after, "full" if after is not None else None
-    if op == "delete" and (before is None or _ID not in before):
-        event.key = document_key(message.key)
+    event.after, event.after_image = after, "full" if whole else "partial"
+    if after is None:
+        event.after_image = None
+        if before is None or _ID not in before:
+            event.key = key
         if event.key is None and before is None:
             raise DecodeError(
                 Code.NO_IMAGE, "expected a document or a message key of the delete, got none"
             )
-    warnings.append(Code.UNTYPED.value)
+    if not columns.names.issuperset((*(before or ()), *(after or ()))):
+        warnings.append(Code.UNTYPED.value)
     return event
+
+
+def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
+    """The columns that an update set, and as null those that it removed.
+
+    `whole`: the document itself came too, so parts of columns do not matter. Raises unsupported
+    where they do: the whole column's value is not known.
+    """
+    text = bytes(raw)
+    if not text or text == b"null":
+        return {}
+    said = _DESCRIPTION.decode(text)
+    removed = said.removedFields or []
+    if whole:
+        return {name: None for name in removed if "." not in name}
+    changed = document(said.updatedFields, warnings) or {}
+    if said.truncatedArrays or any("." in name for name in (*removed, *changed)):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected whole columns in updateDescription, got a part of one: "
+            "set capture.mode=change_streams_update_full in the connector",
+        )
+    return {**changed, **dict.fromkeys(removed)}
+
+
+def _filtered(raw: msgspec.Raw) -> Row | None:
+    """The `_id` in `filter`, which connectors before 2.0 send with an update."""
+    found = document(raw, [])
+    return {_ID: found[_ID]} if found is not None and _ID in found else None
 
 
 def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:

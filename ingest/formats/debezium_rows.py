@@ -104,7 +104,7 @@ class Rows:
                 before = NO_IMAGE
         elif op == "delete":
             after = NO_IMAGE
-        key = self._keys.names(message.key)
+        key = self._keys.names(message.key, needed=columns.keys is None)
         missing: list[str] = []
         new, after_word = self._after(after, columns, missing, warnings)
         keys = columns.keys or key

@@ -115,7 +115,7 @@ class Schemas:
 
     def __init__(self, options: FormatOptions, handling: Handling) -> None:
         self._options = options
-        self._named = bool(options.columns or options.keys)
+        self.named = bool(options.columns or options.keys)
         self._handling = handling
         self._blocks: dict[bytes, Block] = {}
         self._none = Block(None)
@@ -135,7 +135,7 @@ class Schemas:
         self, block: Block, fields: tuple[Field, ...], names: Names, family: str
     ) -> Columns:
         """The columns of table `names` whose rows have `fields` (of `block`)."""
-        key = (family, names if self._named else None)
+        key = (family, names if self.named else None)
         found = block.memo.get(key)
         if found is None:
             if len(block.memo) >= _MOST_TABLES:

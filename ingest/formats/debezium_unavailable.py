@@ -31,13 +31,15 @@ class Placeholder:
         named = str(uuid.UUID(bytes=bytes(digest), version=3))
         packed = base64.b64encode(data).decode()
         codes = list(data)
-        # A map comes as an object, or as JSON text where hstore.handling.mode is json.
+        self._lists: tuple[list[Any], ...] = ([text], [packed], [named], codes)
+        # Avro's lists and maps are text by now; a map also where hstore.handling.mode is json.
+        lists = tuple(msgspec.json.encode(shape).decode() for shape in self._lists)
         maps = (msgspec.json.encode({text: text}).decode(), f'{{"{text}": "{text}"}}')
         self._texts = frozenset(
-            (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode(), *maps)
+            (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode())
+            + (*lists, *maps)
             + ((data.hex(),) if hexadecimal else ())
         )
-        self._lists: tuple[list[Any], ...] = ([text], [packed], [named], codes)
         self._map = {text: text}
 
     def columns(self, image: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ingest import values
@@ -81,10 +82,12 @@ def unsigned(value: Any, warnings: list[str]) -> str:
     return integer(value, warnings)
 
 
+@lru_cache(maxsize=1_024)
 def decimal(scale: int) -> Convert:
     """A decimal: base64 of the unscaled big-endian two's complement, or the number itself.
 
-    The number comes with `decimal.format=NUMERIC`; base64 holds neither a point nor a minus.
+    The number comes with `decimal.format=NUMERIC`; base64 holds neither a point nor a minus. One
+    converter a scale, so that what holds it can be told.
     """
 
     def convert(value: Any, warnings: list[str]) -> str:

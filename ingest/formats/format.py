@@ -42,7 +42,7 @@ class FormatOptions(NamedTuple):
 class Option(NamedTuple):
     """One option of a format: `choices` for kind choice; `text` says what it changes."""
 
-    kind: Literal["choice", "bool", "text", "list", "number"]
+    kind: Literal["choice", "bool", "text", "list", "number", "folder"]
     default: Any
     text: str
     choices: tuple[str, ...] = ()

@@ -1,0 +1,217 @@
+"""Debezium's change events as Avro: the messages of `debezium` in another encoding.
+
+A message is a zero byte, four bytes of its schema's id, and one datum of that schema; the message
+key likewise, with an id of its own. Schemas come from a registry, from files, or stand in the
+container that the messages came in. Row changes are read straight to canonical text; everything
+rarer (schema changes, transactions, heartbeats, flattened rows, MongoDB's documents) becomes the
+JSON that Debezium would have sent and is read as such.
+Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/
+(wire format); https://debezium.io/documentation/reference/3.6/configuration/avro.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ingest import jsontext
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event
+from ingest.formats import debezium
+from ingest.formats.avro_connect import ADJUSTMENTS
+from ingest.formats.debezium_avro_keys import HEAD, AvroKeys, Writers
+from ingest.formats.debezium_avro_writer import Writer
+from ingest.formats.debezium_envelope import OPS, Inner, Source, micros
+from ingest.formats.debezium_flattened import Flattened
+from ingest.formats.debezium_mongodb import document_event
+from ingest.formats.debezium_plain import plain_event
+from ingest.formats.debezium_rows import NO_IMAGE, Image, Rows
+from ingest.formats.debezium_topics import (
+    control_event,
+    is_control,
+    is_schema_change,
+    schema_change_event,
+)
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+
+_CONTAINER = "avro.schema"
+"""Header that a datum cut out of an Avro container comes with: its writer's schema."""
+_INNER = msgspec.json.Decoder(Inner)
+
+
+class _DebeziumAvro:
+    """The decoder of one source."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._writers = Writers(options)
+        self._rows = Rows(options, partial(AvroKeys, self._writers))
+        self._keys = AvroKeys(self._writers, self._rows.schemas, self._rows.texts)
+        self._flattened = Flattened(options, self._rows)
+        self._deletes = options.options.get("tombstone") == "delete"
+
+    def decode(self, message: Message) -> Iterator[Event]:
+        """The event of one message. Raises DecodeError for a message that is none."""
+        value = message.value
+        warnings: list[str] = []
+        schemas = self._rows.schemas
+        if not value:
+            return iter((self._tombstone(message, warnings),))
+        writer, start = None, 0
+        if message.headers:
+            for name, text in message.headers:
+                if name == _CONTAINER and text:
+                    writer = self._writers.of_schema(text, schemas)
+        if writer is None:
+            writer, start = self._writers.of(value, schemas), HEAD
+        if writer.envelope:
+            return iter((self._change(writer, start, message, warnings),))
+        found = writer.value(value, start)
+        if not isinstance(found, dict):
+            raise DecodeError(
+                Code.BAD_SHAPE, f"expected a record, got {jsontext.excerpt(str(found).encode())}"
+            )
+        raw = msgspec.json.encode(found)
+        event = jsontext.parse(
+            raw, lambda v: self._unlike(found, v, writer, message, warnings), warnings
+        )
+        return iter((event,))
+
+    def _change(self, writer: Writer, start: int, message: Message, warnings: list[str]) -> Event:
+        value = message.value or b""
+        inner, before, after, names, columns = writer.change(value, start, warnings)
+        word = inner.op or ""
+        op = _op(word)
+        source = inner.source or Source()
+        if op == "truncate" or op == "other":
+            return plain_event(
+                op,
+                op_raw=word,
+                source=source,
+                names=names,
+                sent_time=micros(inner),
+                warnings=warnings,
+                transaction=inner.transaction,
+            )
+        return self._rows.change(
+            op,
+            op_raw=word,
+            before=Image(before, value) if before else NO_IMAGE,
+            after=Image(after, value) if after else NO_IMAGE,
+            source=source,
+            names=names,
+            block=writer.block,
+            fields=writer.block.row,
+            message=message,
+            warnings=warnings,
+            sent_time=micros(inner),
+            transaction=inner.transaction,
+            columns=columns,
+        )
+
+    def _unlike(
+        self,
+        top: dict[str, Any],
+        raw: bytes,
+        writer: Writer,
+        message: Message,
+        warnings: list[str],
+    ) -> Event:
+        """The event of a message that is no row change with images of columns."""
+        sent = jsontext.members(raw)
+        if is_schema_change(sent):
+            return schema_change_event(raw, warnings)
+        if is_control(sent):
+            return control_event(sent, raw, warnings)
+        if "op" in top and "source" in top:
+            inner = _INNER.decode(raw)
+            source = inner.source or Source()
+            if source.collection is not None:
+                message = message._replace(key=self._keys.as_json(message.key))
+                op, schemas = _op(inner.op or ""), self._rows.schemas
+                return document_event(inner, op, source, message, schemas, warnings)
+        if self._flattened.fits(top):
+            return self._flattened.event(raw, writer.block, message, warnings)
+        raise DecodeError(
+            Code.UNKNOWN_OP,
+            "expected an envelope, or a record Debezium is known to send, "
+            f"got {jsontext.excerpt(raw)}; rows without an envelope need flattened: true",
+        )
+
+    def _tombstone(self, message: Message, warnings: list[str]) -> Event:
+        if self._deletes and message.key:
+            block = self._rows.schemas.block(b"")
+            return self._flattened.tombstone(block, message, warnings)
+        return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
+
+
+def _op(word: str) -> str:
+    op = OPS.get(word)
+    if op is None:
+        raise DecodeError(Code.UNKNOWN_OP, f"expected op of c r u d t m, got {word[:40]!r}")
+    return op
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """The decoder of one source's messages."""
+    return _DebeziumAvro(options).decode
+
+
+def recognise(message: Message) -> bool:
+    """Whether bytes are framed as a schema registry's are, or are an envelope in a container.
+
+    Which ids are known only the source's options tell, so the frame is all there is to see.
+    """
+    for name, text in message.headers or ():
+        if name == _CONTAINER:
+            return b".Envelope" in (text or b"")
+    value = message.value or b""
+    return len(value) > HEAD and value[:2] == b"\0\0" and any(value[2:HEAD])
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="source",
+    summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
+    source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
+    "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",
+    recognised="a zero byte and four bytes of a schema's id below 2**24; in an Avro container, a "
+    "schema named Envelope",
+    ordered=debezium.FORMAT.ordered,
+    recognise_bytes=recognise,
+    options={
+        "schema_registry": Option(
+            "text",
+            "",
+            "URL of the schema registry, ${REGISTRY_URL} say: Confluent's protocol over HTTP; "
+            "while it cannot be reached, messages are rejects unknown_schema_id, to be replayed",
+        ),
+        "schema_folder": Option(
+            "folder", "", "folder of schema files ID.avsc, looked into before the registry"
+        ),
+        "registry_user": Option(
+            "text", "", "user or API key of the registry, from the environment: ${REGISTRY_USER}"
+        ),
+        "registry_password": Option(
+            "text", "", "its password or secret, from the environment: ${REGISTRY_PASSWORD}"
+        ),
+        "registry_token": Option(
+            "text", "", "bearer token instead of them, from the environment: ${REGISTRY_TOKEN}"
+        ),
+        "registry_timeout": Option("number", 5, "seconds to wait for one answer of the registry"),
+        "field_name_adjustment": Option(
+            "choice",
+            "none",
+            "field.name.adjustment.mode: with avro_unicode names are read back from _uXXXX, with "
+            "avro from the propagated source column, where it was sent",
+            ADJUSTMENTS,
+        ),
+        **debezium.FORMAT.options,
+    },
+    impossible={
+        **debezium.FORMAT.impossible,
+    },
+)

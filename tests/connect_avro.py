@@ -12,6 +12,7 @@ import base64
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 class SchemaFiles:
     """A folder of `ID.avsc`, each schema under the next id when it is first written with."""
 
-    def __init__(self, folder: Path, *, first: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, first: int = 1, rename: Callable[[str], str] | None = None
+    ) -> None:
         self.folder = folder
+        self._rename = rename or adjusted
         self._ids: dict[str, int] = {}
         self._first = first
 
@@ -40,28 +44,27 @@ class SchemaFiles:
         """A message or key with Connect's schema as its Avro converter frames it."""
         if message["schema"] is None:
             return None
-        schema = avro_schema(message["schema"])
+        schema = avro_schema(message["schema"], self._rename)
         text = json.dumps(schema)
         id_ = self._ids.get(text)
         if id_ is None:
             id_ = self._ids[text] = self._first + len(self._ids)
             (self.folder / f"{id_}.avsc").write_text(text)
-        return b"\0" + id_.to_bytes(4, "big") + datum(message["schema"], message["payload"])
+        value = _value(message["schema"], message["payload"], self._rename)
+        return b"\0" + id_.to_bytes(4, "big") + datum(text, value)
 
 
-def avro_schema(connect: dict[str, Any]) -> Any:
-    """The Avro schema of a Connect schema."""
-    return _avro(connect, set())
+def avro_schema(connect: dict[str, Any], rename: Callable[[str], str]) -> Any:
+    """The Avro schema of a Connect schema; `rename` makes field names that Avro allows."""
+    return _avro(connect, set(), rename)
 
 
-def datum(connect: dict[str, Any], payload: Any) -> bytes:
-    """A payload of the JSON converter as one Avro datum."""
+def datum(schema: str, value: Any) -> bytes:
+    """One Avro datum."""
     # fastavro would want dates and decimals as such, where Connect hands over what they are made of
-    plain = json.loads(json.dumps(avro_schema(connect)).replace('"logicalType"', '"was"'))
+    plain = fastavro.parse_schema(json.loads(schema.replace('"logicalType"', '"was"')))
     stream = io.BytesIO()
-    fastavro.schemaless_writer(
-        stream, fastavro.parse_schema(plain), _value(connect, payload), strict=True
-    )
+    fastavro.schemaless_writer(stream, plain, value, strict=True)
     return stream.getvalue()
 
 
@@ -70,12 +73,21 @@ def adjusted(name: str) -> str:
     return re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", name)
 
 
-def _avro(connect: dict[str, Any], written: set[str]) -> Any:
-    made = _type(connect, written)
+def escaped(name: str) -> str:
+    """A name as `field.name.adjustment.mode: avro_unicode` makes it, if Avro does not allow it."""
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        return name
+    units = name.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(c) if chr(c).isascii() and chr(c).isalpha() else f"_u{c:04x}" for c in codes)
+
+
+def _avro(connect: dict[str, Any], written: set[str], rename: Callable[[str], str]) -> Any:
+    made = _type(connect, written, rename)
     return ["null", made] if connect.get("optional") else made
 
 
-def _type(connect: dict[str, Any], written: set[str]) -> Any:
+def _type(connect: dict[str, Any], written: set[str], rename: Callable[[str], str]) -> Any:
     kind, name = connect["type"], connect.get("name")
     props: dict[str, Any] = {}
     if name:
@@ -89,15 +101,15 @@ def _type(connect: dict[str, Any], written: set[str]) -> Any:
         written.add(".".join(full))
         fields = []
         for field in connect["fields"]:
-            type_ = _avro(field, written)
+            type_ = _avro(field, written, rename)
             nulls = {"default": None} if field.get("optional") else {}
-            fields.append({"name": adjusted(field["field"]), "type": type_, **nulls})
+            fields.append({"name": rename(field["field"]), "type": type_, **nulls})
         record = {"type": "record", "name": full[-1], "fields": fields}
         return {**record, "namespace": ".".join(full[:-1]), **props}
     if kind == "array":
-        return {"type": "array", "items": _avro(connect["items"], written), **props}
+        return {"type": "array", "items": _avro(connect["items"], written, rename), **props}
     if kind == "map":
-        return {"type": "map", "values": _avro(connect["values"], written), **props}
+        return {"type": "map", "values": _avro(connect["values"], written, rename), **props}
     if name == _DECIMAL:
         parameters = connect.get("parameters") or {}
         precision = int(parameters.get("connect.decimal.precision", 64))
@@ -110,19 +122,19 @@ def _type(connect: dict[str, Any], written: set[str]) -> Any:
     return {"type": _TYPES[kind], **props} if props else _TYPES[kind]
 
 
-def _value(connect: dict[str, Any], value: Any) -> Any:
+def _value(connect: dict[str, Any], value: Any, rename: Callable[[str], str]) -> Any:
     kind = connect["type"]
     if value is None:
         return None
     if kind == "struct":
         return {
-            adjusted(field["field"]): _value(field, value.get(field["field"]))
+            rename(field["field"]): _value(field, value.get(field["field"]), rename)
             for field in connect["fields"]
         }
     if kind == "array":
-        return [_value(connect["items"], item) for item in value]
+        return [_value(connect["items"], item, rename) for item in value]
     if kind == "map":
-        return {name: _value(connect["values"], item) for name, item in value.items()}
+        return {name: _value(connect["values"], item, rename) for name, item in value.items()}
     if kind == "bytes":
         return base64.b64decode(value, validate=True)
     return float(value) if kind in ("float", "double") else value

@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from tests import avro_encoders, peer_encoders
+from tests import avro_encoders, connect_avro_wires, peer_encoders
 from tests.changes import (
     DB,
     TABLE,
@@ -292,6 +292,7 @@ WIRES = {
     "dataworks_declared": Wire("dataworks", dataworks, typed=False),
     "debezium": Wire("debezium", debezium),
     "debezium_schemaless": Wire("debezium", debezium_schemaless, typed=False),
+    **connect_avro_wires.wires(debezium),
     **peer_encoders.WIRES,
     **avro_encoders.WIRES,
 }

@@ -271,3 +271,7 @@ def _binary_samples(folder: Path) -> Iterator[tuple[str, bytes]]:
     bare = folder / "seeds" / "synthetic_ob_avro.raw_datum_b64.jsonl"
     for line in bare.read_text().splitlines():
         yield "ob_avro", base64.b64decode(json.loads(line)["datum_b64"])
+    for file in sorted((folder / "peers" / "debezium-avro").glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            if value := json.loads(line).get("value_hex"):
+                yield "debezium_avro", bytes.fromhex(value)

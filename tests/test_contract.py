@@ -148,7 +148,7 @@ def insert(wire: str, number: int, **coordinates: Any) -> Message:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_two_deliveries_differ_in_coordinates_alone(wire: str) -> None:
-    reader = reader_of(WIRES[wire].format, keys={"farm.crop": ["id"]})
+    reader = reader_of(WIRES[wire].format, options=WIRES[wire].options, keys={"farm.crop": ["id"]})
     first, second = (
         as_dicts(reader.rows(insert(wire, 1, topic="t", offset=offset, timestamp=9)))[-1]
         for offset in (10, 57)
@@ -163,11 +163,10 @@ def test_two_deliveries_differ_in_coordinates_alone(wire: str) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_poison_takes_no_neighbour_with_it(wire: str) -> None:
-    name = WIRES[wire].format
     good = [insert(wire, number) for number in range(3)]
     poison = [Message(value) for value in POISON.values()]
     sent = [good[0], *poison, good[1], *poison, good[2]]
-    rows = decode_all(name, sent).to_pylist()
+    rows = decode_all(wire, sent).to_pylist()
     assert {row["offset"] for row in rows} == set(range(len(sent)))
     sound = [row for row in rows if row["offset"] in (0, len(POISON) + 1, 2 * len(POISON) + 2)]
     assert [dict(row["after"]) for row in sound if row["kind"] == "change"] == [
@@ -176,7 +175,7 @@ def test_poison_takes_no_neighbour_with_it(wire: str) -> None:
     assert sum(row["kind"] == "schema" for row in sound) <= 1
 
 
-def decode_all(name: str, messages: list[Message]) -> pa.Table:
+def decode_all(wire: str, messages: list[Message]) -> pa.Table:
     """The messages through the function that Spark runs, as one Arrow table."""
     count = len(messages)
     bronze = pa.record_batch(
@@ -193,7 +192,8 @@ def decode_all(name: str, messages: list[Message]) -> pa.Table:
         }
     )
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
-    source = Source.model_validate({"name": "s", "kafka": kafka, "format": name})
+    sent = {"format": WIRES[wire].format, "options": WIRES[wire].options}
+    source = Source.model_validate({"name": "s", "kafka": kafka, **sent})
     return pa.Table.from_batches(decode({"s": reading(source)})(iter([bronze])))
 
 
@@ -220,7 +220,7 @@ def test_rows_that_arrow_refuses_are_rejected_alone(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("order", ["source", "arrival"])
 def test_order(wire: str, order: str) -> None:
     """Source order follows the log, arrival order the broker; both are total."""
-    reader = reader_of(WIRES[wire].format, order=order)
+    reader = reader_of(WIRES[wire].format, options=WIRES[wire].options, order=order)
     # The later change arrives first.
     late, early = (
         as_dicts(reader.rows(insert(wire, number, topic="t", offset=n, timestamp=5 + n)))

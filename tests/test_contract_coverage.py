@@ -82,6 +82,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "number": ("", "1.5", "x", True),
     "text": (1, True, ["a"], None),
     "list": ("a", 1, [1], {"a": "b"}),
+    "folder": (1, True, ["a"], None),
 }
 
 

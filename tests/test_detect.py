@@ -85,7 +85,7 @@ def test_unknown_formats_are_refused(shared: Path, folder: str) -> None:
         (b"{}", "unknown_format"),
         (b"[]", "unknown_format"),
         (b'"INSERT"', "unknown_format"),
-        (b"\x00\x00\x00\x00\x01abc", "unknown_format"),
+        (b"\x00\x00\x00\x00\x00abc", "unknown_format"),
         (b"hello", "unknown_format"),
         (b'{"type":"INSERT"', "bad_json"),
         (b'{"type":"note","data":[{"id":1}]}', "unknown_format"),

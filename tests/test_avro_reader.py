@@ -191,7 +191,7 @@ def test_bombs_cost_no_more_than_their_size(label: str) -> None:
     ("bits", "text"),
     [
         (0x4048F5C3, "3.14"),
-        (0x00000001, "1e-45"),
+        (0x00000001, "1.4013e-45"),
         (0x7F7FFFFF, "3.4028235e+38"),
         (0x80000000, "-0.0"),
         (0x7FC00000, "NaN"),

@@ -106,7 +106,7 @@ _NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 @lru_cache(maxsize=65_536)
 def single_text(data: bytes) -> str:
-    """The shortest digits that mean these four bytes: 3.14, not 3.140000104904175."""
+    """The six to nine digits that mean these four bytes: 3.14, not 3.140000104904175."""
     number = _FLOAT.unpack(data)[0]
     for digits in range(6, 10):
         short = float(f"{number:.{digits}g}")

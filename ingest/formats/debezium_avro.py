@@ -21,7 +21,7 @@ from ingest import jsontext
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
-from ingest.formats import debezium
+from ingest.formats import debezium, dts, ob_avro
 from ingest.formats.avro_connect import ADJUSTMENTS
 from ingest.formats.debezium_avro_keys import HEAD, AvroKeys, Writers
 from ingest.formats.debezium_avro_writer import Writer
@@ -169,7 +169,13 @@ def recognise(message: Message) -> bool:
         if name == _CONTAINER:
             return b".Envelope" in (text or b"")
     value = message.value or b""
-    return len(value) > HEAD and value[:2] == b"\0\0" and any(value[2:HEAD])
+    if len(value) <= HEAD or value[:2] != b"\0\0" or not any(value[2:HEAD]):
+        return False
+    # These read the datum to its end, so what they recognise is theirs.
+    return not any(recognises(message) for recognises in _BEFORE)
+
+
+_BEFORE = tuple(f.recognise_bytes for f in (dts.FORMAT, ob_avro.FORMAT) if f.recognise_bytes)
 
 
 FORMAT = Format(

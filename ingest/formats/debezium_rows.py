@@ -25,7 +25,7 @@ from ingest.formats.debezium_envelope import (
     micros,
     order_of,
 )
-from ingest.formats.debezium_keys import JsonKeys, Keys
+from ingest.formats.debezium_keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium_plain import transaction_of
 from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
@@ -49,7 +49,7 @@ _NESTED = (dict, list)
 class Rows:
     """Makes the Events of one source's row changes; remembers schema blocks and column types."""
 
-    def __init__(self, options: FormatOptions, keys: Keys | None = None) -> None:
+    def __init__(self, options: FormatOptions, keys: MakeKeys = JsonKeys) -> None:
         given = options.options
         self.schemas = Schemas(
             options,
@@ -67,7 +67,7 @@ class Rows:
         )
         self._full_identity = given.get("replica_identity") == "full"
         self._merge = given.get("partial_before") == "merge"
-        self._keys = keys or JsonKeys(self.schemas, self.texts)
+        self._keys: Keys = keys(self.schemas, self.texts)
 
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
         """The image of a field of the envelope."""

@@ -31,6 +31,7 @@ FORMATS: dict[str, Format] = {
     "canal": canal.FORMAT,
     "cloudcanal": cloudcanal.FORMAT,
     "debezium": debezium.FORMAT,
+    "debezium_avro": debezium_avro.FORMAT,
     "maxwell": maxwell.FORMAT,
     "ogg": ogg.FORMAT,
     "dms": dms.FORMAT,
@@ -38,5 +39,4 @@ FORMATS: dict[str, Format] = {
     "ticdc_simple": ticdc_simple.FORMAT,
     "wal2json": wal2json.FORMAT,
     "dts": dts.FORMAT,
-    "debezium_avro": debezium_avro.FORMAT,
 }

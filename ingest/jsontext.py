@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -205,6 +205,28 @@ def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:
 def members(raw: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
     """The top level of a JSON object, each value as its raw text."""
     return _RAWS.decode(bytes(raw))
+
+
+class Glimpses:
+    """The top levels of JSON objects that several look into, one after the other, before the next.
+
+    Only the last is kept, so it costs no more than comparing the bytes. Nobody may change it.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, Mapping[str, msgspec.Raw]] = (b"{}", {})
+
+    def of(self, raw: msgspec.Raw | bytes) -> Mapping[str, msgspec.Raw]:
+        """As `members`; nothing for JSON that is no object. Raises what `members` raises."""
+        text = bytes(raw)
+        known, found = self._last
+        if text == known:
+            return found
+        if not text.startswith(b"{"):
+            return {}
+        found = _RAWS.decode(text)
+        self._last = text, found
+        return found
 
 
 def excerpt(value: bytes, most: int = 80) -> str:

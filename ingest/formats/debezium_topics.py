@@ -26,8 +26,9 @@ from ingest.formats.debezium_envelope import (
     order_of,
 )
 from ingest.formats.debezium_schema import sized
+from ingest.formats.envelope import PAYLOADS
 from ingest.formats.format import TopLevel
-from ingest.jsontext import decoder, members
+from ingest.jsontext import decoder
 from ingest.types import spark_type
 
 
@@ -229,11 +230,11 @@ def recognise(top: TopLevel) -> bool:
     payload = top.get("payload")
     if payload is None or "op" in top:
         return _recognised(top)
-    text = bytes(payload)
-    if text == b"null":
+    if bytes(payload) == b"null":
         return "schema" in top and len(top) == 2
     try:
-        return text[:1] == b"{" and _recognised(members(text))
+        inside = PAYLOADS.of(payload)
+        return bool(inside) and _recognised(inside)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # cut out of the message unread: not UTF-8, say
         return False

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from ingest import values
 from ingest.formats.format import TopLevel
-from ingest.jsontext import members
+from ingest.jsontext import Glimpses, members
 
 Scalar = int | str | None
 """A number as a JSON integer or as its text."""
@@ -84,10 +84,29 @@ def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> b
     if "payload" not in top:
         return False
     if "version" not in top or bytes(top["version"]) not in versions:
-        schema = bytes(top["schema"]) if "schema" in top else b""
-        if not (schema.startswith(b"{") and f'"{member}"'.encode() in schema):
+        if "schema" not in top or not _has(bytes(top["schema"]), member):
             return False
-        if member not in members(schema):
-            return False
-    payload = bytes(top["payload"])
-    return payload.startswith(b"{") and "op" in members(payload)
+    return "op" in PAYLOADS.of(top["payload"])
+
+
+PAYLOADS = Glimpses()
+"""Shared by all formats that are told by their payload."""
+
+
+def _has(schema: bytes, member: str) -> bool:
+    """Whether the object `schema` has this member; remembered, being the same in most messages."""
+    known = _SCHEMAS.get((member, len(schema)))
+    if known is not None and known[0] == schema:
+        return known[1]
+    found = False
+    if schema.startswith(b"{") and f'"{member}"'.encode() in schema:
+        found = member in members(schema)
+    if len(_SCHEMAS) >= _SCHEMAS_MOST:
+        _SCHEMAS.clear()
+    _SCHEMAS[member, len(schema)] = schema, found
+    return found
+
+
+_SCHEMAS: dict[tuple[str, int], tuple[bytes, bool]] = {}
+"""Member and length of a schema block -> the last such block, and whether it has the member."""
+_SCHEMAS_MOST = 1_000

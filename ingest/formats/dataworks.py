@@ -101,15 +101,21 @@ class _Tables:
     def __init__(self, options: FormatOptions) -> None:
         self._options = options
         self._memo: dict[bytes, _Table] = {}
+        self._last: tuple[bytes, _Table] | None = None
 
     def of(self, raw: msgspec.Raw) -> _Table:
         block = bytes(raw)
+        # To compare with the last is cheaper than to hash a block.
+        last = self._last
+        if last is not None and last[0] == block:
+            return last[1]
         found = self._memo.get(block)
         if found is None:
             if len(self._memo) >= _MEMO_MOST:
                 self._memo.clear()
             schema = parse(block or b"null", _SCHEMA.decode, []) or _Schema()
             found = self._memo[block] = self._build(schema)
+        self._last = block, found
         return found
 
     def _build(self, schema: _Schema) -> _Table:

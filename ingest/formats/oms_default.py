@@ -7,13 +7,14 @@ Vendor: OceanBase Migration Service, "Data formats" (Chinese edition, document 4
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
 from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event
+from ingest.events import KIND_OF, Event, Row
 from ingest.formats.envelope import Scalar, micros_of, split_sequence, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
@@ -32,6 +33,7 @@ _OPS = {
     "DDL": "ddl",
 }
 _NO_IMAGE = msgspec.Raw(b"")
+_NULL = (b"null", b"")
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -75,7 +77,7 @@ def decoder(options: FormatOptions) -> Decoder:
             op=op,
             kind=KIND_OF[op],
             op_raw=word,
-            db=_database(meta),
+            db=_database(meta.db, meta.dbType),
             table=meta.table_name,
             storeDataSequence=text_of(meta.storeDataSequence),
             order=split_sequence(meta.storeDataSequence, unit),
@@ -93,12 +95,15 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-def _database(meta: _Meta) -> str | None:
+@lru_cache(maxsize=4096)
+def _database(db: str | None, kind: str | None) -> str | None:
     """The database; OceanBase sources put their tenant and a dot in front of it."""
-    db = meta.db
-    if db is not None and "." in db and (meta.dbType or "").upper().startswith(("OB_", "OCEAN")):
+    if db is not None and "." in db and (kind or "").upper().startswith(("OB_", "OCEAN")):
         return db.partition(".")[2]
     return db
+
+
+_family = lru_cache(maxsize=256)(family_of)
 
 
 def _state(event: Event, record: _Record, warnings: list[str]) -> None:
@@ -116,12 +121,16 @@ def _change(event: Event, record: _Record, meta: _Meta, light_types: LightTypes)
     warnings = event.warnings
     assert warnings is not None
     names = (event.db, None, event.table)
-    family = family_of(meta.dbType)
-    raw, table = light_types.split(record.prevStruct, names, family)
-    sent, before_image = table.read(raw, warnings)
+    family = _family(meta.dbType)
+    sent: Row | None = None
+    before_image: str | None = None
+    table = None
+    if bytes(record.prevStruct) not in _NULL:
+        raw, table = light_types.split(record.prevStruct, names, family)
+        sent, before_image = table.read(raw, warnings)
     raw, after_table = light_types.split(record.postStruct, names, family)
     row, after_image = after_table.read(raw, warnings)
-    if row is not None:
+    if row is not None or table is None:
         table = after_table
     before, after = paired(event.op, sent, row, warnings)
     event.unavailable = table.withhold(event.op, before, after)

@@ -22,6 +22,7 @@ from ingest.formats.columns import Convert, texts
 from ingest.formats.named_types import NamedTypes, TableColumns, TableName
 from ingest.jsontext import Images
 
+_Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
 _MEMO_MOST = 4_000
 _SHAPES_MOST = 1_000
 _EMPTY = (b"", b"null")
@@ -50,7 +51,12 @@ class RowReader:
 
     def typed(self, images: Images) -> bool:
         """Whether every column of the images has a type."""
-        return all(self._columns.names.issuperset(image) for image in images.rows if image)
+        for image in images.rows:
+            if image:
+                names = tuple(image)
+                if not (self._shapes.get(names) or self._shape(names)).typed:
+                    return False
+        return True
 
     def insert(self, event: Event, data: Images, index: int) -> None:
         """Gives an insert or snapshot event its after image. Raises no_image."""
@@ -161,13 +167,19 @@ class RowReaders:
 
     def __init__(self, types: NamedTypes) -> None:
         self._types = types
-        self._memo: dict[tuple[TableName, bytes, bytes, tuple[str, ...] | None], RowReader] = {}
+        self._memo: dict[_Known, RowReader] = {}
+        self._last: tuple[_Known, RowReader] | None = None
 
     def of(self, table: TableName, names: msgspec.Raw, keys: tuple[str, ...] | None) -> RowReader:
         """The reader of `table` by its type names."""
-        return self._memo.get((table, block := bytes(names), b"", keys)) or self._made(
-            table, block, b"", keys
-        )
+        key = (table, bytes(names), b"", keys)
+        # To compare with the last is cheaper than to hash a block of types.
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
+        reader = self._memo.get(key) or self._made(*key)
+        self._last = key, reader
+        return reader
 
     def coded(
         self, table: TableName, names: msgspec.Raw, codes: msgspec.Raw, keys: tuple[str, ...] | None

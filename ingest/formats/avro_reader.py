@@ -30,24 +30,38 @@ _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 def long(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint of at most 64 bits."""
-    byte = data[at]
-    at += 1
+    # A byte that says more follows is 128 too high: the 1 taken from the next makes up for it.
+    number = data[at]
+    if number < 128:
+        return number >> 1 ^ -(number & 1), at + 1
+    byte = data[at + 1]
+    number += byte - 1 << 7
     if byte < 128:
-        return byte >> 1 ^ -(byte & 1), at
-    number = byte & 127
-    shift = 7
-    while True:
+        return number >> 1 ^ -(number & 1), at + 2
+    byte = data[at + 2]
+    number += byte - 1 << 14
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 3
+    byte = data[at + 3]
+    number += byte - 1 << 21
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 4
+    byte = data[at + 4]
+    number += byte - 1 << 28
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 5
+    shift = 35
+    at += 5
+    while shift < 70:
         byte = data[at]
         at += 1
+        number += byte - 1 << shift
         if byte < 128:
-            number |= byte << shift
             if number >> 64:
                 raise ValueError("expected a number of at most 64 bits")
             return number >> 1 ^ -(number & 1), at
-        number |= (byte & 127) << shift
         shift += 7
-        if shift > 63:
-            raise ValueError("expected a number of at most ten bytes")
+    raise ValueError("expected a number of at most ten bytes")
 
 
 def int32(data: bytes, at: int) -> tuple[int, int]:

@@ -82,7 +82,7 @@ class _DebeziumAvro:
 
     def _change(self, writer: Writer, start: int, message: Message, warnings: list[str]) -> Event:
         value = message.value or b""
-        inner, before, after, names, columns = writer.change(value, start, warnings)
+        inner, before, after, names, family, columns = writer.change(value, start, warnings)
         word = inner.op or ""
         op = _op(word)
         source = inner.source or Source()
@@ -109,6 +109,7 @@ class _DebeziumAvro:
             warnings=warnings,
             sent_time=micros(inner),
             transaction=inner.transaction,
+            family=family,
             columns=columns,
         )
 

@@ -28,6 +28,7 @@ class Change(NamedTuple):
     before: Row | None
     after: Row | None
     names: Names
+    family: str
     columns: Columns
 
 
@@ -77,7 +78,7 @@ class Writer:
             key = (family, names if self._schemas.named else None)
             if key == reading.key:
                 self._last = reading
-                return Change(inner, before, after, names, reading.columns)
+                return Change(inner, before, after, names, family, reading.columns)
             warnings.clear()
             reading = self._readings.get(key) or self._reading(key)
 

@@ -89,13 +89,15 @@ class Rows:
         warnings: list[str],
         sent_time: int | None,
         transaction: Transaction | None = None,
+        family: str | None = None,
         columns: Columns | None = None,
     ) -> Event:
         """One row change. Raises no_image where neither an image nor a key names the row.
 
-        `columns`: those of the images, where the caller has looked them up already.
+        `family` and `columns`: where the caller has looked them up already.
         """
-        family = family_of_connector(source)
+        if family is None:
+            family = family_of_connector(source)
         if columns is None:
             columns = self.schemas.columns(block, fields, names, family)
         if op == "insert" or op == "snapshot":

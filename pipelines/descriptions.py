@@ -46,6 +46,7 @@ def described(name: str) -> dict[str, Any]:
             for key, option in format_.options.items()
         },
         "impossible": dict(format_.impossible),
+        "losses": [loss._asdict() for loss in format_.losses],
     }
 
 
@@ -64,11 +65,16 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
         choices = f" ({' | '.join(option['choices'])})" if option["choices"] else ""
         options.append(f"{key}{choices}, default {said}: {option['text']}")
     cannot = [f"{column}: {why}" for column, why in description["impossible"].items()]
+    losses = [
+        f"{loss['what']}: {loss['why']}" + ("; declare columns" if loss["mended"] else "")
+        for loss in description["losses"]
+    ]
     plain = {key: description[key] for key in ("name", "summary", "recognised", "ordered")}
     return {
         **plain,
         "order: auto": description["order"],
         "options": "\n".join(options) or "none",
         "cannot carry": "\n".join(cannot) or "nothing is missing",
+        "losses": "\n".join(losses) or "none: values arrive as the source had them",
         "vendor": description["source"],
     }

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingest.formats import FORMATS
+from tests.canonical import ABSENT, KNOWN, OF_VALUES, lost_by, text_of
 from tests.encoders import WIRES, Change
 from tests.wires import read
 
@@ -49,44 +51,33 @@ TEXTS = {
     name: text if text is not None or value is None else str(value)
     for name, (_, value, text) in VALUES.items()
 }
-_MILLIS = "StreamX has six types; a DATE is a number of milliseconds"
-_ZONE = "an instant whatever the type of the column; only a declared type makes it zone-less"
-_TIME = "StreamX has no time of day: its text stays as sent, which declared types normalise"
-_SENT = "a DOUBLE of StreamX has no scale: the number stays as sent"
-_TINYINT = "MySQL's BOOLEAN is a TINYINT and comes as one; only a declared type makes it a boolean"
-_NUMBERS = {"yes": ("1", _TINYINT), "no": ("0", _TINYINT)}
-ALWAYS_SENT = {"debezium_avro"}
-"""Wires that send every column of the writer's schema: none is ever absent."""
-LOSSES: dict[str, dict[str, tuple[str, str]]] = {
-    **dict.fromkeys(("dts", "dts_older"), _NUMBERS),
-    **dict.fromkeys(("ob_avro", "ob_avro_confluent", "ob_avro_json"), _NUMBERS),
-    "ticdc_open": _NUMBERS,
-    "dataworks_declared": {
-        "micros": ("1001-01-02 03:04:05", _MILLIS),
-        "exact": ("2024-02-29T23:59:59.12Z", _MILLIS),
-    },
-    "dataworks": {
-        "tiny": ("1.000E-7", _SENT),
-        "zero": ("0E-10", _SENT),
-        "day": ("1969-02-27T16:00:00Z", _ZONE),
-        "made": ("2024-02-29T15:59:59Z", _ZONE),
-        "millis": ("2024-02-28T16:00:00.12Z", _ZONE),
-        "micros": ("1001-01-01T18:58:22Z", _ZONE),
-        "exact": ("2024-02-29T23:59:59.12Z", _MILLIS),
-        "back": ("-101:00:03.000400", _TIME),
-        "short": ("01:02:03.000000", _TIME),
-    },
-}
-"""What a wire cannot carry, by column: the text that comes instead, and why."""
-
-
 TYPES_WITH_VALUES = {"ob_avro", "ticdc_open", "wal2json"}
 """Formats whose messages type the columns that they send, and no others."""
 
 
 def texts_of(wire: str) -> dict[str, str | None]:
-    lost = {name: text for name, (text, _) in LOSSES.get(wire, {}).items()}
-    return {**TEXTS, **lost}
+    lost = lost_by(wire)
+    return {n: text if text_of(v) == text_of(v, lost) else text_of(v, lost) for n, v, text in SENT}
+
+
+SENT = [(name, ROW[name], TEXTS[name]) for name in COLUMNS]
+
+
+def test_texts_are_told_from_values() -> None:
+    assert {name: text_of(value) for name, value in ROW.items()} == TEXTS
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_loss_is_one_and_known(name: str) -> None:
+    """Every loss that a format tells of is one that tests look at, and changes a text."""
+    losses = FORMATS[name].losses
+    assert {loss.what for loss in losses} <= set(KNOWN)
+    assert len({loss.what for loss in losses}) == len(losses)
+    for loss in losses:
+        assert len(loss.why) > 20
+        if loss.what in OF_VALUES:
+            assert any(text_of(value) != text_of(value, (loss.what,)) for value in ROW.values())
+            assert any(w.format == name and (w.typed or not loss.mended) for w in WIRES.values())
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -117,7 +108,7 @@ def test_null_is_null(wire: str) -> None:
     assert found["after"] == {name: None for name in COLUMNS} | {"id": "1"}
 
 
-@pytest.mark.parametrize("wire", [wire for wire in WIRES if wire not in ALWAYS_SENT])
+@pytest.mark.parametrize("wire", [wire for wire in WIRES if ABSENT not in lost_by(wire)])
 def test_absent_is_not_null(wire: str) -> None:
     """A column that was not sent is not in the image, one that was NULL is."""
     columns = {"id": "int", "sent": "varchar(200)", "absent": "varchar(200)", "qty": "int"}

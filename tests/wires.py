@@ -44,9 +44,14 @@ def as_dicts(rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     return [dict(zip(NAMES, row, strict=True)) for row in rows]
 
 
-def read(wire: str, *changes: Change, **given: Any) -> list[dict[str, Any]]:
-    """The silver rows of the changes, schema rows left out."""
-    reader = reader_of(wire, changes[0].columns, **given)
+def read(
+    wire: str, *changes: Change, columns_of: Mapping[str, str] | None = None, **given: Any
+) -> list[dict[str, Any]]:
+    """The silver rows of the changes, schema rows left out.
+
+    `columns_of`: all columns of the table, where the first change does not have them all.
+    """
+    reader = reader_of(wire, columns_of or changes[0].columns, **given)
     rows = [
         row
         for change in changes

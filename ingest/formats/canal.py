@@ -17,7 +17,7 @@ from ingest.events import KIND_OF, Event
 from ingest.formats.canal_envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
 from ingest.formats.columns import Texts, sql_converter, sql_spark_type
 from ingest.formats.envelope import micros_of, number_of, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.named_types import NamedTypes
 from ingest.formats.oms_values import oms_converter, oms_spark_type
 from ingest.formats.row_images import RowReaders
@@ -232,4 +232,15 @@ FORMAT = Format(
         "sequenceId": "FlatMessage has no such field",
         "storeDataSequence": "FlatMessage has no such field",
     },
+    losses=(
+        Loss(
+            "updates that change nothing",
+            "their old is empty, as where previous values were not sent",
+        ),
+        Loss(
+            "nulls of large objects",
+            "of OMS and OceanBase: an update leaves out, as null on both sides, what did not "
+            "change; so such a null is unavailable, not NULL",
+        ),
+    ),
 )

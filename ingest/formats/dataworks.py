@@ -18,7 +18,7 @@ from ingest.formats.columns import declared_for
 from ingest.formats.dataworks_values import columns_of
 from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
 from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, TopLevel
 from ingest.formats.typed_rows import TypedRows
 from ingest.jsontext import decoder as json_decoder
 from ingest.jsontext import parse
@@ -248,4 +248,29 @@ FORMAT = Format(
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
         "unavailable": "no placeholder for a value that was not supplied is documented",
     },
+    losses=(
+        Loss(
+            "fractions below a millisecond",
+            "StreamX has six types; a DATE is a number of milliseconds",
+        ),
+        Loss(
+            "dates and times without zone",
+            "they come as instants, read in the producer's zone",
+            mended=True,
+        ),
+        Loss(
+            "scale of decimals",
+            "a DOUBLE has no scale: the number stays as sent",
+            mended=True,
+        ),
+        Loss(
+            "times of day",
+            "StreamX has none: the text stays as sent",
+            mended=True,
+        ),
+        Loss(
+            "zero dates",
+            "there is no such instant",
+        ),
+    ),
 )

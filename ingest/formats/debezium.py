@@ -34,7 +34,7 @@ from ingest.formats.debezium_topics import (
     schema_change_event,
 )
 from ingest.formats.debezium_unavailable import DEFAULT
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 
 _OUTER = msgspec.json.Decoder(Outer)
 _START = b'{"schema":'
@@ -276,4 +276,10 @@ FORMAT = Format(
         "before": "PostgreSQL's REPLICA IDENTITY DEFAULT and NOTHING send no previous row",
         "schema_id": "with schemas.enable=false the message carries no types: declare columns",
     },
+    losses=(
+        Loss(
+            "zero dates",
+            "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
+        ),
+    ),
 )

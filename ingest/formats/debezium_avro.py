@@ -36,7 +36,7 @@ from ingest.formats.debezium_topics import (
     is_schema_change,
     schema_change_event,
 )
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 
 _CONTAINER = "avro.schema"
 """Header that a datum cut out of an Avro container comes with: its writer's schema."""
@@ -221,4 +221,14 @@ FORMAT = Format(
     impossible={
         **debezium.FORMAT.impossible,
     },
+    losses=(
+        Loss(
+            "zero dates",
+            "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
+        ),
+        Loss(
+            "absent columns",
+            "a datum has every column of its schema, as null where it was not sent",
+        ),
+    ),
 )

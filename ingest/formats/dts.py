@@ -19,7 +19,7 @@ from ingest.events import KIND_OF, Event, Row
 from ingest.formats.dts_record import NEWEST, Fields, Image, Record, image_of, read
 from ingest.formats.dts_types import corrections, family_of_source, source_types
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.handover import Handover
 from ingest.formats.shown_types import ShownTypes, TableName
 
@@ -254,4 +254,11 @@ FORMAT = Format(
         "sequenceId": "a field of DataWorks StreamX",
         "storeDataSequence": "a field of OMS Default; here sourcePosition is scn",
     },
+    losses=(
+        Loss(
+            "booleans",
+            "MySQL's BOOLEAN is a TINYINT and comes as one, 0 or 1",
+            mended=True,
+        ),
+    ),
 )

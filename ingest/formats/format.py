@@ -52,6 +52,17 @@ Decoder = Callable[[Message], Iterator[Event]]
 """One message -> its events, in order; raises DecodeError; opens nothing, remembers only memos."""
 
 
+class Loss(NamedTuple):
+    """What a format does not carry of a value or a change, and why.
+
+    `mended`: the source's `columns:` bring it back.
+    """
+
+    what: str
+    why: str
+    mended: bool = False
+
+
 class Format(NamedTuple):
     """One row of FORMATS.
 
@@ -59,7 +70,8 @@ class Format(NamedTuple):
     the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
     `empty`: a message without a value says something by its key, and is decoded.
     `order` is what `order: auto` means. `impossible` names what the format cannot carry, with the
-    vendor's line; `recognised` and `ordered` are sentences for `ingest formats NAME`.
+    vendor's line, and `losses` what arrives otherwise than the source had it; `recognised` and
+    `ordered` are sentences for `ingest formats NAME`.
     """
 
     decoder: Callable[[FormatOptions], Decoder]
@@ -73,3 +85,4 @@ class Format(NamedTuple):
     empty: bool = False
     options: Mapping[str, Option] = {}
     impossible: Mapping[str, str] = {}
+    losses: tuple[Loss, ...] = ()

@@ -16,7 +16,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.columns import Texts, sql_spark_type
 from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
 from ingest.formats.maxwell_columns import key_of_message, settle, table_columns
 from ingest.formats.table_rows import TableRows
 from ingest.formats.typed_rows import TypedRows
@@ -224,4 +224,14 @@ FORMAT = Format(
         "unavailable": "the format has no word for a value that could not be supplied",
         "key image": "data holds the row; nothing says that it is a key alone",
     },
+    losses=(
+        Loss(
+            "updates that change nothing",
+            "their old is empty, as where previous values were not sent",
+        ),
+        Loss(
+            "JSON null",
+            "a JSON column's null and SQL's NULL are one token",
+        ),
+    ),
 )

@@ -17,7 +17,7 @@ from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.ob_avro_encodings import recognise, recognise_bytes, records
 from ingest.formats.ob_avro_record import Fields, Image, Record, image_of
 from ingest.formats.ob_avro_types import large, source_types
@@ -247,4 +247,16 @@ FORMAT = Format(
         "snapshot": "a subscription sends the log alone; there is no operation of a full phase",
         "key image": "a delete has the whole row before, without untrusted large objects",
     },
+    losses=(
+        Loss(
+            "nulls of large objects",
+            "an update leaves out, as null on both sides, what did not change; so such a null "
+            "is unavailable, not NULL",
+        ),
+        Loss(
+            "booleans",
+            "MySQL's BOOLEAN is a TINYINT and comes as one, 0 or 1",
+            mended=True,
+        ),
+    ),
 )

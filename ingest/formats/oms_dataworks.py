@@ -17,7 +17,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event
 from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
 from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, TopLevel
 from ingest.formats.oms_types import OmsTypes
 from ingest.formats.typed_rows import TypedRows
 from ingest.jsontext import decoder as json_decoder
@@ -206,4 +206,11 @@ FORMAT = Format(
         "storeDataSequence": "a field of OMS Default; here it is scn",
         "tx_id": "TRANSACTION_BEGIN and TRANSACTION_END carry no transaction id",
     },
+    losses=(
+        Loss(
+            "nulls of large objects",
+            "an update leaves out, as null on both sides, what did not change; so such a null "
+            "is unavailable, not NULL",
+        ),
+    ),
 )

@@ -17,7 +17,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.envelope import Scalar, micros_of, split_sequence, text_of
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
 from ingest.formats.light_types import LightTypes
 from ingest.formats.oms_keys import sent_key
 from ingest.jsontext import decoder as json_decoder
@@ -179,4 +179,11 @@ FORMAT = Format(
         "sent_time": "allMetaData.timestamp is the change's time, no other is sent",
         "key image": "prevStruct and postStruct hold rows, record_primary_value the key",
     },
+    losses=(
+        Loss(
+            "nulls of large objects",
+            "an update leaves out, as null on both sides, what did not change; so such a null "
+            "is unavailable, not NULL",
+        ),
+    ),
 )

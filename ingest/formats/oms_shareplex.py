@@ -16,7 +16,7 @@ from ingest.events import Event, Row
 from ingest.formats.clock import Clock
 from ingest.formats.envelope import Scalar, split_sequence, text_of
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
 from ingest.formats.oms_keys import JOINER
 from ingest.formats.oms_types import OmsTypes
 from ingest.formats.typed_rows import TypedRows
@@ -186,4 +186,11 @@ FORMAT = Format(
         "key image": "data and key hold rows, meta.rowid the key beside them",
         "snapshot": "meta.op is ins, upd or del; rows of the full load come as ins",
     },
+    losses=(
+        Loss(
+            "nulls of large objects",
+            "an update leaves out, as null on both sides, what did not change; so such a null "
+            "is unavailable, not NULL",
+        ),
+    ),
 )

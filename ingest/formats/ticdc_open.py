@@ -17,7 +17,7 @@ from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.envelope import Scalar, number_of, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.ticdc_columns import Column, OpenRows
 from ingest.formats.tso import handle_key_only, micros_of_tso
 from ingest.jsontext import decoder as json_decoder
@@ -219,4 +219,11 @@ FORMAT = Format(
         "partial image": "an event has all columns, or the handle key alone",
         "snapshot": "TiCDC sends no initial rows",
     },
+    losses=(
+        Loss(
+            "booleans",
+            "MySQL's BOOLEAN is a TINYINT and comes as one, 0 or 1",
+            mended=True,
+        ),
+    ),
 )

@@ -23,6 +23,7 @@ from ingest.readings import reading
 from ingest.sources import Source
 from pipelines.halves import join_halves
 from pipelines.leases import lease
+from pipelines.shards import join_shards
 from pipelines.tables import Warehouse, create_bronze, create_silver
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
@@ -63,6 +64,8 @@ def decode_source(
     with lease(warehouse.checkpoint(), "silver"):
         before = _last_batch(warehouse)
         _stream(warehouse, source, checkpoint, before, stop)
+        if source.format in ("auto", "ob_avro") and not stop():
+            join_shards(warehouse, source, checkpoint, _last_batch(warehouse))
         return _written(warehouse, source.name, before, checkpoint)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import fastavro
 
-from tests.avro_schemas import DTS_14, DTS_15, OB
+from tests.avro_schemas import DTS_14, DTS_15, OB, OB_IMAGE
 from tests.changes import DB, TABLE, Change, Row, Wire
 
 NUMBERS = {
@@ -299,6 +299,38 @@ def kcat(value: bytes, offset: int, **more: Any) -> str:
     """A message as a line of kcat, for a golden folder."""
     line = {"topic": "t", "partition": 0, "offset": offset, "ts": 1_700_000_000_000, **more}
     return json.dumps({**line, "payload_hex": value.hex()})
+
+
+def ob_shards(
+    label: str, count: int, *, first: int = 0, start: int = 50, **given: Any
+) -> list[bytes]:
+    """An insert of the row (7, label) in `count` shards: indexes from `first`, ids from `start`."""
+    text = {"type_info": "STRING", "value": ("string", label)}
+    data = written(OB_IMAGE, [{"type_info": "LONG", "value": ("long", 7)}, text])
+    fields = [{"name": name, "dataTypeNumber": 8} for name in ("id", "label")]
+    return [
+        written(
+            OB,
+            ob_record(
+                **{
+                    "id": start + number,
+                    "xid": "t1",
+                    "timestamp": 1_700_000_000,
+                    "schemaName": DB,
+                    "tableName": TABLE,
+                    "fields": fields if number == 0 else None,
+                    "pkIndexes": [0] if number == 0 else None,
+                    "total": count,
+                    "index": first + number,
+                    "afterImageBytes": data[
+                        len(data) * number // count : len(data) * (number + 1) // count
+                    ],
+                    **given,
+                }
+            ),
+        )
+        for number in range(count)
+    ]
 
 
 WIRES = {

@@ -16,8 +16,8 @@ from ingest.formats.format import Message
 from ingest.formats.ob_avro_schema import LAYOUT, reader_of
 from ingest.formats.ob_avro_shards import bundled, unbundled
 from ingest.framing import records
-from tests.avro_encoders import in_json, ob_change, ob_record, written
-from tests.avro_schemas import OB, OB_IMAGE, OB_SCHEMA, array, record
+from tests.avro_encoders import in_json, ob_change, ob_shards, written
+from tests.avro_schemas import OB, OB_SCHEMA, array, record
 from tests.changes import Change
 from tests.decoding import code_of, decoder, events
 from tests.messages import reader_of as silver_reader
@@ -123,46 +123,16 @@ def test_a_datum_of_another_schema_is_read_to_the_last_byte() -> None:
         assert refused.value.code.value == "bad_avro"
 
 
-def shards(count: int, first: int = 0, **given: Any) -> list[bytes]:
-    """An insert of a long text in `count` shards, whose indexes begin with `first`."""
-    image = [{"type_info": "LONG", "value": ("long", 7)}, _text("w" * 100)]
-    data = written(OB_IMAGE, image)
-    fields = [{"name": name, "dataTypeNumber": 8} for name in ("id", "note")]
-    return [
-        written(
-            OB,
-            ob_record(
-                id=50 + number,
-                xid="t1",
-                tableName="crop",
-                fields=fields if number == 0 else None,
-                pkIndexes=[0] if number == 0 else None,
-                total=count,
-                index=first + number,
-                afterImageBytes=data[
-                    len(data) * number // count : len(data) * (number + 1) // count
-                ],
-                **given,
-            ),
-        )
-        for number in range(count)
-    ]
-
-
-def _text(value: str) -> dict[str, Any]:
-    return {"type_info": "STRING", "value": ("string", value)}
-
-
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_shards_together_are_the_record(count: int, first: int) -> None:
-    parts = shards(count, first)
+    parts = ob_shards("w" * 100, count, first=first)
     decode = decoder("ob_avro")
     alone = [event for part in parts for event in events(decode, part)]
     assert {event.kind for event in alone} == {"fragment"}
     [whole] = events(decode, bundled(parts))
     assert (whole.kind, whole.op, whole.id) == ("change", "insert", str(49 + count))
-    assert whole.after == {"id": "7", "note": "w" * 100}
+    assert whole.after == {"id": "7", "label": "w" * 100}
     assert whole.order == alone[-1].order
     assert unbundled(bundled(parts)) == parts
     for wrong in (parts[1:], parts[:-1], parts[::-1], [*parts, parts[-1]]):

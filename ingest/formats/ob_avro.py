@@ -235,9 +235,9 @@ FORMAT = Format(
         ),
         "shard_seconds": Option(
             "number",
-            3600,
-            "how long, in seconds of the source's time, a record split into shards may wait for "
-            "the rest of them before it is set aside as fragment_incomplete",
+            600,
+            "how many seconds, of the source's clock or of the wall's, a record split into shards "
+            "waits for the rest of them before it is set aside as fragment_incomplete",
         ),
     },
     impossible={

@@ -90,7 +90,15 @@ def _written(schema: bytes, value: bytes) -> Record:
     from ingest.formats.ob_avro_schema import reader_of
 
     other = reader_of(schema)
-    return read(value) if other is None else record_of(other(value), [])
+    if other is None:
+        return read(value)
+    found = record_of(other(value), [])
+    if found.shards > 1:
+        # Silver keeps a shard's bytes until the others come, but not the schema beside them.
+        raise DecodeError(
+            Code.UNSUPPORTED, "expected shards by the vendor's schema, got one by another layout"
+        )
+    return found
 
 
 def _contained(value: bytes) -> Iterator[Record]:

@@ -1,0 +1,250 @@
+"""Shards of OceanBase's records as they stand in silver, put together across messages.
+
+The shards of a record are a run: the same partition, table and transaction, one index behind the
+other (rulings.md, 20). Rows are walked in the order of their partition. A run ends when it is
+complete, when its last index came though another is missing, when the next run of its table and
+transaction begins, when its transaction's commit comes, or when it has waited too long: by the
+source's clock (a later event of its partition is that much younger) or by this one's. A complete
+run gives the rows of its record, any other one reject that holds all its shards.
+
+What is delivered twice must not break a run: a shard whose bytes the run has, or had, is no part of
+another; and a remainder that earlier deliveries hold whole (`seen`) is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ingest.arrow import record_batch
+from ingest.errors import DecodeError
+from ingest.formats.format import Message
+from ingest.formats.ob_avro_encodings import records
+from ingest.formats.ob_avro_record import Record
+from ingest.formats.ob_avro_shards import begins, bundled, complete, follows
+from ingest.reader import Reader, Reading, SilverRow
+
+FORMAT = "ob_avro"
+SECONDS = "shard_seconds"
+COLUMNS = (
+    *("kind", "topic", "partition", "offset", "epoch", "s1", "db", "schema", "table", "tx_id"),
+    *("event_time", "decoded_at", "value", "batch"),
+)
+"""Columns of silver that a walk needs, with `settled`, `seen` and `newest` beside them."""
+
+
+SPAN = "first bigint, last bigint, open boolean"
+
+
+class Part(NamedTuple):
+    """A row of the walk: a shard, or the commit of a transaction.
+
+    `settled`: silver holds what its run became; `seen`: an earlier row of silver has its bytes;
+    `newest`: the newest event time of its partition. Times are in microseconds.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+    s1: int
+    db: str | None
+    schema: str | None
+    table: str | None
+    tx_id: str | None
+    event_time: int | None
+    decoded_at: int
+    value: bytes | None
+    batch: int
+    settled: bool
+    seen: bool
+    newest: int | None
+
+
+class Run:
+    """Shards of one record, in order, as far as they have come."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.records: list[Record] = []
+        self.broken = False
+
+    def add(self, part: Part, record: Record) -> None:
+        """Take the next shard; it breaks the run where it does not follow."""
+        if self.records:
+            self.broken |= not follows(record, self.records[-1])
+        else:
+            self.broken = not begins(record)
+        self.parts.append(part)
+        self.records.append(record)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no shard of the record can come any more."""
+        first, last = self.records[0].shard, self.records[-1]
+        return last.shard >= last.shards - 1 + (first == 1 and not self.broken)
+
+    def waited(self, now: int, most: int) -> bool:
+        """Whether the run has waited longer than `most` microseconds."""
+        last = self.parts[-1]
+        if now - last.decoded_at > most:
+            return True
+        times = last.event_time, last.newest
+        return times[0] is not None and times[1] is not None and times[1] - times[0] > most
+
+    def holds(self, part: Part) -> bool:
+        """Whether the run has a shard of these bytes."""
+        return any(part.value == other.value for other in self.parts)
+
+    @property
+    def whole(self) -> bool:
+        return not self.broken and complete(self.records)
+
+
+class State(StrEnum):
+    """What there is to do with a run.
+
+    `ended`: make its rows; `held`: nothing, silver has them or the bytes of an earlier delivery;
+    `open`: wait.
+    """
+
+    ENDED = "ended"
+    HELD = "held"
+    OPEN = "open"
+
+
+def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State, Run]]:
+    """The runs of `parts`, which stand in the order of topic, partition, offset."""
+    open_: dict[tuple[object, ...], Run] = {}
+    done: dict[tuple[object, ...], Run] = {}
+    place: tuple[str, int] | None = None
+    for part in parts:
+        if place != (part.topic, part.partition):
+            yield from _left(open_, now, most)
+            open_, done = {}, {}
+            place = part.topic, part.partition
+        if part.kind != "fragment":
+            ends = [key for key in open_ if key[-1] == part.tx_id and part.tx_id is not None]
+            for key in ends:
+                yield _ended(open_.pop(key))
+            continue
+        record = _record(part)
+        key = part.epoch, part.db, part.schema, part.table, part.tx_id
+        run = open_.get(key)
+        if run is not None and run.holds(part):
+            continue
+        if run is None and key in done and done[key].holds(part):
+            continue
+        if run is not None and begins(record) and not follows(record, run.records[-1]):
+            yield _ended(run)
+            run = None
+        if run is None:
+            run = open_[key] = Run()
+        run.add(part, record)
+        if part.settled:
+            done[key] = open_.pop(key)
+            yield State.HELD, run
+        elif run.whole or run.ended:
+            done[key] = open_.pop(key)
+            yield _ended(run)
+    yield from _left(open_, now, most)
+
+
+def _ended(run: Run) -> tuple[State, Run]:
+    held = not run.whole and all(part.seen for part in run.parts)
+    return State.HELD if held else State.ENDED, run
+
+
+def _left(open_: dict[tuple[object, ...], Run], now: int, most: int) -> Iterator[tuple[State, Run]]:
+    for run in open_.values():
+        yield _ended(run) if run.waited(now, most) else (State.OPEN, run)
+
+
+def _record(part: Part) -> Record:
+    """The shard, which has been decoded before."""
+    try:
+        [record] = records(Message(part.value), frozenset())
+    except DecodeError as error:
+        raise AssertionError(f"a fragment that is no shard: {error}") from error
+    return record
+
+
+def outcomes(
+    reading: Reading, *, now: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` that gives the silver rows of the runs that have ended."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = Reader(reading._replace(format=FORMAT))
+        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+            if state is State.ENDED:
+                yield record_batch(_rows(found, reader, now))
+
+    return run
+
+
+def spans(
+    reading: Reading, *, now: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` that gives each run's first and last batch, and if it is open.
+
+    Its columns are those of SPAN.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+            numbers = [part.batch for part in found.parts]
+            yield pa.record_batch(
+                {
+                    "first": pa.array([min(numbers)], pa.int64()),
+                    "last": pa.array([max(numbers)], pa.int64()),
+                    "open": pa.array([state is State.OPEN]),
+                }
+            )
+
+    return run
+
+
+def waiting_from(spans: Iterable[tuple[int, int, bool]], end: int) -> int:
+    """The batch from which the next walk must read: no run that it sees may begin before it.
+
+    That is the first batch of the runs that are open; `end` where none is.
+    """
+    known = list(spans)
+    begin = min((first for first, _, open_ in known if open_), default=end)
+    for first, last, _ in sorted(known, reverse=True):
+        if first < begin <= last:
+            begin = first
+    return begin
+
+
+def _most(reading: Reading) -> int:
+    return int(reading.options[FORMAT].options[SECONDS]) * 1_000_000
+
+
+def _rows(run: Run, reader: Reader, now: int) -> list[SilverRow]:
+    last = run.parts[-1]
+    message = Message(
+        bundled(part.value or b"" for part in run.parts),
+        topic=last.topic,
+        partition=last.partition,
+        offset=last.offset,
+        # By arrival, s1 is the record's timestamp; by source, nobody asks for it.
+        timestamp=last.s1,
+    )
+    return reader.rows(message, last.epoch, now)
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
+    for batch in batches:
+        columns = []
+        for name in Part._fields:
+            column = batch.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+            columns.append(column.to_pylist())
+        yield from map(Part._make, zip(*columns, strict=True))

@@ -1,0 +1,100 @@
+"""Records of OceanBase that came in shards are put together in silver (rulings.md, 20).
+
+A shard is a `fragment` row. Behind the stream, once a run, the shards that no record has yet are
+walked (`ingest.formats.ob_avro_runs`), and what they became is appended: the changes of complete
+records, a reject for each that cannot be completed. It stands at the last shard's coordinates,
+which is how the next walk knows it; so a walk that a crash left unnoted gives nothing twice. A file
+beside the checkpoint notes the batch below which no shard waits.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.codes import Code
+from ingest.events import SILVER
+from ingest.formats.ob_avro_runs import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting_from
+from ingest.readings import reading
+from ingest.sources import Source
+from pipelines.tables import Warehouse
+
+DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+_PLACE = ("topic", "partition", "offset")
+
+
+def join_shards(warehouse: Warehouse, source: Source, checkpoint: str, last: int) -> int:
+    """Append what the shards up to batch `last` make, as the next batch; how many appends."""
+    note = Path(checkpoint) / "shards"
+    first = int(note.read_text()) if note.exists() else 0
+    if first > last:
+        return 0
+    silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    recent = silver.where((F.col("batch") >= first) & (F.col("batch") <= last))
+    shards = recent.where(
+        (F.col("kind") == "fragment") & F.array_contains("warnings", Code.SHARD.value)
+    )
+    span = shards.agg(F.min("s1"), F.max("s1")).first()
+    if span is None or span[0] is None:
+        _note(note, last + 1)
+        return 0
+    earlier = silver.where(
+        (F.col("batch") < first)
+        & F.col("s1").between(span[0], span[1])
+        & (F.col("kind") == "fragment")
+    )
+    rows = _walked(recent, shards, earlier)
+    now, read = time.time_ns() // 1000, reading(source)
+    found = rows.mapInArrow(outcomes(read, now=now), DECODED)
+    known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
+    some = not found.isEmpty()
+    if some:
+        warehouse.append(found.withColumn("batch", F.lit(last + 1).cast("bigint")), "silver", "cdc")
+    _note(note, waiting_from([(row[0], row[1], row[2]) for row in known], last + 1))
+    return int(some)
+
+
+def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:
+    """The rows of a walk, in its order: shards, and the commits of their transactions."""
+    settled = recent.where(
+        (F.col("format") == FORMAT) & F.col("kind").isin("change", "reject")
+    ).select(*_PLACE, F.lit(True).alias("settled"))
+    seen = earlier.select("value_hash", F.lit(True).alias("seen"))
+    marked = (
+        shards.select(*COLUMNS, "value_hash")
+        .join(settled.distinct(), [*_PLACE], "left")
+        .join(seen.distinct(), "value_hash", "left")
+        .drop("value_hash")
+    )
+    commits = (
+        recent.where((F.col("kind") == "control") & F.col("op").isin("commit", "rollback"))
+        .select(*COLUMNS)
+        .join(
+            shards.select("topic", "partition", "tx_id").distinct(),
+            ["topic", "partition", "tx_id"],
+            "semi",
+        )
+        .select(*COLUMNS, F.lit(False).alias("settled"), F.lit(False).alias("seen"))
+    )
+    newest = (
+        recent.join(shards.select("topic", "partition").distinct(), ["topic", "partition"], "semi")
+        .groupBy("topic", "partition")
+        .agg(F.max("event_time").alias("newest"))
+    )
+    return (
+        marked.unionByName(commits)
+        .join(newest, ["topic", "partition"], "left")
+        .withColumns({name: F.coalesce(name, F.lit(False)) for name in ("settled", "seen")})
+        .repartition("topic", "partition")
+        .sortWithinPartitions(*_PLACE)
+    )
+
+
+def _note(note: Path, batch: int) -> None:
+    note.parent.mkdir(parents=True, exist_ok=True)
+    draft = note.with_suffix(".draft")
+    draft.write_text(str(batch))
+    draft.rename(note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,62 +130,61 @@ options: {shard_seconds: 600}
 
 
 class Farm:
-    """The product with messages of one partition landing file by file."""
+    """A source whose messages, of one partition, land file by file."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        def taken() -> tuple[str, str]:
-            out, err = capsys.readouterr()
-            return out, err
+    def __init__(self, project: Project, spark: SparkSession) -> None:
+        from ingest.config import load
+        from pipelines.tables import Warehouse
 
-        self.project = Project(folder, taken)
-        self.project.write("conf/sources/farm.yml", SOURCE)
+        self.project = project
+        project.write("conf/sources/farm.yml", SOURCE)
+        config = load(project.folder / "conf", environ={})
+        self.warehouse = Warehouse(config.settings, spark)
+        self.source = config.sources["farm"]
         self.offset = 0
         self.file = 0
 
     def land(self, *values: bytes) -> None:
-        """Put messages into one more file, and run."""
+        """Put messages into one more file, and decode."""
+        from pipelines.bronze import ingest_source
+        from pipelines.silver import decode_source
+
         lines = [kcat(value, self.offset + number) for number, value in enumerate(values)]
         self.offset += len(values)
         self.file += 1
         if lines:
             self.project.land(f"{self.file}.jsonl", lines)
-        answer = self.project.ingest("run")
-        assert answer.code == 0, answer.err
+            ingest_source(self.warehouse, self.source)
+        decode_source(self.warehouse, self.source)
 
-    def rows(self, query: str) -> list[dict[str, Any]]:
-        return self.project.ingest("sql", query, "--json").records
-
-    def results(self) -> list[tuple[str, int, Any]]:
+    def results(self) -> list[tuple[Any, ...]]:
         """Kind, offset and label (or error code) of what is not a fragment, in order."""
-        found = self.rows(
-            "SELECT kind, offset, coalesce(after['label'], error_code) AS what FROM silver.cdc "
-            "WHERE kind IN ('change', 'reject') ORDER BY offset, kind, batch"
+        found = self.warehouse.read("silver", "cdc").selectExpr(
+            "kind", "offset", "coalesce(after['label'], error_code)", "batch"
         )
-        return [(row["kind"], row["offset"], row["what"]) for row in found]
+        rows = found.where("kind IN ('change', 'reject')").orderBy("offset", "kind", "batch")
+        return [tuple(row)[:3] for row in rows.collect()]
 
 
 def test_across_batches_runs_and_crashes(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    farm = Farm(tmp_path, capsys)
+    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))
+    farm = Farm(project, spark)
     a, b, c = ob_shards("one", 3)
     farm.land(a, b)
     assert farm.results() == []
     farm.land(c, *ob_shards("two", 2, start=60, xid="t2"))
     joined = [("change", 2, "one"), ("change", 4, "two")]
     assert farm.results() == joined
-    assert farm.rows("SELECT id, label FROM gold.farm_crop") == [{"id": 7, "label": "two"}]
 
-    # A note lost in a crash, everything delivered again, nothing left: nothing twice.
+    # A note lost in a crash, everything delivered again in other batches: nothing twice.
     note = next(tmp_path.glob("warehouse/_checkpoints/silver/farm/shards"))
     note.unlink()
-    farm.land()
-    assert farm.results() == joined
     farm.land(a, a, b)
+    assert farm.results() == joined
     farm.land(b, c, c)
     assert farm.results() == [*joined, ("change", 9, "one")]
-    history = farm.rows("SELECT label FROM history.farm_crop ORDER BY _pos")
-    assert [row["label"] for row in history] == ["one", "two"]
 
     # A broken run is one reject with all its shards; a waiting one is given up in time.
     x, _, z = ob_shards("three", 3, start=80, xid="t3")
@@ -195,17 +193,19 @@ def test_across_batches_runs_and_crashes(
     assert farm.results()[3:] == [("reject", 12, "fragment_incomplete")]
     later = ob_record(id=99, operation="HEARTBEAT", timestamp=1_700_000_000 + 601)
     farm.land(written(OB, later))
-    assert farm.results()[3:] == [
-        ("reject", 12, "fragment_incomplete"),
-        ("reject", 13, "fragment_incomplete"),
-    ]
-    held = spark.sql(
-        f"SELECT value FROM delta.`{tmp_path}/warehouse/silver/cdc` "
-        "WHERE kind = 'reject' ORDER BY offset"
-    ).collect()
+    rejects = [("reject", offset, "fragment_incomplete") for offset in (12, 13)]
+    assert farm.results()[3:] == rejects
+    silver = farm.warehouse.read("silver", "cdc")
+    held = silver.where("kind = 'reject'").orderBy("offset").select("value").collect()
     assert [unbundled(bytes(row[0])) for row in held] == [[x, z], [p]]
-    before = farm.rows("SELECT count(*) AS n FROM silver.cdc")
+    before = silver.count()
     note.unlink()
     farm.land()
-    assert farm.rows("SELECT count(*) AS n FROM silver.cdc") == before
-    assert json.loads(note.read_text()) > 0
+    assert farm.warehouse.read("silver", "cdc").count() == before
+
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    [row] = project.ingest("sql", "SELECT id, label FROM gold.farm_crop", "--json").records
+    assert row == {"id": 7, "label": "two"}
+    history = project.ingest("history", "farm_crop", "--json").records
+    assert [row["label"] for row in history] == ["one", "two"]

@@ -19,7 +19,7 @@ from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.avro_bytes import malformed, maybe_number, number, octets, text
-from ingest.formats.floats import double_text
+from ingest.formats.avro_reader import double
 
 Words = list[str | None]
 Reader = Callable[[bytes, int, Words, list[str]], tuple[str, int]]
@@ -124,8 +124,8 @@ def _decimal_word(precision: int, scale: int) -> str:
 def _float(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
     if at + 8 > len(data):
         raise malformed("a double", at)
-    found = double_text(data[at : at + 8])
-    _, at = number(data, at + 8)
+    found, at = double(data, at)
+    _, at = number(data, at)
     _, at = number(data, at)
     words.append("double")
     return found, at

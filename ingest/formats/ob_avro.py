@@ -20,6 +20,7 @@ from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.ob_avro_encodings import recognise, recognise_bytes, records
 from ingest.formats.ob_avro_record import Fields, Image, Record, image_of
+from ingest.formats.ob_avro_shards import BUNDLE
 from ingest.formats.ob_avro_types import large, source_types
 from ingest.formats.shown_types import ShownTypes, TableName
 from ingest.types import family_of
@@ -139,8 +140,16 @@ def decoder(options: FormatOptions) -> Decoder:
         return event
 
     def decode(message: Message) -> Iterator[Event]:
-        for record in records(message, ids):
-            yield event_of(record)
+        try:
+            yield from [event_of(record) for record in records(message, ids)]
+        except DecodeError as error:
+            bundle = (message.value or b"").startswith(BUNDLE)
+            if not bundle or error.code is Code.FRAGMENT_INCOMPLETE:
+                raise
+            # Whatever is wrong with it, the record is not that of the last shard's message.
+            raise DecodeError(
+                Code.FRAGMENT_INCOMPLETE, f"{error.text} (of shards put together)"
+            ) from None
 
     return decode
 

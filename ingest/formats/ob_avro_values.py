@@ -25,7 +25,7 @@ from ingest.formats.avro_bytes import (
     text,
     there,
 )
-from ingest.formats.floats import double_text, single_text
+from ingest.formats.avro_reader import double, single
 
 Words = list[str | None]
 Reader = Callable[[bytes, int, Words, list[str]], tuple[str, int]]
@@ -138,13 +138,13 @@ def _integer(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[s
 def _float(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
     if at + 4 > len(data):
         raise malformed("a float", at)
-    return single_text(data[at : at + 4]), at + 4
+    return single(data, at)
 
 
 def _double(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
     if at + 8 > len(data):
         raise malformed("a double", at)
-    return double_text(data[at : at + 8]), at + 8
+    return double(data, at)
 
 
 def _bytes(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:

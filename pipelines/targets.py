@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ingest.ddl_widening import spelt, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.routes import Route
@@ -50,24 +51,40 @@ def wanted_columns(
     case: they could not be told apart.
     """
     found: dict[str, str] = {}
-    spelt: dict[str, str] = {}
-    typed = {column.name: column.type for columns in types for column in columns}
+    spellings: dict[str, str] = {}
+    typed = _typed(types)
     order = [*typed, *(name for image in images for name in image), *route.columns]
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     excluded = {name.lower() for name in route.exclude}
     first = {key.lower() for key in keys}
     for name in [*keys, *(name for name in order if name.lower() not in first)]:
         lower = name.lower()
-        if lower in excluded or spelt.get(lower) == name:
+        if lower in excluded or spellings.get(lower) == name:
             continue
-        if lower in spelt:
+        if lower in spellings:
             if lower in first and name not in keys:
                 continue
             raise TableError(
-                f"columns `{spelt[lower]}` and `{name}` differ only in case; exclude one of them"
+                f"columns `{spellings[lower]}` and `{name}` differ only in case; exclude one of "
+                f"them"
             )
-        spelt[lower] = name
+        spellings[lower] = name
         found[name] = declared.get(lower) or _type_of(name, typed)
+    return found
+
+
+def _typed(types: Iterable[Sequence[ColumnType]]) -> dict[str, str]:
+    """The type of each column: the last that came, unless an earlier one holds all its values.
+
+    With some formats the values themselves tell types: an unsigned column that shows small numbers
+    is no narrower for that.
+    """
+    found: dict[str, str] = {}
+    for columns in types:
+        for column in columns:
+            before = found.get(column.name)
+            if before is None or not widens(spelt(column.type), spelt(before)):
+                found[column.name] = column.type
     return found
 
 

@@ -1,0 +1,32 @@
+"""Which types the columns of a target get, where the messages tell more than one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.entries import Tables
+from ingest.events import ColumnType
+from ingest.routes import route
+from ingest.settings import DdlPolicy
+from pipelines.targets import wanted_columns
+
+
+@pytest.mark.parametrize(
+    ("types", "wanted"),
+    [
+        (("int",), "int"),
+        (("int", "bigint"), "bigint"),
+        (("bigint", "int"), "bigint"),
+        (("decimal(20,0)", "bigint", "int"), "decimal(20,0)"),
+        (("decimal(10,2)", "decimal(12,2)", "decimal(10,2)"), "decimal(12,2)"),
+        # Neither holds the other's values: the last word counts.
+        (("int", "string"), "string"),
+        (("string", "int"), "int"),
+    ],
+)
+def test_the_widest_type_that_came(types: tuple[str, ...], wanted: str) -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, "cows", ddl=DdlPolicy())
+    assert way is not None
+    came = [[ColumnType("n", type_, type_)] for type_ in types]
+    assert wanted_columns(way, ("id",), came, [("id", "n")])["n"] == wanted

@@ -95,8 +95,9 @@ def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | Non
     if not columns:
         return None
     text = bytes(raw)
-    if text.count(b'":') != len(columns) and _more_names(text, len(columns)) and duplicated(text):
-        warnings.append(Code.DUP_KEY.value)
+    if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
+        if duplicated(text):
+            warnings.append(Code.DUP_KEY.value)
     return columns
 
 
@@ -169,6 +170,11 @@ class Element:
 
 
 _NO_IMAGES = Images([], True, b"")
+
+
+def _names(columns: dict[str, Any]) -> int:
+    """The names of an image and of the objects that are its values."""
+    return len(columns) + sum([len(value) for value in columns.values() if value.__class__ is dict])
 
 
 def _more_names(text: bytes, names: int) -> bool:

@@ -159,7 +159,9 @@ def test_formats_tells_all_of_one(project: Project, name: str) -> None:
         "options": {
             key: {
                 "kind": option.kind,
-                "default": option.default,
+                "default": list(option.default)
+                if isinstance(option.default, tuple)
+                else option.default,
                 "choices": list(option.choices),
                 "text": option.text,
             }

@@ -28,6 +28,16 @@ INES_S, BO_S = 1709514900, 1709517900
 SEQUENCE = 1709514000589000000
 WITH_SCHEMA = stream_number("demo.debezium.orders", 0)
 PLAIN = stream_number("demo.debezium_plain.orders", 0)
+LAST = 2**62  # of a transaction's rows in Maxwell
+
+
+def mixed(name: str, ines: list[int], bo: list[int]) -> tuple[str, str, list[int], list[int]]:
+    """A topic of the source `mixed`: s1… of each of the two rows, which came first and fourth."""
+    stream = stream_number(f"demo.{name}.orders", 0)
+    table = f"{'public' if name == 'wal2json' else name}.orders"
+    ines, bo = ([0, 1, *order, *[0] * (5 - len(order)), stream] for order in (ines, bo))
+    return "mixed", table, [*ines, 0, 0, 1], [*bo, 3, 0, 1]
+
 
 # target -> source, source table, pos of each of its two rows. Files are numbered from 0 in order of
 # path, their records likewise; the update of Bo's order is the fourth event.
@@ -69,6 +79,16 @@ ORDERS: dict[str, tuple[str, str, list[int], list[int]]] = {
         [0, 1, INES_S, 1, 0, 0, 0, 1, 0, 0, 1],
         [0, 1, BO_S, 4, 0, 0, 0, 1, 3, 0, 1],
     ),
+    "maxwell_orders": mixed("maxwell", [7, 9518900, LAST], [7, 9521900, LAST]),
+    "ogg_orders": mixed("ogg", [0, 9514900], [0, 9517900]),
+    # By arrival, 600 ms after the change.
+    "dms_orders": mixed("dms", [INES_S * 1000 + 600], [BO_S * 1000 + 600]),
+    "wal2json_orders": mixed("wal2json", [0x17B3B50 + 9514900], [0x17B3B50 + 9517900]),
+    "ticdc_open_orders": mixed("ticdc_open", [INES_S * 1000 << 18], [BO_S * 1000 << 18]),
+    "ticdc_simple_orders": mixed("ticdc_simple", [INES_S * 1000 << 18], [BO_S * 1000 << 18]),
+    "dts_orders": mixed("dts", [7, 9518900], [7, 9521900]),
+    "debezium_avro_orders": mixed("debezium_avro", [7, 9518900], [7, 9521900]),
+    "ob_avro_orders": mixed("ob_avro", [9584900], [9587900]),
     "oms_shareplex_orders": (
         *("oms", "oms_shareplex.orders"),
         [0, 1, INES_S, 1, 0, 0, 0, 2, 0, 0, 1],

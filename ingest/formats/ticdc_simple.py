@@ -9,6 +9,7 @@ rows, and row messages are read by the types and keys of the source's YAML.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -159,17 +160,22 @@ def _row(raw: msgspec.Raw, rows: TypedRows, zone: str | None, warnings: list[str
     columns = jsontext.image(raw, warnings)
     if columns is None:
         return None
-    for name, value in columns.items():
-        if value.__class__ is dict and value.keys() == _MOMENT:
-            place, text = value["location"], value["value"]
-            if text.__class__ is not str or place.__class__ is not str:
-                raise DecodeError(
-                    Code.BAD_VALUE, f"expected location and value of {name}, got {value!r:.80}"
-                )
-            known = zone if place in ("", "Local") else place
-            columns[name] = values.instant_text(text, known, warnings)
+    if b'"location"' in bytes(raw):
+        for name, value in columns.items():
+            if value.__class__ is dict and value.keys() == _MOMENT:
+                columns[name] = _instant(name, value, zone, warnings)
     rows.texts(columns, raw, warnings)
     return columns
+
+
+def _instant(name: str, value: dict[str, Any], zone: str | None, warnings: list[str]) -> str:
+    """A TIMESTAMP, the time on clocks at `location`. Raises bad_value."""
+    place, text = value["location"], value["value"]
+    if text.__class__ is not str or place.__class__ is not str:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected location and value of {name}, got {value!r:.80}"
+        )
+    return values.instant_text(text, zone if place in ("", "Local") else place, warnings)
 
 
 def _recognise(top: TopLevel) -> bool:

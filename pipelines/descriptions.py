@@ -60,6 +60,8 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
             if default is None
             else str(default).lower()
             if (isinstance(default, bool))
+            else ", ".join(default)
+            if isinstance(default, tuple)
             else str(default)
         )
         choices = f" ({' | '.join(option['choices'])})" if option["choices"] else ""

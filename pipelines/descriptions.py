@@ -57,7 +57,7 @@ def for_people(description: dict[str, Any]) -> dict[str, str]:
         default = option["default"]
         said = (
             "none"
-            if default is None
+            if default in (None, "", ())
             else str(default).lower()
             if (isinstance(default, bool))
             else ", ".join(default)

@@ -100,6 +100,10 @@ class Run:
         """Whether the run has a shard of these bytes."""
         return any(part.value == other.value for other in self.parts)
 
+    def had(self, part: Part, record: Record) -> bool:
+        """Whether a shard behind the run's end was in it; a broken one may begin anew."""
+        return self.holds(part) and (self.whole or record.shard != self.records[0].shard)
+
     @property
     def whole(self) -> bool:
         return not self.broken and complete(self.records)
@@ -137,7 +141,7 @@ def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State,
         run = open_.get(key)
         if run is not None and run.holds(part):
             continue
-        if run is None and key in done and done[key].holds(part):
+        if run is None and key in done and done[key].had(part, record):
             continue
         if run is not None and begins(record) and not follows(record, run.records[-1]):
             yield _ended(run)

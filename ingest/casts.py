@@ -30,8 +30,11 @@ def typed(value: str, type_: str, zone: str | None) -> str:
         return f"try_to_binary({value}, 'base64')"
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type_)
     if decimal:
-        digits = f"rtrim('0', substring({value}, instr({value}, '.') + 1))"
-        lossy = f"instr({value}, '.') > 0 AND length({digits}) > {decimal[2]}"
+        point = f"instr({value}, '.')"
+        digits = f"rtrim('0', substring({value}, {point} + 1))"
+        # Most texts have no more digits than the type: only the others are looked at closely.
+        longer = f"{point} > 0 AND length({value}) - {point} > {decimal[2]}"
+        lossy = f"{longer} AND length({digits}) > {decimal[2]}"
         return f"CASE WHEN {lossy} THEN NULL ELSE try_cast({value} AS {type_}) END"
     return _TIMES[type_](value, zone or "UTC")
 
@@ -68,7 +71,10 @@ def _timestamp(value: str, zone: str) -> str:
 
 def _too_fine(value: str) -> str:
     """More than the six digits of a second that Spark keeps."""
-    return f"{value} RLIKE '[.][0-9]{{6}}[0-9]*[1-9]Z?$' AND {value} RLIKE '[.][0-9]{{7}}'"
+    return (
+        f"length({value}) > 26 AND {value} RLIKE '[.][0-9]{{6}}[0-9]*[1-9]Z?$' "
+        f"AND {value} RLIKE '[.][0-9]{{7}}'"
+    )
 
 
 _TIMES = {"date": _date, "timestamp_ntz": _ntz, "timestamp": _timestamp}
@@ -85,6 +91,11 @@ def misfit(value: str, type_: str, zone: str | None) -> str | None:
     """SQL that is true where `value` is not null but has no exact `type_`; None: cannot happen."""
     if type_ == "string":
         return None
+    return unfit(value, f"({typed(value, type_, zone)})", type_)
+
+
+def unfit(value: str, cast: str, type_: str) -> str:
+    """SQL that is true where `value` is not null but `cast`, which `typed` gave of it, is."""
     zero = zero_date(value, type_)
     unless = f" AND NOT {zero}" if zero else ""
-    return f"({value} IS NOT NULL AND ({typed(value, type_, zone)}) IS NULL{unless})"
+    return f"({value} IS NOT NULL AND {cast} IS NULL{unless})"

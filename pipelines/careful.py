@@ -90,7 +90,7 @@ class Careful:
             floors=late.Floors(
                 skipped=marks.skipped,
                 removed=marks.removed,
-                partials=marks.partials or bool(work.total("partials")) or len(work.images) > 1,
+                partials=marks.partials or work.partial,
                 orphans=marks.orphans,
             ),
         )

@@ -27,6 +27,7 @@ from pipelines.progress import (
     SWEEP,
     Marks,
     Progress,
+    Stands,
     create_progress,
     highest,
     load,
@@ -90,7 +91,7 @@ def _merge_source(
     config: Config,
     source: str,
     targets: Sequence[str] | None,
-    stands: dict[tuple[str, str], Progress],
+    stands: Stands,
     stop: Callable[[], bool],
 ) -> list[Merged]:
     swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
@@ -111,7 +112,7 @@ def _merge_source(
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
         list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
-    record(warehouse, [*rows, *_sweep(swept, found, rows, targets, stop)])
+    record(warehouse, [*rows, *_sweep(swept, found, rows, targets, stop)], stands)
     ledger.save()
     return [
         Merged(
@@ -135,7 +136,7 @@ def _surveyed(
     config: Config,
     source: str,
     swept: Progress,
-    stands: dict[tuple[str, str], Progress],
+    stands: Stands,
 ) -> Survey:
     """The slices that each target has not applied: above the sweep, or above its own progress where
     it lags behind (parked before, or newly routed)."""

@@ -13,26 +13,31 @@ from pyspark.sql import functions as F
 
 from ingest.codes import Code
 from ingest.events import SILVER
+from pipelines.silver_counts import Counts
 from pipelines.tables import Warehouse
 
 _SPLIT = Code.SPLIT_UPDATE.value
 _PAIR = ("source", "db", "schema", "table", "epoch", "sequenceId")
 
 
-def join_halves(warehouse: Warehouse, source: str, batch: int, *, once: tuple[str, int]) -> bool:
-    """Append the pairs that `batch` completes, as batch `batch + 1`; whether there were any."""
-    silver = warehouse.read("silver", "cdc").where(
-        (F.col("source") == source) & F.array_contains("warnings", _SPLIT)
+def join_halves(
+    warehouse: Warehouse, source: str, batch: int, counts: Counts, *, once: tuple[str, int]
+) -> int:
+    """Append the pairs that `batch`, which holds `counts`, completes, as batch `batch + 1`; how
+    many there were."""
+    if counts.halves_from is None or counts.halves_to is None:
+        return 0
+    known = warehouse.read("silver", "cdc").where(
+        (F.col("source") == source)
+        & F.array_contains("warnings", _SPLIT)
+        & F.col("s1").between(counts.halves_from, counts.halves_to)
+        & (F.col("batch") <= batch)
     )
-    new = silver.where(F.col("batch") == batch).agg(F.min("s1"), F.max("s1")).first()
-    if new is None or new[0] is None:
-        return False
-    known = silver.where(F.col("s1").between(new[0], new[1]) & (F.col("batch") <= batch))
     pairs = _pairs(known, batch).withColumn("batch", F.lit(batch + 1).cast("bigint"))
-    if pairs.isEmpty():
-        return False
-    warehouse.append(pairs, "silver", "cdc", once=once)
-    return True
+    joined = pairs.count()
+    if joined:
+        warehouse.append(pairs, "silver", "cdc", once=once, note=batch + 1)
+    return joined
 
 
 def _pairs(halves: DataFrame, batch: int) -> DataFrame:

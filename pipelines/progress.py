@@ -132,8 +132,16 @@ def create_progress(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_progress", PROGRESS)
 
 
-def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
-    """(source, target) -> where it stands. Counts are zero."""
+Stands = dict[tuple[str, str], Progress]
+"""(source, target) -> where it stands, with counts at zero."""
+
+
+def load(warehouse: Warehouse) -> Stands:
+    """Where every target stands; read anew only where another process has recorded something."""
+    return dict(warehouse.kept("gold", "_progress", lambda: _read(warehouse)))
+
+
+def _read(warehouse: Warehouse) -> Stands:
     names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
     micros = F.unix_micros("freshness").alias("micros")
     newest = (
@@ -158,14 +166,18 @@ def load(warehouse: Warehouse) -> dict[tuple[str, str], Progress]:
     return found
 
 
-def record(warehouse: Warehouse, rows: Sequence[Progress]) -> None:
-    """Append the rows of one run."""
+def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> None:
+    """Append the rows of one run, and bring `stands` up to them."""
     if not rows:
         return
     at = datetime.now(UTC)
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
+    for row in rows:
+        stand = replace(row.fresh(), status=row.status, error=row.error)
+        stands[row.source, row.target] = stand
+    warehouse.keep("gold", "_progress", dict(stands))
 
 
 def moment(micros: int | None) -> datetime | None:

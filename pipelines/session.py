@@ -39,6 +39,9 @@ SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "5000",
     # Re-planning costs more than it saves on batches of this size.
     "spark.sql.adaptive.enabled": "false",
+    # A list of values stands beside the generated code, not in it: each batch would be compiled
+    # anew for the sake of its number.
+    "spark.sql.optimizer.inSetConversionThreshold": "0",
     # Two cores or a few: 200 shuffle partitions and 50 of a snapshot are mostly empty tasks.
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",

@@ -26,35 +26,45 @@ DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if col
 _PLACE = ("topic", "partition", "offset")
 
 
-def join_shards(warehouse: Warehouse, source: Source, checkpoint: str, last: int) -> int:
-    """Append what the shards up to batch `last` make, as the next batch; how many appends."""
+def join_shards(
+    warehouse: Warehouse, source: Source, checkpoint: str, span: tuple[int, int], *, came: bool
+) -> int:
+    """Append what the shards make, as the next batch; how many rows.
+
+    `span`: the last batch before this run's and the last one now; `came`: shards are among them.
+    """
     note = Path(checkpoint) / "shards"
+    before, last = span
     first = int(note.read_text()) if note.exists() else 0
-    if first > last:
+    if first > before and not came:
+        _note(note, last + 1)
+    if first > last or (first > before and not came):
         return 0
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     recent = silver.where((F.col("batch") >= first) & (F.col("batch") <= last))
     shards = recent.where(
         (F.col("kind") == "fragment") & F.array_contains("warnings", Code.SHARD.value)
     )
-    span = shards.agg(F.min("s1"), F.max("s1")).first()
-    if span is None or span[0] is None:
+    extent = shards.agg(F.min("s1"), F.max("s1")).first()
+    if extent is None or extent[0] is None:
         _note(note, last + 1)
         return 0
     earlier = silver.where(
         (F.col("batch") < first)
-        & F.col("s1").between(span[0], span[1])
+        & F.col("s1").between(extent[0], extent[1])
         & (F.col("kind") == "fragment")
     )
     rows = _walked(recent, shards, earlier)
     now, read = time.time_ns() // 1000, reading(source)
     found = rows.mapInArrow(outcomes(read, now=now), DECODED)
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
-    some = not found.isEmpty()
-    if some:
-        warehouse.append(found.withColumn("batch", F.lit(last + 1).cast("bigint")), "silver", "cdc")
+    made = found.count()
+    if made:
+        found = found.withColumn("batch", F.lit(last + 1).cast("bigint"))
+        once = ("silver/shards", last + 1)
+        warehouse.append(found, "silver", "cdc", once=once, note=last + 1)
     _note(note, waiting_from([(row[0], row[1], row[2]) for row in known], last + 1))
-    return int(some)
+    return made
 
 
 def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:

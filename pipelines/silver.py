@@ -13,10 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession, is_remote
+from pyspark.sql import DataFrame, is_remote
 from pyspark.sql import functions as F
 
-from ingest.casts import sql_text
 from ingest.decode import decode
 from ingest.events import SILVER
 from ingest.readings import reading
@@ -24,6 +23,7 @@ from ingest.sources import Source
 from pipelines.halves import join_halves
 from pipelines.leases import lease
 from pipelines.shards import join_shards
+from pipelines.silver_counts import Counts, count, observed, seen
 from pipelines.tables import Warehouse, create_bronze, create_silver
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
@@ -35,12 +35,11 @@ _SAMPLE = 2_000
 
 
 class Silver(NamedTuple):
-    """What one run over one source wrote: rows of all kinds, rejects among them, appends."""
+    """What one run over one source wrote: rows of all kinds, rejects among them."""
 
     source: str
     rows: int
     rejects: int
-    batches: int
 
 
 class Stopped(Exception):
@@ -63,15 +62,28 @@ def decode_source(
     checkpoint = warehouse.checkpoint("silver", source.name)
     with lease(warehouse.checkpoint(), "silver"):
         before = _last_batch(warehouse)
-        _stream(warehouse, source, checkpoint, before, stop)
+        written = _stream(warehouse, source, checkpoint, before, stop)
+        if is_remote():
+            rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
+            written = [count(rows.where(F.col("source") == source.name))]
         if source.format in ("auto", "ob_avro") and not stop():
-            join_shards(warehouse, source, checkpoint, _last_batch(warehouse))
-        return _written(warehouse, source.name, before, checkpoint)
+            came = any(counts.shards for counts in written)
+            span = (before, _last_batch(warehouse))
+            written += [Counts(rows=join_shards(warehouse, source, checkpoint, span, came=came))]
+    tables = max((counts.tables for counts in written), default=0)
+    if tables:
+        (Path(checkpoint) / "tables").write_text(str(tables))
+    return Silver(
+        source.name,
+        sum(counts.rows for counts in written),
+        sum(counts.rejects for counts in written),
+    )
 
 
 def _stream(
     warehouse: Warehouse, source: Source, checkpoint: str, last: int, stop: Callable[[], bool]
-) -> None:
+) -> list[Counts]:
+    """Run the stream to its end; what was appended, unless Spark Connect ran it elsewhere."""
     session = warehouse.session
     writer = _writer(checkpoint)
     run = decode({source.name: reading(source)})
@@ -83,6 +95,7 @@ def _stream(
     stopped = stop if local and not is_remote() else _never
     unfinished = _unfinished(checkpoint)
     numbers = [last]
+    written: list[Counts] = []
 
     def append(batch: DataFrame, number: int) -> None:
         if stopped():
@@ -95,10 +108,20 @@ def _stream(
             rows = _clustered(rows, tables)
         if number == unfinished and place.appended("silver", "cdc", (writer, number)):
             numbers[0] -= 1
+            counts = _counts(place, numbers[0])
+        elif is_remote():
+            place.append(rows, "silver", "cdc", once=(writer, number), note=numbers[0])
+            counts = _counts(place, numbers[0])
         else:
-            place.append(rows, "silver", "cdc", once=(writer, number))
-        if halves and join_halves(place, source.name, numbers[0], once=(f"{writer}/pairs", number)):
-            numbers[0] += 1
+            rows, observation = observed(rows)
+            place.append(rows, "silver", "cdc", once=(writer, number), note=numbers[0])
+            counts = seen(observation)
+        written.append(counts)
+        if halves:
+            once = (f"{writer}/pairs", number)
+            pairs = join_halves(place, source.name, numbers[0], counts, once=once)
+            numbers[0] += bool(pairs)
+            written.append(Counts(rows=pairs))
 
     bronze = session.readStream.format("delta").option("maxBytesPerTrigger", _BYTES_A_BATCH)
     frame = (
@@ -116,9 +139,13 @@ def _stream(
     try:
         query.awaitTermination()
     except Exception:
-        if stopped():
-            return
-        raise
+        if not stopped():
+            raise
+    return written
+
+
+def _counts(warehouse: Warehouse, batch: int) -> Counts:
+    return count(warehouse.read("silver", "cdc").where(F.col("batch") == batch))
 
 
 def _clustered(rows: DataFrame, tables: int) -> DataFrame:
@@ -163,19 +190,9 @@ def _writer(checkpoint: str) -> str:
 
 
 def _last_batch(warehouse: Warehouse) -> int:
+    """The number of the newest append, as its own mark has it, or the highest there is."""
+    noted = warehouse.last_note("silver", "cdc")
+    if noted is not None:
+        return noted
     found = warehouse.read("silver", "cdc").agg(F.max("batch")).first()
     return int(found[0]) if found is not None and found[0] is not None else 0
-
-
-def _written(warehouse: Warehouse, source: str, before: int, checkpoint: str) -> Silver:
-    session: SparkSession = warehouse.session
-    counted = session.sql(
-        "SELECT count(*), count_if(kind = 'reject'), count(DISTINCT batch), "
-        "count(DISTINCT struct(db, schema, `table`)) "
-        f"FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(source)} AND batch > {before}"
-    ).first()
-    assert counted is not None
-    if counted[0]:
-        (Path(checkpoint) / "tables").write_text(str(counted[3]))
-    return Silver(source, int(counted[0]), int(counted[1]), int(counted[2]))

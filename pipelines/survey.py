@@ -68,14 +68,18 @@ def survey(
   collect_set(key_columns) AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
   max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
-  count_if(op = 'snapshot') AS snapshots
+  count_if(op = 'snapshot') AS snapshots,
+  collect_list(struct(`partition`, offset, schema_id, columns)) FILTER (WHERE kind = 'schema')
+    AS types
 FROM {silver}
-WHERE {where} AND kind IN ('change', 'ddl')
+WHERE {where} AND kind IN ('change', 'ddl', 'schema')
 GROUP BY db, schema, `table`, batch"""
     ).collect()
-    slices = [_slice(source, row.asDict()) for row in rows]
+    found = sorted((row.asDict() for row in rows), key=lambda row: int(row["batch"]))
+    types = _types(source, found)
+    slices = [_slice(source, row) for row in found if row["changes"] or row["ddl"]]
     last = max((slice_.batch for slice_ in slices), default=above)
-    return Survey(last, slices, _types(warehouse, source, where) if slices else {})
+    return Survey(last, slices, types)
 
 
 def _slice(source: str, row: dict[str, Any]) -> Slice:
@@ -102,22 +106,16 @@ def with_moves(warehouse: Warehouse, slice_: Slice, moved: str) -> Slice:
 
 
 def _types(
-    warehouse: Warehouse, source: str, where: str
+    source: str, rows: Iterable[dict[str, Any]]
 ) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
-    """The column types each table came with, in order of appearance."""
-    rows = warehouse.session.sql(
-        f"""SELECT db, schema, `table`, first(columns) AS columns,
-  min(struct(batch, `partition`, offset)) AS first
-FROM {warehouse.name("silver", "cdc")}
-WHERE {where} AND kind = 'schema'
-GROUP BY db, schema, `table`, schema_id ORDER BY first"""
-    ).collect()
-    found: dict[SourceTable, list[tuple[ColumnType, ...]]] = {}
+    """The column types each table came with, in order of appearance; taken out of the rows."""
+    found: dict[SourceTable, dict[str, tuple[ColumnType, ...]]] = {}
     for row in rows:
-        columns = tuple(ColumnType(*column) for column in row["columns"])
         table = SourceTable(source, row["db"], row["schema"], row["table"])
-        found.setdefault(table, []).append(columns)
-    return found
+        for came in sorted(row.pop("types"), key=lambda came: (came["partition"], came["offset"])):
+            columns = tuple(ColumnType(*column) for column in came["columns"])
+            found.setdefault(table, {}).setdefault(came["schema_id"], columns)
+    return {table: list(types.values()) for table, types in found.items()}
 
 
 def _narrowed(tables: Iterable[SourceTable]) -> str:

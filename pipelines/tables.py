@@ -6,9 +6,11 @@ name in the catalog: the rest of the product asks here for a table's SQL name an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
 
+import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,6 +18,7 @@ from ingest.errors import PlatformError
 from ingest.events import SILVER
 from ingest.settings import Settings
 
+T = TypeVar("T")
 BRONZE = (
     ("source", "string"),
     ("topic", "string"),
@@ -36,12 +39,21 @@ def quote(*parts: str) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
+class Commit(NamedTuple):
+    """One commit of a table's log: `note` is its user metadata, `metrics` Delta's own counts."""
+
+    version: int
+    note: str | None
+    metrics: Mapping[str, str]
+
+
 class Warehouse:
     """The tables of one configuration, in one Spark session."""
 
     def __init__(self, settings: Settings, session: SparkSession) -> None:
         self.settings = settings
         self.session = session
+        self._kept: dict[tuple[str, str], tuple[int, object]] = {}
 
     @property
     def local(self) -> bool:
@@ -98,16 +110,23 @@ class Warehouse:
         )
 
     def append(
-        self, frame: DataFrame, layer: str, table: str, *, once: tuple[str, int] | None = None
+        self,
+        frame: DataFrame,
+        layer: str,
+        table: str,
+        *,
+        once: tuple[str, int] | None = None,
+        note: int | None = None,
     ) -> None:
-        """Append rows. `once` = (writer, number): its mark in the table's log, see `appended`.
+        """Append rows. `once` = (writer, number): its mark in the table's log, see `appended`;
+        `note` stands beside it, see `last_note`.
 
         In a catalog, Delta also skips a number not above the writer's last. Locally that would
         double the cost of a small append, since the writer is looked up in the table's whole state.
         """
         writer = frame.write.format("delta").mode("append")
         if once is not None:
-            writer = writer.option("userMetadata", _mark(once))
+            writer = writer.option("userMetadata", f"{_mark(once)} {note}")
             if not self.local:
                 writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
         if self.local:
@@ -118,7 +137,39 @@ class Warehouse:
     def appended(self, layer: str, table: str, once: tuple[str, int]) -> bool:
         """Whether the table's log has an append with this mark; for what a killed run left."""
         history = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)}")
-        return not history.where(F.col("userMetadata") == _mark(once)).isEmpty()
+        return not history.where(F.col("userMetadata").startswith(f"{_mark(once)} ")).isEmpty()
+
+    def last_note(self, layer: str, table: str) -> int | None:
+        """The note of the table's newest commit; None where that commit has none."""
+        _, _, note = (self.last_commit(layer, table).note or "").partition(" ")
+        return int(note) if note.isdigit() else None
+
+    def last_commit(self, layer: str, table: str) -> Commit:
+        """The newest commit. A local table's log is read as it lies there: a query of it costs a
+        quarter of a CPU second."""
+        if self.local:
+            log = self.folder(layer, table) / "_delta_log"
+            newest = max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+            lines = (log / f"{newest:020}.json").read_bytes().splitlines()
+            infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
+            info = infos[0] if infos else {}
+            return Commit(newest, info.get("userMetadata"), info.get("operationMetrics") or {})
+        row = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT 1").first()
+        assert row is not None
+        return Commit(row["version"], row["userMetadata"], row["operationMetrics"] or {})
+
+    def kept(self, layer: str, table: str, read: Callable[[], T]) -> T:
+        """What `read` gives of the table; asked again only when the table has changed."""
+        version = self.last_commit(layer, table).version
+        known = self._kept.get((layer, table))
+        if known is None or known[0] != version:
+            known = (version, read())
+            self._kept[layer, table] = known
+        return cast(T, known[1])
+
+    def keep(self, layer: str, table: str, what: object) -> None:
+        """`what` is what a read of the table would give, after its only writer's append."""
+        self._kept[layer, table] = (self.last_commit(layer, table).version, what)
 
     def checkpoint(self, *parts: str) -> str:
         """The folder of a stream's checkpoint."""

@@ -19,6 +19,8 @@ from pipelines.progress import Marks
 from pipelines.survey import Slice, named
 from pipelines.tables import Warehouse
 
+_LISTED = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
@@ -50,6 +52,11 @@ class Work:
         """The sets of column names that the batch's images have."""
         return {image for slice_ in self.slices for image in slice_.images}
 
+    @property
+    def image(self) -> tuple[str, ...] | None:
+        """The one list of column names that all of the batch's images have, in their order."""
+        return next(iter(self.images)) if len(self.images) == 1 else None
+
     @cached_property
     def sets(self) -> tuple[str, ...]:
         """The target columns that the batch's images have."""
@@ -57,10 +64,17 @@ class Work:
         return tuple(name for name in self.shape.columns if name.lower() in names)
 
     @cached_property
+    def partial(self) -> bool:
+        """Whether an image of the batch leaves a column of the target as it is."""
+        spelt = ({name.lower() for name in image} for image in self.images)
+        every = {name.lower() for name in self.shape.columns}
+        return bool(self.total("partials")) or any(not every <= names for names in spelt)
+
+    @cached_property
     def whole(self) -> bool:
         """Whether one row a key by SQL is enough: whole images of one kind, nothing to keep."""
         return (
-            len(self.images) <= 1
+            len({frozenset(image) for image in self.images}) <= 1
             and not self.total("partials")
             and not self.total("moves")
             and not self.total("truncates")
@@ -80,12 +94,20 @@ class Work:
         """SQL of the changes before this batch."""
         return silver_changes(self.warehouse, self.table, f"batch <= {self.above} AND {where}")
 
+    @cached_property
+    def these(self) -> str:
+        """SQL that is true for silver's rows of this batch."""
+        batches = sorted({slice_.batch for slice_ in self.slices})
+        if len(batches) > _LISTED:
+            return f"batch > {self.above} AND batch <= {self.last}"
+        return f"batch IN ({', '.join(map(str, batches))})"
+
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.
 
         Where deletes are soft it voids nothing: the rows stay, and what they held counts.
         """
-        where = f"batch > {self.above} AND batch <= {self.last} AND op <> 'truncate'"
+        where = f"{self.these} AND op <> 'truncate'"
         if self.cuts and not self.soft:
             where += f" AND NOT ({self.below_cuts('pos')})"
         return silver_changes(self.warehouse, self.table, where)
@@ -95,7 +117,7 @@ class Work:
         """The truncates of this batch."""
         if not self.total("truncates") or not self.shape.truncates:
             return []
-        where = f"batch > {self.above} AND batch <= {self.last} AND op = 'truncate'"
+        where = f"{self.these} AND op = 'truncate'"
         rows = self.warehouse.session.sql(
             f"SELECT pos FROM ({silver_changes(self.warehouse, self.table, where)})"
         )

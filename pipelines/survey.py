@@ -6,7 +6,7 @@ already known when its turn comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from ingest.casts import sql_text
@@ -15,6 +15,8 @@ from ingest.names import SourceTable
 from ingest.order import Pos
 from ingest.shape import MOVED
 from pipelines.tables import Warehouse
+
+_LISTED = 64
 
 
 class Slice(NamedTuple):
@@ -51,7 +53,9 @@ def survey(
     warehouse: Warehouse, source: str, above: int, tables: Iterable[SourceTable] = ()
 ) -> Survey:
     """Silver of `source` above batch `above`; of `tables` alone where any are given."""
-    where = f"source = {sql_text(source)} AND batch > {above}{_narrowed(tables)}"
+    newest = warehouse.last_note("silver", "cdc")
+    these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
+    where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
     silver = warehouse.name("silver", "cdc")
     images = "map_keys(coalesce(after, before))"
     rows = warehouse.session.sql(
@@ -80,6 +84,17 @@ GROUP BY db, schema, `table`, batch"""
     slices = [_slice(source, row) for row in found if row["changes"] or row["ddl"]]
     last = max((slice_.batch for slice_ in slices), default=above)
     return Survey(last, slices, types)
+
+
+def among(batches: Collection[int]) -> str:
+    """SQL that is true for silver's rows of `batches`, where none lies between them but these.
+
+    A list, and of one number more than one: Spark keeps it beside the code that it generates, while
+    a single number is a part of the code, which each batch would compile anew.
+    """
+    if not batches or len(batches) > _LISTED:
+        return f"batch BETWEEN {min(batches, default=0)} AND {max(batches, default=-1)}"
+    return f"batch IN (-1, {', '.join(map(str, sorted(batches)))})"
 
 
 def _slice(source: str, row: dict[str, Any]) -> Slice:

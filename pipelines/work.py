@@ -16,10 +16,8 @@ from ingest.names import SourceTable
 from ingest.order import STREAM, Pos
 from ingest.shape import Shape, column, from_text
 from pipelines.progress import Marks
-from pipelines.survey import Slice, named
+from pipelines.survey import Slice, among, named
 from pipelines.tables import Warehouse
-
-_LISTED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +95,7 @@ class Work:
     @cached_property
     def these(self) -> str:
         """SQL that is true for silver's rows of this batch."""
-        batches = sorted({slice_.batch for slice_ in self.slices})
-        if len(batches) > _LISTED:
-            return f"batch > {self.above} AND batch <= {self.last}"
-        return f"batch IN ({', '.join(map(str, batches))})"
+        return among({slice_.batch for slice_ in self.slices})
 
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.

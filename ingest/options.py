@@ -55,4 +55,5 @@ def option_value(option: Option, given: Any) -> Any:
             return tuple(given)
         raise ValueError("expected a list of texts")
     kinds = {"bool": "true or false", "number": "a whole number", "list": "a list"}
-    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {shown(given)}")
+    got = "something else, not shown" if option.secret else shown(given)
+    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {got}")

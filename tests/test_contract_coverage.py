@@ -86,6 +86,15 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.parametrize(("name", "key"), OPTIONS)
+def test_a_secret_is_not_repeated(name: str, key: str) -> None:
+    option = FORMATS[name].options[key]
+    assert option.secret is key.endswith(("password", "token"))
+    if option.secret:
+        with pytest.raises(ValueError, match="expected text, got something else, not shown"):
+            option_value(option, 20_231_121)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_choice_names_its_default(name: str) -> None:
     for option in FORMATS[name].options.values():

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from ingest.formats import FORMATS
+from ingest.formats.format import Message
 from tests.canonical import LARGE, LARGE_NULLS, NO_OPS, ZERO_DATES, image_of, lost_by
 from tests.changes import Change
 from tests.encoders import WIRES
 from tests.farm import ADDED, COLUMNS, EDGES, Farm
-from tests.wires import read
+from tests.truncates import TRUNCATES
+from tests.wires import as_dicts, message_of, read, reader_of
 
 SEEDS = range(4)
 CHANGES = 40
@@ -100,3 +102,27 @@ def test_zero_dates(wire: str) -> None:
     [found] = read(wire, Change("insert", columns, None, row))
     assert found["after"] == {**row, "id": "1"}
     assert found["warnings"] == (None if ZERO_DATES in lost_by(wire) else ["zero_date"])
+
+
+@pytest.mark.parametrize("wire", TRUNCATES)
+def test_a_truncate_stands_where_it_happened(wire: str) -> None:
+    columns = {"id": "int", "label": "varchar(200)"}
+    kept, gone, emptied = (
+        Change("insert", columns, None, {"id": 1, "label": "new"}, number=3),
+        Change("insert", columns, None, {"id": 1, "label": "old"}, number=1),
+        Change("truncate", columns, None, None, number=2),
+    )
+    reader = reader_of(wire, columns, order="source")
+    messages = [
+        message_of(wire, kept),
+        Message(TRUNCATES[wire](emptied), offset=1),
+        message_of(wire, gone, offset=2),
+    ]
+    rows = [as_dicts(reader.rows(message))[-1] for message in messages]
+    rows.sort(key=lambda row: row["pos"])
+    assert [(row["kind"], row["op"], row["after"]) for row in rows] == [
+        ("change", "insert", {"id": "1", "label": "old"}),
+        ("change", "truncate", None),
+        ("change", "insert", {"id": "1", "label": "new"}),
+    ]
+    assert len({(row["db"], row["schema"], row["table"]) for row in rows}) == 1

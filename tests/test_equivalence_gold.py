@@ -18,6 +18,7 @@ import pytest
 
 from ingest.config import load
 from ingest.formats import FORMATS
+from ingest.formats.format import Message
 from pipelines import bronze, gold, silver
 from pipelines.tables import Warehouse
 from tests.canonical import ZONELESS, image_of, lost_by
@@ -25,6 +26,7 @@ from tests.changes import DB, TABLE, Change
 from tests.encoded_cells import ZONE
 from tests.encoders import WIRES
 from tests.farm import ADDED, COLUMNS, Farm
+from tests.truncates import TRUNCATES
 from tests.wires import message_of
 
 if TYPE_CHECKING:
@@ -61,7 +63,10 @@ def table_of(wire: str) -> str:
 
 def captured(wire: str, change: Change, *, partition: int, offset: int) -> str:
     """The message of a change to the wire's own table, as kcat prints it."""
-    message = message_of(wire, change)
+    if change.op == "truncate":
+        message = Message(TRUNCATES[wire](change))
+    else:
+        message = message_of(wire, change)
     own = table_of(wire).encode()
     line: dict[str, Any] = {"topic": "crops", "partition": partition, "offset": offset}
     line["ts"] = 1_700_000_000_000 + offset
@@ -146,7 +151,7 @@ def held(farm: Farm, wire: str) -> list[dict[str, str | None]]:
     return rows
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_gold_is_one_for_every_format(spark: SparkSession, tmp_path: Path) -> None:
     compare(spark, tmp_path, {"ordered": one_of_each(COMPARED)}, count=1)
 
@@ -165,7 +170,7 @@ def compare(
     farms: dict[str, dict[str, Farm]] = {}
     for name, wires in sources.items():
         configure(tmp_path, name, wires, order="source" if name == "ordered" else "arrival")
-        farms[name] = {wire: Farm(chance) for wire in wires}
+        farms[name] = {wire: Farm(chance, truncates=wire in TRUNCATES) for wire in wires}
         for farm in farms[name].values():
             farm.live(CHANGES)
     config = load(tmp_path / "conf", environ={})

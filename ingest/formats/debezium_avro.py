@@ -203,10 +203,16 @@ FORMAT = Format(
             "text", "", "user or API key of the registry, from the environment: ${REGISTRY_USER}"
         ),
         "registry_password": Option(
-            "text", "", "its password or secret, from the environment: ${REGISTRY_PASSWORD}"
+            "text",
+            "",
+            "its password or secret, from the environment: ${REGISTRY_PASSWORD}",
+            secret=True,
         ),
         "registry_token": Option(
-            "text", "", "bearer token instead of them, from the environment: ${REGISTRY_TOKEN}"
+            "text",
+            "",
+            "bearer token instead of them, from the environment: ${REGISTRY_TOKEN}",
+            secret=True,
         ),
         "registry_timeout": Option("number", 5, "seconds to wait for one answer of the registry"),
         "field_name_adjustment": Option(

@@ -40,12 +40,16 @@ class FormatOptions(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One option of a format: `choices` for kind choice; `text` says what it changes."""
+    """One option of a format: `choices` for kind choice; `text` says what it changes.
+
+    `secret`: no message repeats what was given.
+    """
 
     kind: Literal["choice", "bool", "text", "list", "number", "folder"]
     default: Any
     text: str
     choices: tuple[str, ...] = ()
+    secret: bool = False
 
 
 Decoder = Callable[[Message], Iterator[Event]]

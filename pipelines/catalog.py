@@ -18,8 +18,17 @@ from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import nearest, unknown_word
-from pipelines.history import data_columns, history_view, identity, of_key, order
+from pipelines.history import (
+    Earlier,
+    data_columns,
+    history_view,
+    identity,
+    moves,
+    of_key,
+    order,
+)
 from pipelines.known_targets import known, local_tables, one_of
+from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
 
 LAYERS = ("bronze", "silver", "gold", "history")
@@ -222,8 +231,23 @@ def history_frame(
     if wrong:
         raise ConfigError(wrong)
     query = history_view(warehouse, config, ways[target], columns)
-    where = of_key(columns, key) if key else "true"
+    where = of_key(columns, key, _earlier(warehouse, query, columns, key)) if key else "true"
     frame = warehouse.session.sql(
         f"SELECT * FROM ({query}) WHERE {where} ORDER BY {order(columns)}"
     )
     return frame, columns
+
+
+def _earlier(
+    warehouse: Warehouse, query: str, columns: Mapping[str, str], key: Mapping[str, str]
+) -> list[Earlier]:
+    """The keys that the rows with `key` had before, followed back through changes of the key."""
+    found: dict[str, Earlier] = {}
+    asked = moves(query, columns, key, ())
+    while True:
+        met = [Earlier(was, tuple(until)) for was, until in rows(warehouse.session.sql(asked))]
+        new = [was for was in met if was.key not in found or found[was.key].until < was.until]
+        if not new:
+            return list(found.values())
+        found.update((was.key, was) for was in new)
+        asked = moves(query, columns, None, new)

@@ -14,6 +14,7 @@ import click
 
 from ingest.errors import ConfigError, IngestError, PlatformError
 from pipelines.calls import Call, bad_sql, everywhere, print_frame
+from pipelines.table_verbs import TABLE_VERBS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,6 +47,10 @@ def _end(text: str, code: int) -> None:
 @everywhere
 def ingest() -> None:
     """Change messages of databases to one unified history and to current tables."""
+
+
+for table_verb in TABLE_VERBS:
+    ingest.add_command(table_verb)
 
 
 @ingest.command()
@@ -157,24 +162,6 @@ def sql(call: Call, query: str) -> None:
         register(warehouse, call.config, query)
         frame = warehouse.session.sql(query)
         print_frame(call, frame)
-
-
-@ingest.command()
-@click.argument("table")
-@click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
-@everywhere
-@click.pass_obj
-def history(call: Call, table: str, keys: tuple[str, ...]) -> None:
-    """Every change of TABLE, or of one of its keys, in order."""
-    wanted = dict(key.partition("=")[::2] for key in keys)
-    if not all("=" in key for key in keys):
-        raise click.UsageError(f"--key: expected COL=VALUE, got {' '.join(keys)}")
-    warehouse = call.warehouse
-    from pipelines.catalog import history_frame
-    from pipelines.history import shown
-
-    frame, columns = history_frame(warehouse, call.config, table, wanted)
-    print_frame(call, frame, shown=shown(columns))
 
 
 @ingest.command()

@@ -53,13 +53,13 @@ def _merge_fast(work: Work, counts: Counter[str]) -> bool:
     try:
         _merge(work, f"({rows})", counts, exact=False)
     except Exception as error:
-        if _surprised(error):
+        if surprised(error):
             return False
         raise
     return True
 
 
-def _surprised(error: Exception) -> bool:
+def surprised(error: Exception) -> bool:
     """Whether Spark met SURPRISE. Where that was in the task that writes, it is the cause of an
     error that pyspark hands on as the JVM's own, and Spark Connect in its trace alone."""
     trace = getattr(error, "getStackTrace", None)

@@ -12,12 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ingest.casts import sql_text, typed
 from ingest.config import Config
 from ingest.entries import METADATA
 from ingest.formats import FORMATS
+from ingest.merge import pos_literal
 from ingest.names import SourceTable
+from ingest.order import Pos
 from ingest.routes import Route
 from ingest.sources import Source
 from pipelines.results import rows
@@ -29,6 +32,13 @@ LAST = (
     *("source", "topic", "partition", "offset", "row", "batch"),
 )
 _IMAGES = ("key", "key_before", "before", "after")
+
+
+class Earlier(NamedTuple):
+    """A key, as JSON, that a row had until a change of its key at position `until`."""
+
+    key: str
+    until: Pos
 
 
 def history_view(
@@ -47,21 +57,56 @@ def history_view(
     )
 
 
-def of_key(columns: Mapping[str, str], key: Mapping[str, str]) -> str:
+def of_key(columns: Mapping[str, str], key: Mapping[str, str], earlier: Sequence[Earlier]) -> str:
     """SQL that is true in the view for changes of the rows with this key.
 
-    Canonical texts are compared, on the row's side now or on that before. A truncate concerns
-    every key.
+    Canonical texts are compared, on the row's side now or on that before; `earlier` are the keys
+    that these rows had before. A truncate concerns every key.
     """
     named = _named_beside(columns)
-    now, before = [], []
+    op, now, pos = (quote(named[name]) for name in ("op", "key", "pos"))
+    terms = [f"{op} = 'truncate'", _now(columns, key), _before(columns, key)]
+    terms += [
+        f"(to_json({now}) = {sql_text(was.key)} AND {pos} < {pos_literal(was.until)})"
+        for was in earlier
+    ]
+    return " OR ".join(terms)
+
+
+def moves(
+    view: str, columns: Mapping[str, str], key: Mapping[str, str] | None, held: Sequence[Earlier]
+) -> str:
+    """SQL of the keys, as JSON, that rows of the query `view` had before they got this key or one
+    of those `held`; and of the position at which they lost it."""
+    named = _named_beside(columns)
+    now, before, pos = (quote(named[name]) for name in ("key", "key_before", "pos"))
+    terms = [_now(columns, key)] if key is not None else []
+    terms += [
+        f"(to_json({now}) = {sql_text(was.key)} AND {pos} < {pos_literal(was.until)})"
+        for was in held
+    ]
+    return (
+        f"SELECT to_json({before}) AS key, max({pos}) AS until FROM ({view}) "
+        f"WHERE to_json({before}) <> to_json({now}) AND ({' OR '.join(terms)}) GROUP BY 1"
+    )
+
+
+def _now(columns: Mapping[str, str], key: Mapping[str, str]) -> str:
+    named = _named_beside(columns)
+    terms = []
     for column, value in key.items():
-        texts = {name: _text(column, quote(named[name])) for name in _IMAGES}
-        wanted = sql_text(value)
-        now.append(f"coalesce({texts['key']}, {texts['after']}, {texts['before']}) = {wanted}")
-        before.append(f"coalesce({texts['key_before']}, {texts['before']}) = {wanted}")
-    op = quote(named["op"])
-    return f"{op} = 'truncate' OR ({' AND '.join(now)}) OR ({' AND '.join(before)})"
+        texts = [_text(column, quote(named[name])) for name in ("key", "after", "before")]
+        terms.append(f"coalesce({', '.join(texts)}) = {sql_text(value)}")
+    return f"({' AND '.join(terms)})"
+
+
+def _before(columns: Mapping[str, str], key: Mapping[str, str]) -> str:
+    named = _named_beside(columns)
+    terms = []
+    for column, value in key.items():
+        texts = [_text(column, quote(named[name])) for name in ("key_before", "before")]
+        terms.append(f"coalesce({', '.join(texts)}) = {sql_text(value)}")
+    return f"({' AND '.join(terms)})"
 
 
 def shown(columns: Mapping[str, str]) -> list[str]:

@@ -25,7 +25,7 @@ class Work:
     """What silver batches above `above`, up to `last`, hold of `table` for `target`.
 
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
-    what gold remembers of the source table.
+    what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
     """
 
     warehouse: Warehouse
@@ -39,6 +39,7 @@ class Work:
     fresh: bool
     shared: bool
     marks: Marks
+    only: str = "true"
     _views: list[str] = field(default_factory=list)
 
     def total(self, name: str) -> int:
@@ -86,11 +87,14 @@ class Work:
 
     def history(self, where: str) -> str:
         """SQL of all changes up to this batch."""
-        return silver_changes(self.warehouse, self.table, f"batch <= {self.last} AND {where}")
+        return self._read(f"batch <= {self.last} AND {where}")
 
     def earlier(self, where: str) -> str:
         """SQL of the changes before this batch."""
-        return silver_changes(self.warehouse, self.table, f"batch <= {self.above} AND {where}")
+        return self._read(f"batch <= {self.above} AND {where}")
+
+    def _read(self, where: str) -> str:
+        return silver_changes(self.warehouse, self.table, f"({where}) AND {self.only}")
 
     @cached_property
     def these(self) -> str:
@@ -105,7 +109,7 @@ class Work:
         where = f"{self.these} AND op <> 'truncate'"
         if self.cuts and not self.soft:
             where += f" AND NOT ({self.below_cuts('pos')})"
-        return silver_changes(self.warehouse, self.table, where)
+        return self._read(where)
 
     @cached_property
     def new_cuts(self) -> list[Pos]:
@@ -113,9 +117,7 @@ class Work:
         if not self.total("truncates") or not self.shape.truncates:
             return []
         where = f"{self.these} AND op = 'truncate'"
-        rows = self.warehouse.session.sql(
-            f"SELECT pos FROM ({silver_changes(self.warehouse, self.table, where)})"
-        )
+        rows = self.warehouse.session.sql(f"SELECT pos FROM ({self._read(where)})")
         return sorted({tuple(row[0]) for row in rows.collect()})
 
     @property

@@ -269,7 +269,7 @@ def test_history_has_each_change_once_in_order(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "offsets"), [("id=1", [0, 1, 4]), ("ID=9", [4]), ("id=2", [2, 5]), ("id=3", [])]
+    ("key", "offsets"), [("id=1", [0, 1, 4]), ("ID=9", [0, 1, 4]), ("id=2", [2, 5]), ("id=3", [])]
 )
 def test_history_of_a_key(project: Project, key: str, offsets: list[int]) -> None:
     found = project.ingest("history", "gold.shop_items", "--key", key, "--json").records

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config import load
 from pipelines import bronze, gold, silver
+from pipelines.known_targets import known
+from pipelines.rebuild import rebuild
+from pipelines.reconcile import reconcile
 from pipelines.tables import Warehouse
 from tests.databases import Database, delivered
 from tests.debezium_log import captured, message
@@ -106,4 +109,13 @@ def test_gold_is_what_the_databases_hold(spark: SparkSession, tmp_path: Path) ->
         done = run_once(spark, tmp_path)
         assert [merged.error for merged in done if merged.error] == []
     held = {name: database.rows for name, database in databases.items()}
+    assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
+    config = load(tmp_path / "conf", environ={})
+    warehouse = Warehouse(config.settings, spark)
+    ways = known(warehouse, config).ways
+    assert len(ways) == len(databases)
+    for target in ways:
+        assert reconcile(warehouse, config, target, ways).differences == []
+        rebuild(warehouse, config, target, ways)
+        assert reconcile(warehouse, config, target, ways).equal
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held

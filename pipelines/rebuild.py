@@ -1,0 +1,93 @@
+"""Gold of one target anew from silver, in one commit.
+
+1. Fold what was applied to the target, up to its own progress, and overwrite the table with it: one
+   commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
+   finish. The table itself stays: its properties, column mapping, clustering, types and comments.
+2. Note that every row now stands at its own newest change.
+3. Bring forward what silver has beyond that.
+
+A process that is killed in between leaves a whole table behind, old or new, and progress that holds
+for both.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+from ingest.config import Config
+from ingest.shape import column
+from pipelines.gold import Merged, merge_tables
+from pipelines.known_targets import Ways
+from pipelines.leases import lease
+from pipelines.progress import Progress, load, record
+from pipelines.standing import Standing
+from pipelines.tables import Warehouse
+from pipelines.targets import create
+
+REBUILT = ("kind", "table", "rows", "events", "seconds")
+
+
+class Rebuilt(NamedTuple):
+    """What a rebuild did: rows written, events folded, seconds it took; `merged` is what came
+    after."""
+
+    rows: int
+    events: int
+    seconds: float
+    merged: list[Merged]
+
+    def row(self, target: str) -> tuple[str | int | float, ...]:
+        """As a row of REBUILT."""
+        return ("rebuilt", target, self.rows, self.events, round(self.seconds, 3))
+
+
+def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Rebuilt:
+    """Make the target anew; see above. Raises TableError where it can have no rows."""
+    began = time.monotonic()
+    source = ways[target][0][0].source
+    written = events = 0
+    seconds = 0.0
+    with lease(warehouse.checkpoint(), "gold"):
+        stand = _stand(warehouse, source, target)
+        if stand.batch:
+            with Standing(warehouse, config, target, ways[target], last=stand.batch) as standing:
+                if not warehouse.exists("gold", target):
+                    create(warehouse, target, standing.columns, soft=standing.soft)
+                written = _overwrite(standing)
+                events = sum(work.total("changes") for work in standing.works)
+            seconds = time.monotonic() - began
+            record(warehouse, [_noted(stand, events, written, seconds)])
+    merged = merge_tables(warehouse, config, sources=[source], targets=[target])
+    return Rebuilt(written, events, seconds, merged)
+
+
+def _stand(warehouse: Warehouse, source: str, target: str) -> Progress:
+    fresh = Progress(target=target, source=source)
+    if not warehouse.exists("gold", "_progress"):
+        return fresh
+    return load(warehouse).get((source, target), fresh)
+
+
+def _overwrite(standing: Standing) -> int:
+    name = standing.warehouse.name("gold", standing.target)
+    listed = ", ".join(map(column, standing.names))
+    session = standing.warehouse.session
+    standing.tried(lambda made: session.sql(f"INSERT OVERWRITE {name} ({listed}) {made}"))
+    last = session.sql(f"DESCRIBE HISTORY {name} LIMIT 1").first()
+    return int(((last and last["operationMetrics"]) or {}).get("numOutputRows") or 0)
+
+
+def _noted(stand: Progress, events: int, written: int, seconds: float) -> Progress:
+    """Parked or not, the target is where it was; but no change is skipped any more."""
+    marks = {label: replace(marks, skipped=None) for label, marks in stand.marks.items()}
+    return replace(
+        stand.fresh(),
+        marks=marks,
+        events=events,
+        inserted=written,
+        seconds=seconds,
+        status=stand.status,
+        error=stand.error,
+    )

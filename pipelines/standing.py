@@ -1,0 +1,246 @@
+"""A target as silver's history makes it: what `as-of`, `rebuild` and `reconcile` stand on.
+
+Each source table's history is folded apart, as gold folds it. Where its images are all whole and of
+one kind, and no event is tied or odd, one aggregation in SQL is the fold; else `ingest.fold` goes
+through it key by key in Spark's workers. Nothing here depends on what gold holds but the columns it
+has, and which of two source tables owns a key that both bring (rulings.md, 27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from ingest.casts import sql_text
+from ingest.config import Config
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.names import SourceTable
+from ingest.refold import OUTPUT, fold_batches
+from ingest.routes import Route
+from ingest.shape import column, events, latest
+from pipelines.careful import linked
+from pipelines.gold_table import surprised
+from pipelines.progress import Marks
+from pipelines.survey import Slice, survey, with_moves
+from pipelines.tables import Warehouse
+from pipelines.target_shape import key_columns, shape_of
+from pipelines.targets import columns_of, wanted_columns
+from pipelines.work import Work
+
+Key = tuple[str, ...]
+Result = TypeVar("Result")
+
+
+class Standing:
+    """The rows of one target, folded from all of silver up to batch `last`.
+
+    `only` is SQL that narrows the events to a past moment. As a context it takes back, at its end,
+    the names it gave to what it works with. `keys` and `columns` (name -> Spark type, without what
+    gold adds) are the target's, `names` all columns of `rows`.
+    """
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        target: str,
+        tables: Sequence[tuple[SourceTable, Route]],
+        *,
+        last: int | None = None,
+        only: str = "true",
+    ) -> None:
+        self.warehouse = warehouse
+        self.target = target
+        route = tables[0][1]
+        self.soft = route.deletes == "soft"
+        surveyed = [
+            (table, way, *_slices(warehouse, table, last)) for table, way in sorted(tables, key=str)
+        ]
+        slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
+        self.keys = key_columns(route, slices)
+        if not self.keys:
+            raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
+        columns = columns_of(warehouse, target)
+        if columns is None:
+            types = [types for _, _, _, found in surveyed for types in found]
+            images = sorted({image for slice_ in slices for image in slice_.images})
+            columns = wanted_columns(route, self.keys, types, images)
+        self.columns = columns
+        self.works = [
+            _work(warehouse, config, table, way, found, columns, self.keys, target, only)
+            for table, way, found, _ in surveyed
+            if found
+        ]
+        by_lower = {name.lower(): name for name in columns}
+        self.keys = tuple(by_lower[key.lower()] for key in self.keys)
+        added = ["_pos", "_event_time", "_source", "_source_table"]
+        self.names = [*columns, *added, *(["_deleted_at"] if self.soft else [])]
+
+    def __enter__(self) -> Standing:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for work in self.works:
+            work.forget()
+
+    def tried(self, act: Callable[[str], Result]) -> Result:
+        """What `act` gives, which runs SQL on a relation: the rows, folded the quick way if it may
+        be and Spark meets nothing odd, else the sure way.
+
+        `act` must look at `_pos` of every row: that is where the quick way tells what is odd.
+        """
+        if all(_simple(work) for work in self.works):
+            quick = [
+                work.listed(latest(work.shape, work.changes(), sets=work.sets))
+                for work in self.works
+            ]
+            try:
+                return act(self._owned(quick))
+            except Exception as error:
+                if not surprised(error):
+                    raise
+        return act(self.sure())
+
+    def sure(self) -> str:
+        """SQL of the rows, folded event by event."""
+        return self._owned([_exact(work) for work in self.works])
+
+    def _owned(self, parts: Sequence[str]) -> str:
+        """Rows of the fold as rows of the target, each key once."""
+        if not parts:
+            types = {**self.columns, **_ADDED}
+            nulls = [f"CAST(NULL AS {types[name]}) AS {column(name)}" for name in self.names]
+            return f"SELECT {', '.join(nulls)} WHERE false"
+        keys = [f"_k{i}" for i in range(len(self.keys))]
+        values = [
+            f"_k{self.keys.index(name)} AS {column(name)}" if name in self.keys else column(name)
+            for name in self.columns
+        ]
+        source = sql_text(self.works[0].shape.source)
+        added = ["_pos", "_event_time", f"{source} AS _source", "_source_table"]
+        if self.soft:
+            added.append("_deleted_at")
+        live = " UNION ALL ".join(f"SELECT * FROM ({part}) WHERE NOT _gone" for part in parts)
+        if len(parts) > 1:
+            live = self._one_owner(live, keys)
+        return f"SELECT {', '.join([*values, *added])} FROM ({live})"
+
+    def _one_owner(self, live: str, keys: Sequence[str]) -> str:
+        """Of a key that several source tables have, the row of the one that gold has it from."""
+        first = "s._pos"
+        stored = ""
+        if self.warehouse.exists("gold", self.target):
+            on = " AND ".join(
+                f"t.{column(name)} = s.{key}" for name, key in zip(self.keys, keys, strict=True)
+            )
+            stored = f"LEFT JOIN {self.warehouse.name('gold', self.target)} t ON {on}"
+            first = f"coalesce(t._source_table <> s._source_table, false), {first}"
+        return (
+            f"SELECT * FROM (SELECT s.*, row_number() OVER (PARTITION BY {', '.join(keys)} "
+            f"ORDER BY {first}) AS _claim FROM ({live}) s {stored}) WHERE _claim = 1"
+        )
+
+
+_ADDED = {
+    "_pos": "array<bigint>",
+    "_event_time": "timestamp",
+    "_source": "string",
+    "_source_table": "string",
+    "_deleted_at": "timestamp",
+}
+
+
+def _slices(
+    warehouse: Warehouse, table: SourceTable, last: int | None
+) -> tuple[list[Slice], list[tuple[ColumnType, ...]]]:
+    found = survey(warehouse, table.source, 0, [table])
+    slices = [
+        slice_
+        for slice_ in found.slices
+        if slice_.changes and (last is None or slice_.batch <= last)
+    ]
+    return slices, found.types.get(table, [])
+
+
+def _work(
+    warehouse: Warehouse,
+    config: Config,
+    table: SourceTable,
+    way: Route,
+    slices: Sequence[Slice],
+    columns: dict[str, str],
+    keys: Key,
+    target: str,
+    only: str,
+) -> Work:
+    shape = shape_of(config, way, keys, columns, slices)
+    if not shape.native:
+        slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
+    return Work(
+        warehouse=warehouse,
+        marks=Marks(),
+        table=table,
+        shape=shape,
+        slices=slices,
+        target=target,
+        above=0,
+        last=max(slice_.batch for slice_ in slices),
+        soft=way.deletes == "soft",
+        fresh=True,
+        shared=False,
+        only=only,
+    )
+
+
+def _simple(work: Work) -> bool:
+    return work.whole
+
+
+def _exact(work: Work) -> str:
+    """SQL of the states of every key, folded event by event."""
+    session = work.warehouse.session
+    listed = events(work.shape, work.history("op <> 'truncate'"))
+    chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
+    linked_keys = _components(work)
+    if linked_keys:
+        groups = pa.table(
+            {
+                "key": pa.array([list(key) for key in linked_keys], pa.list_(pa.string())),
+                "component": pa.array([str(number) for number in linked_keys.values()]),
+            }
+        )
+        chosen = (
+            f"SELECT /*+ BROADCAST(l) */ h.*, coalesce(l.component, to_json(h.key)) AS component "
+            f"FROM ({chosen}) h LEFT JOIN {work.view(groups)} l ON l.key = h.key"
+        )
+    else:
+        chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
+    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
+    spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
+    folded = work.view(spread.mapInArrow(run, OUTPUT))
+    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+
+
+def _components(work: Work) -> dict[Key, int]:
+    """The keys that key changes link, each with its group's number."""
+    if not work.total("moves"):
+        return {}
+    moved = events(work.shape, work.history(work.shape.moved))
+    edges = work.warehouse.session.sql(
+        f"SELECT DISTINCT key_before, key FROM ({moved}) "
+        "WHERE key IS NOT NULL AND key_before IS NOT NULL"
+    ).toArrow()
+    pairs = [
+        (tuple(before), tuple(after))
+        for before, after in zip(*(column.to_pylist() for column in edges.columns), strict=True)
+    ]
+    return linked({key for pair in pairs for key in pair}, pairs)

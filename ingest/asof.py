@@ -32,6 +32,12 @@ class Moment(NamedTuple):
             return f"(slice(pos, 1, {len(self.pos)}) <= array({numbers}))"
         return "true"
 
+    def before(self, pos: tuple[int, ...], time: int | None) -> bool:
+        """Whether it does not have all that lies up to `pos`, the newest of it from `time`."""
+        if self.time is not None:
+            return time is not None and self.time < time
+        return self.pos is not None and self.pos < pos[: len(self.pos)]
+
 
 def at_time(text: str) -> Moment:
     """The moment of an ISO-8601 date or time; one without a zone is in UTC.

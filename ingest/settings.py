@@ -8,10 +8,11 @@ other names are left alone, unless one is so near to a setting that it must be a
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from ingest.declared import Broken, Declared, Text, Whole, listed
 from ingest.errors import Mistake
@@ -50,6 +51,40 @@ class DdlPolicy(Declared):
     unparsed: DdlChoice = "review"
 
 
+def _days(value: Any) -> Any:
+    """`90 days` as a number of days."""
+    found = re.fullmatch(r"([1-9]\d{0,4}) days?", value) if isinstance(value, str) else None
+    if found is None and value is not None:
+        raise ValueError(f"expected a number of days like `90 days`, got `{value}`")
+    return int(found[1]) if found is not None else None
+
+
+Days = Annotated[int | None, BeforeValidator(_days)]
+
+
+class Retention(Declared):
+    """How many days messages stay in bronze and superseded changes in silver; None: for ever.
+
+    A message's age is that of its arrival here. Silver keeps its rows at least as long as bronze
+    the messages they came from.
+    """
+
+    bronze: Days = None
+    silver: Days = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        try:
+            bronze, silver = _days(given.get("bronze")), _days(given.get("silver"))
+        except ValueError:
+            return
+        if silver is not None and (bronze is None or bronze > silver):
+            yield (
+                ("silver",),
+                f"silver cannot be trimmed before bronze; give bronze at most {silver} days too",
+            )
+
+
 class Settings(Declared):
     """The settings of an installation. As loaded, `warehouse` and `checkpoints` are absolute."""
 
@@ -59,9 +94,14 @@ class Settings(Declared):
     checkpoints: Text | None = None
     merge_threads: Annotated[Whole, Field(ge=1)] = 8
     ddl: DdlPolicy = DdlPolicy()
+    retention: Retention = Retention()
 
 
-_GROUPS: Mapping[str, type[Declared]] = {"schemas": Schemas, "ddl": DdlPolicy}
+_GROUPS: Mapping[str, type[Declared]] = {
+    "schemas": Schemas,
+    "ddl": DdlPolicy,
+    "retention": Retention,
+}
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "INGEST_" + "__".join(place).upper(): place
     for name in Settings.model_fields

@@ -20,7 +20,13 @@ from ingest.merge import pos_literal
 from ingest.order import Pos
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import column, events, latest
-from pipelines.rejects import baseless_rejects, conflict_rejects, misfit_rejects, settle
+from pipelines.rejects import (
+    baseless_rejects,
+    conflict_rejects,
+    horizon_rejects,
+    misfit_rejects,
+    settle,
+)
 from pipelines.work import Work
 
 SMALL = 50_000
@@ -46,6 +52,7 @@ class Careful:
     def rows(self) -> str | None:
         """SQL of the rows for the MERGE; None where nothing is to be merged."""
         work = self._work
+        self.counts["rejected"] += horizon_rejects(work)
         all_events = events(work.shape, work.changes())
         judged = self._judged(all_events)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -45,6 +45,15 @@ PROGRESS = (
 )
 
 
+class Horizon(NamedTuple):
+    """Where history was trimmed: what lies below `pos` is complete only in batches up to `batch`,
+    and only as far as it bears on what is above. `time` (µs): the newest event time down there."""
+
+    pos: Pos
+    batch: int
+    time: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Marks:
     """What gold remembers of one source table, to tell which events are late.
@@ -52,7 +61,7 @@ class Marks:
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
-    without base.
+    without base. `horizons`: where its history was trimmed.
     """
 
     applied: Pos | None = None
@@ -62,6 +71,7 @@ class Marks:
     partials: bool = False
     orphans: Pos | None = None
     format: str | None = None
+    horizons: tuple[Horizon, ...] = ()
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Marks:
@@ -72,7 +82,14 @@ class Marks:
         }
         cuts = tuple(tuple(cut) for cut in stored.get("cuts", ()))
         return cls(
-            **pos, cuts=cuts, partials=stored.get("partials", False), format=stored.get("format")
+            **pos,
+            cuts=cuts,
+            partials=stored.get("partials", False),
+            format=stored.get("format"),
+            horizons=tuple(
+                Horizon(tuple(below), batch, time)
+                for below, batch, time in stored.get("horizons", ())
+            ),
         )
 
 
@@ -164,6 +181,14 @@ def _read(warehouse: Warehouse) -> Stands:
             tables=tuple(tuple(names) for names in state.get("tables", ())),
         )
     return found
+
+
+def stand_of(warehouse: Warehouse, source: str, target: str) -> Progress:
+    """Where one target stands; at the beginning where there is no record of it."""
+    fresh = Progress(target=target, source=source)
+    if not warehouse.exists("gold", "_progress"):
+        return fresh
+    return load(warehouse).get((source, target), fresh)
 
 
 def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> None:

@@ -21,7 +21,7 @@ from ingest.shape import column
 from pipelines.gold import Merged, merge_tables
 from pipelines.known_targets import Ways
 from pipelines.leases import lease
-from pipelines.progress import Progress, load, record
+from pipelines.progress import Progress, record, stand_of
 from pipelines.standing import Standing
 from pipelines.tables import Warehouse
 from pipelines.targets import create
@@ -50,9 +50,12 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
     written = events = 0
     seconds = 0.0
     with lease(warehouse.checkpoint(), "gold"):
-        stand = _stand(warehouse, source, target)
+        stand = stand_of(warehouse, source, target)
         if stand.batch:
-            with Standing(warehouse, config, target, ways[target], last=stand.batch) as standing:
+            history = Standing(
+                warehouse, config, target, ways[target], marks=stand.marks, last=stand.batch
+            )
+            with history as standing:
                 if not warehouse.exists("gold", target):
                     create(warehouse, target, standing.columns, soft=standing.soft)
                 written = _overwrite(standing)
@@ -61,13 +64,6 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
             record(warehouse, [_noted(stand, events, written, seconds)])
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return Rebuilt(written, events, seconds, merged)
-
-
-def _stand(warehouse: Warehouse, source: str, target: str) -> Progress:
-    fresh = Progress(target=target, source=source)
-    if not warehouse.exists("gold", "_progress"):
-        return fresh
-    return load(warehouse).get((source, target), fresh)
 
 
 def _overwrite(standing: Standing) -> int:

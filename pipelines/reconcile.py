@@ -15,7 +15,7 @@ from ingest.config import Config
 from ingest.errors import TableError
 from pipelines.known_targets import Ways
 from pipelines.leases import lease
-from pipelines.progress import load
+from pipelines.progress import stand_of
 from pipelines.results import rows
 from pipelines.standing import Standing
 from pipelines.tables import Warehouse
@@ -65,10 +65,10 @@ def reconcile(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> 
         if not warehouse.exists("gold", target):
             raise TableError(f"there is no gold table {target} yet: `ingest gold` makes it")
         source = ways[target][0][0].source
-        stand = load(warehouse).get((source, target))
-        last = stand.batch if stand is not None else 0
+        stand = stand_of(warehouse, source, target)
         gold = _pinned(warehouse, target)
-    with Standing(warehouse, config, target, ways[target], last=last) as standing:
+    history = Standing(warehouse, config, target, ways[target], marks=stand.marks, last=stand.batch)
+    with history as standing:
         compared = _compared(standing)
         mine = _side(warehouse, summary(f"({_numbered(gold, standing)})", compared))
         other = standing.tried(

@@ -92,6 +92,22 @@ def baseless_rejects(work: Work, baseless: pa.Table) -> int:
     return _append(warehouse, found)
 
 
+def horizon_rejects(work: Work) -> int:
+    """Set aside changes that history, trimmed above them, can no longer place; how many."""
+    beyond = work.beyond()
+    if beyond is None:
+        return 0
+    text = "expected a change from after the history that was trimmed, got one from before"
+    found = work.warehouse.session.sql(
+        _rows(
+            work,
+            f"SELECT topic, `partition`, offset, `row`, '{Code.LATE_BEYOND_HORIZON.value}' AS code,"
+            f" {sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
+        )
+    )
+    return _append(work.warehouse, found)
+
+
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, changes: str) -> int:
     """Set aside every change of a table whose key columns nobody names."""
     text = "expected key columns from the YAML, the message or the Kafka key, got none; set keys"

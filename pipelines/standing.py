@@ -8,12 +8,13 @@ has, and which of two source tables owns a key that both bring (rulings.md, 27).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
 import pyarrow as pa
 
+from ingest.asof import Moment
 from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import TableError
@@ -24,7 +25,8 @@ from ingest.routes import Route
 from ingest.shape import column, events, latest
 from pipelines.careful import linked
 from pipelines.gold_table import surprised
-from pipelines.progress import Marks
+from pipelines.progress import Marks, stand_of
+from pipelines.progress import moment as moment_of
 from pipelines.survey import Slice, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_columns, shape_of
@@ -38,6 +40,7 @@ Result = TypeVar("Result")
 class Standing:
     """The rows of one target, folded from all of silver up to batch `last`.
 
+    `marks` are what gold remembers of the source tables: here, where their history was trimmed.
     `only` is SQL that narrows the events to a past moment. As a context it takes back, at its end,
     the names it gave to what it works with. `keys` and `columns` (name -> Spark type, without what
     gold adds) are the target's, `names` all columns of `rows`.
@@ -50,6 +53,7 @@ class Standing:
         target: str,
         tables: Sequence[tuple[SourceTable, Route]],
         *,
+        marks: Mapping[str, Marks],
         last: int | None = None,
         only: str = "true",
     ) -> None:
@@ -71,7 +75,7 @@ class Standing:
             columns = wanted_columns(route, self.keys, types, images)
         self.columns = columns
         self.works = [
-            _work(warehouse, config, table, way, found, columns, self.keys, target, only)
+            _work(warehouse, config, table, way, found, columns, self.keys, target, marks, only)
             for table, way, found, _ in surveyed
             if found
         ]
@@ -150,6 +154,28 @@ class Standing:
         )
 
 
+def as_of(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    tables: Sequence[tuple[SourceTable, Route]],
+    moment: Moment,
+) -> Standing:
+    """The target as it stood at a past moment.
+
+    Raises TableError where retention took away what would tell.
+    """
+    marks = stand_of(warehouse, tables[0][0].source, target).marks
+    for label, mark in marks.items():
+        for horizon in mark.horizons:
+            if moment.before(horizon.pos, horizon.time):
+                raise TableError(
+                    f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
+                    f"event time {moment_of(horizon.time)}; ask for a later moment"
+                )
+    return Standing(warehouse, config, target, tables, marks=marks, only=moment.until)
+
+
 _ADDED = {
     "_pos": "array<bigint>",
     "_event_time": "timestamp",
@@ -180,6 +206,7 @@ def _work(
     columns: dict[str, str],
     keys: Key,
     target: str,
+    marks: Mapping[str, Marks],
     only: str,
 ) -> Work:
     shape = shape_of(config, way, keys, columns, slices)
@@ -187,7 +214,7 @@ def _work(
         slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
     return Work(
         warehouse=warehouse,
-        marks=Marks(),
+        marks=Marks(horizons=marks.get(shape.label, Marks()).horizons),
         table=table,
         shape=shape,
         slices=slices,

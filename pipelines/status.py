@@ -34,15 +34,15 @@ def source_rows(warehouse: Warehouse, config: Config) -> list[list[Any]]:
         warehouse, "bronze", "messages", "SELECT source, count(*) AS n FROM {table} GROUP BY source"
     )
     # Every message has a row 0, a joined pair of halves a second one: so offsets are counted, in
-    # bitmaps, which is exact and needs no memory of its own.
-    decoded = _counts(
-        warehouse,
-        "silver",
-        "cdc",
-        "SELECT source, sum(bitmap_count(bits)) AS n FROM (SELECT source, "
-        "bitmap_construct_agg(bitmap_bit_position(offset)) AS bits FROM {table} "
-        "GROUP BY source, topic, `partition`, bitmap_bucket_number(offset)) GROUP BY source",
-    )
+    # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
+    # retention takes messages away once they are decoded.
+    known = _counts(warehouse, "silver", "cdc", _offsets("{table}"))
+    both = f"(SELECT {_PLACE} FROM {{table}} UNION ALL SELECT {_PLACE} FROM {{bronze}})"
+    bronze = warehouse.name("bronze", "messages")
+    reached = _counts(warehouse, "silver", "cdc", _offsets(both.replace("{bronze}", bronze)))
+    lag = {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
+    if not known:
+        lag = messages
     rejects = _counts(
         warehouse,
         "silver",
@@ -54,12 +54,25 @@ def source_rows(warehouse: Warehouse, config: Config) -> list[list[Any]]:
             "source",
             name,
             messages.get(name, 0),
-            messages.get(name, 0) - decoded.get(name, 0),
+            lag.get(name, 0),
             _unread_files(warehouse, source),
             rejects.get(name, 0),
         ]
         for name, source in config.sources.items()
     ]
+
+
+_PLACE = "source, topic, `partition`, offset"
+
+
+def _offsets(relation: str) -> str:
+    """SQL of how many different messages the relation knows, by source."""
+    return (
+        "SELECT source, sum(bitmap_count(bits)) AS n FROM (SELECT source, "
+        "bitmap_construct_agg(bitmap_bit_position(offset)) AS bits "
+        f"FROM {relation} GROUP BY source, topic, `partition`, bitmap_bucket_number(offset)) "
+        "GROUP BY source"
+    )
 
 
 def table_rows(warehouse: Warehouse, config: Config, *, advance: Advance) -> list[list[Any]]:

@@ -49,10 +49,10 @@ def as_of(call: Call, table: str, time: str | None, pos: str | None) -> None:
     moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
     target, ways = _target(call, table)
     from ingest.shape import column
-    from pipelines.standing import Standing
+    from pipelines.standing import as_of
 
     warehouse = call.warehouse
-    with Standing(warehouse, call.config, target, ways[target], only=moment.until) as standing:
+    with as_of(warehouse, call.config, target, ways[target], moment) as standing:
         shown = [name for name in standing.names if name not in ("_pos", "_source")]
         order = ", ".join(map(column, standing.keys))
         standing.tried(
@@ -107,7 +107,20 @@ def reconcile(call: Call, table: str) -> None:
         raise SystemExit(1)
 
 
-TABLE_VERBS = (history, as_of, rebuild, reconcile)
+@click.command()
+@everywhere
+@click.pass_obj
+def maintain(call: Call) -> None:
+    """Compaction, clustering, retention of all tables; touches nothing that is not applied."""
+    warehouse, config = call.warehouse, call.config
+    from pipelines.maintain import MAINTAINED, maintain, steps
+
+    with call.console.progress("maintain", steps(warehouse)) as advance:
+        done = maintain(warehouse, config, advance=advance)
+    call.console.rows(MAINTAINED, [table.row() for table in done], shown=MAINTAINED[1:])
+
+
+TABLE_VERBS = (history, as_of, rebuild, reconcile, maintain)
 
 
 def _target(call: Call, table: str) -> tuple[str, Ways]:

@@ -93,8 +93,28 @@ class Work:
         """SQL of the changes before this batch."""
         return self._read(f"batch <= {self.above} AND {where}")
 
+    def beyond(self) -> str | None:
+        """SQL of this batch's changes that come later than their history was trimmed."""
+        trimmed = self._trimmed
+        if trimmed is None:
+            return None
+        where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
+        return silver_changes(self.warehouse, self.table, where)
+
+    @property
+    def _trimmed(self) -> str | None:
+        terms = [
+            f"(batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)})"
+            for horizon in self.marks.horizons
+        ]
+        return " OR ".join(terms) or None
+
     def _read(self, where: str) -> str:
-        return silver_changes(self.warehouse, self.table, f"({where}) AND {self.only}")
+        narrowed = f"({where}) AND {self.only}"
+        trimmed = self._trimmed
+        if trimmed is not None:
+            narrowed += f" AND NOT ({trimmed})"
+        return silver_changes(self.warehouse, self.table, narrowed)
 
     @cached_property
     def these(self) -> str:

@@ -68,9 +68,14 @@ class TableEntry(TableOptions):
 
 
 class Tables(Declared):
-    """The tables file of one source; where none is written, all its tables go to gold."""
+    """The tables file of one source; where none is written, all its tables go to gold.
+
+    `publish: transaction` lets all its targets advance together, to the last position below which
+    every transaction is complete.
+    """
 
     source: Text
+    publish: Literal["event", "transaction"] = "event"
     defaults: TableOptions = TableOptions()
     tables: tuple[TableEntry, ...] = (TableEntry.model_validate({"from": "*"}),)
 

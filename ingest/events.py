@@ -112,7 +112,7 @@ SILVER: tuple[SilverColumn, ...] = (
     SilverColumn("key", _MAP, "the key's values; of a delete, those of the deleted row"),
     SilverColumn("key_before", _MAP, "of an update, the key's values before it, where known"),
     SilverColumn("before", _MAP, "row before; null = no such image, absent column = not sent"),
-    SilverColumn("after", _MAP, "row after; present null = SQL NULL"),
+    SilverColumn("after", _MAP, "row after; present null = SQL NULL; of a commit, its event_count"),
     SilverColumn("before_image", "string", "full, partial or key: how complete before is"),
     SilverColumn("after_image", "string", "full, partial or key: how complete after is"),
     SilverColumn("unavailable", "array<string>", "columns the producer could not supply"),

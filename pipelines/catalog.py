@@ -22,7 +22,6 @@ from pipelines.history import (
     Earlier,
     data_columns,
     history_view,
-    identity,
     moves,
     of_key,
     order,
@@ -30,6 +29,7 @@ from pipelines.history import (
 from pipelines.known_targets import known, local_tables, one_of
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
+from pipelines.transactions import transactions
 
 LAYERS = ("bronze", "silver", "gold", "history")
 VIEWS = ("changes", "ddl", "rejects", "schemas", "transactions")
@@ -56,21 +56,7 @@ def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
             f"FROM {silver} WHERE kind = 'schema') WHERE _copy = 1"
         )
     if name == "transactions":
-        change = identity(config.sources.values())
-        return (
-            "SELECT source, tx_id, "
-            "min(event_time) FILTER (WHERE op = 'begin') AS begin_time, "
-            "min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time, "
-            "bool_or(op = 'commit') AS complete, "
-            "bool_or(op = 'rollback') AS rolled_back, "
-            f"count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events, "
-            "array_sort(collect_set(CASE WHEN kind = 'change' "
-            "THEN concat_ws('.', db, schema, table) END)) AS tables, "
-            "min(pos) AS first_pos, max(pos) AS last_pos "
-            f"FROM {silver} WHERE tx_id IS NOT NULL "
-            "AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) "
-            "GROUP BY source, tx_id"
-        )
+        return transactions(warehouse, config)
     kind = {"changes": "change", "ddl": "ddl", "rejects": "reject"}[name]
     return f"SELECT * FROM {silver} WHERE kind = '{kind}'"
 

@@ -42,11 +42,16 @@ class Slice(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """The slices of one source above a batch, and the column types that came with them."""
+    """The slices of one source above a batch, and the column types that came with them.
+
+    `last` is the last batch of which everything may be applied, `only` the SQL that is true for
+    what may be of later ones.
+    """
 
     last: int
     slices: list[Slice]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
+    only: str = "true"
 
 
 def survey(

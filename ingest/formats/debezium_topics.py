@@ -16,7 +16,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import ColumnType, Event
+from ingest.events import ColumnType, Event, Row
 from ingest.formats.debezium_envelope import (
     Number,
     Source,
@@ -70,6 +70,7 @@ class _Boundary(msgspec.Struct, gc=False):
     id: str | int
     ts_ms: Number = None
     ts_us: Number = None
+    event_count: int | None = None
 
 
 _SCHEMA_CHANGE: msgspec.json.Decoder[_SchemaChange] = decoder(_SchemaChange)
@@ -114,11 +115,15 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
     """The control event of a payload that `is_control`."""
     if "status" in top:
         boundary = _BOUNDARY.decode(raw)
+        counted = boundary.event_count is not None
+        count: Row = {"event_count": str(boundary.event_count)}
         return Event(
             kind="control",
             op=_STATUS[boundary.status],
             op_raw=boundary.status,
             tx_id=str(boundary.id),
+            after=count if counted else None,
+            after_image="partial" if counted else None,
             event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),
             warnings=warnings,
         )

@@ -1,0 +1,98 @@
+"""Transactions in silver: which are complete, and up to where gold may publish whole ones only.
+
+A transaction is complete when its end was seen and, where the end says how many events there were,
+all of them. Events that name no transaction belong to none and wait for none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ingest.casts import sql_text
+from ingest.config import Config
+from ingest.merge import pos_literal
+from ingest.order import Pos
+from pipelines.history import identity
+from pipelines.tables import Warehouse
+
+
+class Open(NamedTuple):
+    """A transaction that is not complete: its lowest event's position, how many events are here,
+    how many there are (None: its end was not seen, or did not say)."""
+
+    tx_id: str
+    first: Pos
+    events: int
+    expected: int | None
+
+    def __str__(self) -> str:
+        of = f" of {self.expected:,}" if self.expected is not None else ""
+        return f"transaction {self.tx_id} ({self.events:,}{of} events so far)"
+
+
+class Cut(NamedTuple):
+    """How far gold may go: `only` is SQL that is true for the rows that may be published, `last`
+    the last batch in which all may (None: all there are). `waits` names the transaction that is in
+    the way."""
+
+    only: str = "true"
+    last: int | None = None
+    waits: Open | None = None
+
+
+def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> str:
+    """SQL of all transactions: begin, end, whether complete, how many distinct events and tables."""
+    change = identity(config.sources.values())
+    return (
+        "SELECT source, tx_id, begin_time, end_time, "
+        "committed AND coalesce(events >= expected, true) AS complete, rolled_back, events, "
+        "expected, tables, first_pos, last_pos FROM (SELECT source, tx_id, "
+        "min(event_time) FILTER (WHERE op = 'begin') AS begin_time, "
+        "min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time, "
+        "bool_or(op = 'commit') AS committed, bool_or(op = 'rollback') AS rolled_back, "
+        "CAST(max(after['event_count']) FILTER (WHERE op = 'commit') AS bigint) AS expected, "
+        f"count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events, "
+        "array_sort(collect_set(CASE WHEN kind = 'change' "
+        "THEN concat_ws('.', db, schema, table) END)) AS tables, "
+        "min(pos) AS first_pos, max(pos) AS last_pos "
+        f"FROM {warehouse.name('silver', 'cdc')} WHERE tx_id IS NOT NULL "
+        "AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) "
+        f"AND {where} GROUP BY source, tx_id)"
+    )
+
+
+def cut(warehouse: Warehouse, config: Config, source: str, above: int) -> Cut:
+    """How far gold may go in what silver has of `source` above batch `above`."""
+    if config.tables[source].publish != "transaction":
+        return Cut()
+    waits = _lowest_open(warehouse, config, source, above)
+    if waits is None:
+        return Cut()
+    later = f"pos >= {pos_literal(waits.first)}"
+    first = warehouse.session.sql(
+        f"SELECT min(batch) FROM {warehouse.name('silver', 'cdc')} WHERE source = "
+        f"{sql_text(source)} AND batch > {above} AND kind = 'change' AND {later}"
+    ).first()
+    assert first is not None
+    return Cut(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, waits)
+
+
+def _lowest_open(warehouse: Warehouse, config: Config, source: str, above: int) -> Open | None:
+    """The open transaction with the lowest position among those with changes above the batch."""
+    session = warehouse.session
+    ours = f"source = {sql_text(source)}"
+    met = transactions(warehouse, config, f"{ours} AND batch > {above}")
+    waiting = (
+        "SELECT tx_id, first_pos, events, expected FROM ({}) "
+        "WHERE NOT complete AND NOT rolled_back AND events > 0"
+    )
+    names = [row["tx_id"] for row in session.sql(waiting.format(met)).collect()]
+    if not names:
+        return None
+    # What is not complete up here may be with what lies in earlier batches: an end that came
+    # before its events, or events that came a second time.
+    listed = ", ".join(map(sql_text, names))
+    whole = transactions(warehouse, config, f"{ours} AND tx_id IN ({listed})")
+    found = session.sql(waiting.format(whole)).collect()
+    opened = [Open(row[0], tuple(row[1]), row[2], row[3]) for row in found]
+    return min(opened, key=lambda transaction: transaction.first, default=None)

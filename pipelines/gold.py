@@ -38,6 +38,7 @@ from pipelines.rejects import create_rejects
 from pipelines.survey import Slice, Survey, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_columns, label_of, set_aside, shape_of, target_columns
+from pipelines.transactions import Cut, cut
 from pipelines.work import Work
 
 
@@ -95,13 +96,17 @@ def _merge_source(
     stop: Callable[[], bool],
 ) -> list[Merged]:
     swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
-    found = _surveyed(warehouse, config, source, swept, stands)
+    limit = cut(warehouse, config, source, swept.batch)
+    stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
+    if stuck and not any(s.status == "parked" for (of, _), s in stands.items() if of == source):
+        return []
+    found = _surveyed(warehouse, config, source, swept, stands, limit)
     ledger = Ledger(warehouse, config, source)
     ledger.log(found)
     tasks = _tasks(config, source, found)
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
-    if not tasks and found.last == swept.batch:
+    if not tasks and found.last == swept.batch and limit.below == swept.below:
         return []
     rows: list[Progress] = []
 
@@ -112,7 +117,7 @@ def _merge_source(
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
         list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
-    record(warehouse, [*rows, *_sweep(swept, found, rows, targets, stop)], stands)
+    record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)
     ledger.save()
     return [
         Merged(
@@ -137,10 +142,11 @@ def _surveyed(
     source: str,
     swept: Progress,
     stands: Stands,
+    limit: Cut,
 ) -> Survey:
     """The slices that each target has not applied: above the sweep, or above its own progress where
     it lags behind (parked before, or newly routed)."""
-    found = survey(warehouse, source, swept.batch)
+    found = survey(warehouse, source, swept.batch, cut=limit)
     lagging: dict[int, list[SourceTable]] = {}
     for names in swept.tables:
         table = SourceTable(source, *names)
@@ -151,7 +157,7 @@ def _surveyed(
         if stand.batch < swept.batch and (stand.status == "parked" or not stand.batch):
             lagging.setdefault(stand.batch, []).append(table)
     for above, tables in lagging.items():
-        older = survey(warehouse, source, above, tables)
+        older = survey(warehouse, source, above, tables, cut=limit)
         fresh = {(slice_.table, slice_.batch) for slice_ in found.slices}
         found.slices.extend(
             slice_ for slice_ in older.slices if (slice_.table, slice_.batch) not in fresh
@@ -249,6 +255,7 @@ def _applied(
             soft=soft,
             fresh=fresh,
             shared=len({*row.marks, *map(label_of, task.slices)}) > 1,
+            only=found.cut.only,
         )
         marks, counts = gold_table.apply(work)
         row = replace(
@@ -261,19 +268,20 @@ def _applied(
             ),
             **{name: getattr(row, name) + number for name, number in counts.items()},
         )
-    return replace(row, batch=found.last)
+    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
 
 
 def _sweep(
     swept: Progress,
     found: Survey,
-    rows: Sequence[Progress],
     targets: Sequence[str] | None,
     stop: Callable[[], bool],
 ) -> list[Progress]:
     """How far silver was looked through; not moved where only some targets were brought forward."""
-    if targets is not None or stop() or found.last == swept.batch:
+    same = (found.last, found.cut.below, found.cut.newest) == (swept.batch, swept.below, swept.seen)
+    if targets is not None or stop() or same:
         return []
     seen = {(s.table.db, s.table.schema, s.table.table) for s in found.slices if s.table.table}
     tables = sorted({*swept.tables, *seen}, key=str)
-    return [replace(swept.fresh(), batch=found.last, tables=tuple(tables))]
+    reached = replace(swept.fresh(), batch=found.last, tables=tuple(tables))
+    return [replace(reached, below=found.cut.below, seen=found.cut.newest)]

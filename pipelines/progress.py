@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
+from ingest.merge import pos_literal
 from ingest.order import Pos
 from pipelines.tables import Warehouse
 
@@ -95,7 +96,11 @@ class Marks:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """One row of `gold._progress`: where a target stands after a run, and what the run did."""
+    """One row of `gold._progress`: where a target stands after a run, and what the run did.
+
+    Where whole transactions are published, also what lies below `below` was applied of the batches
+    up to `seen`.
+    """
 
     target: str
     source: str
@@ -117,6 +122,8 @@ class Progress:
     freshness: int | None = None
     marks: dict[str, Marks] = field(default_factory=dict)
     tables: tuple[tuple[str | None, str | None, str], ...] = ()
+    below: Pos | None = None
+    seen: int | None = None
 
     def fresh(self) -> Progress:
         """The same state, with nothing counted yet."""
@@ -128,12 +135,23 @@ class Progress:
             freshness=self.freshness,
             marks=dict(self.marks),
             tables=self.tables,
+            below=self.below,
+            seen=self.seen,
         )
+
+    @property
+    def applied(self) -> tuple[int, str]:
+        """The last batch of which something was applied, and SQL true for what was of all."""
+        if self.below is None or self.seen is None:
+            return self.batch, "true"
+        return self.seen, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
 
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
         marks = {label: asdict(marks) for label, marks in self.marks.items()}
-        state = json.dumps({"marks": marks, "tables": self.tables})
+        state = json.dumps(
+            {"marks": marks, "tables": self.tables, "below": self.below, "seen": self.seen}
+        )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
             "at": at,
@@ -179,6 +197,8 @@ def _read(warehouse: Warehouse) -> Stands:
             freshness=last["micros"],
             marks={k: Marks.of(v) for k, v in state.get("marks", {}).items()},
             tables=tuple(tuple(names) for names in state.get("tables", ())),
+            below=tuple(state["below"]) if state.get("below") else None,
+            seen=state.get("seen"),
         )
     return found
 

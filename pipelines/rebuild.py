@@ -51,9 +51,10 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
     seconds = 0.0
     with lease(warehouse.checkpoint(), "gold"):
         stand = stand_of(warehouse, source, target)
-        if stand.batch:
+        last, only = stand.applied
+        if last:
             history = Standing(
-                warehouse, config, target, ways[target], marks=stand.marks, last=stand.batch
+                warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
             )
             with history as standing:
                 if not warehouse.exists("gold", target):

@@ -66,8 +66,11 @@ def reconcile(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> 
             raise TableError(f"there is no gold table {target} yet: `ingest gold` makes it")
         source = ways[target][0][0].source
         stand = stand_of(warehouse, source, target)
+        last, only = stand.applied
         gold = _pinned(warehouse, target)
-    history = Standing(warehouse, config, target, ways[target], marks=stand.marks, last=stand.batch)
+    history = Standing(
+        warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
+    )
     with history as standing:
         compared = _compared(standing)
         mine = _side(warehouse, summary(f"({_numbered(gold, standing)})", compared))

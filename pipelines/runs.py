@@ -22,6 +22,7 @@ from pipelines.known_targets import known
 from pipelines.signals import Stop
 from pipelines.silver import decode_source
 from pipelines.tables import Warehouse
+from pipelines.transactions import waiting
 
 Result = TypeVar("Result")
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
@@ -204,6 +205,8 @@ class Run:
         if merged is None:
             return
         self.outcome.done += bool(merged) or len(self._stages) == 1
+        for text in waiting(self._warehouse, self._config, self._sources):
+            self._say(text)
         for row in merged:
             if row.error is not None:
                 self._say(f"table {row.target} is parked: {row.error}")

@@ -15,6 +15,7 @@ from ingest.names import SourceTable
 from ingest.order import Pos
 from ingest.shape import MOVED
 from pipelines.tables import Warehouse
+from pipelines.transactions import EVERYTHING, Cut
 
 _LISTED = 64
 
@@ -44,23 +45,29 @@ class Slice(NamedTuple):
 class Survey(NamedTuple):
     """The slices of one source above a batch, and the column types that came with them.
 
-    `last` is the last batch of which everything may be applied, `only` the SQL that is true for
-    what may be of later ones.
+    `last` is the last batch of which everything may be applied, `cut` says what of later ones.
     """
 
     last: int
     slices: list[Slice]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
-    only: str = "true"
+    cut: Cut = EVERYTHING
 
 
 def survey(
-    warehouse: Warehouse, source: str, above: int, tables: Iterable[SourceTable] = ()
+    warehouse: Warehouse,
+    source: str,
+    above: int,
+    tables: Iterable[SourceTable] = (),
+    *,
+    cut: Cut = EVERYTHING,
 ) -> Survey:
-    """Silver of `source` above batch `above`; of `tables` alone where any are given."""
+    """Silver of `source` above batch `above` as far as `cut`; of `tables` alone where given."""
     newest = warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
     where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
+    if cut.waits is not None:
+        where += f" AND {cut.only}"
     silver = warehouse.name("silver", "cdc")
     images = "map_keys(coalesce(after, before))"
     rows = warehouse.session.sql(
@@ -88,7 +95,9 @@ GROUP BY db, schema, `table`, batch"""
     types = _types(source, found)
     slices = [_slice(source, row) for row in found if row["changes"] or row["ddl"]]
     last = max((slice_.batch for slice_ in slices), default=above)
-    return Survey(last, slices, types)
+    if cut.last is not None:
+        last = cut.last
+    return Survey(last, slices, types, cut)
 
 
 def among(batches: Collection[int]) -> str:

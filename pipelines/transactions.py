@@ -6,6 +6,7 @@ all of them. Events that name no transaction belong to none and wait for none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ingest.casts import sql_text
@@ -13,6 +14,7 @@ from ingest.config import Config
 from ingest.merge import pos_literal
 from ingest.order import Pos
 from pipelines.history import identity
+from pipelines.progress import SWEEP, Progress, load
 from pipelines.tables import Warehouse
 
 
@@ -32,16 +34,25 @@ class Open(NamedTuple):
 
 class Cut(NamedTuple):
     """How far gold may go: `only` is SQL that is true for the rows that may be published, `last`
-    the last batch in which all may (None: all there are). `waits` names the transaction that is in
-    the way."""
+    the last batch in which all may (None: all there are), `newest` the last batch there is. `waits`
+    is the transaction that is in the way."""
 
     only: str = "true"
     last: int | None = None
+    newest: int | None = None
     waits: Open | None = None
+
+    @property
+    def below(self) -> Pos | None:
+        """The position that gold may not reach."""
+        return self.waits.first if self.waits is not None else None
+
+
+EVERYTHING = Cut()
 
 
 def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> str:
-    """SQL of all transactions: begin, end, whether complete, how many distinct events and tables."""
+    """SQL of the transactions: begin, end, whether complete, distinct events, tables."""
     change = identity(config.sources.values())
     return (
         "SELECT source, tx_id, begin_time, end_time, "
@@ -64,17 +75,18 @@ def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> s
 def cut(warehouse: Warehouse, config: Config, source: str, above: int) -> Cut:
     """How far gold may go in what silver has of `source` above batch `above`."""
     if config.tables[source].publish != "transaction":
-        return Cut()
+        return EVERYTHING
     waits = _lowest_open(warehouse, config, source, above)
     if waits is None:
-        return Cut()
+        return EVERYTHING
     later = f"pos >= {pos_literal(waits.first)}"
     first = warehouse.session.sql(
-        f"SELECT min(batch) FROM {warehouse.name('silver', 'cdc')} WHERE source = "
-        f"{sql_text(source)} AND batch > {above} AND kind = 'change' AND {later}"
+        f"SELECT min(batch) FILTER (WHERE kind = 'change' AND {later}), max(batch) "
+        f"FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND batch > {above}"
     ).first()
     assert first is not None
-    return Cut(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, waits)
+    return Cut(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, int(first[1]), waits)
 
 
 def _lowest_open(warehouse: Warehouse, config: Config, source: str, above: int) -> Open | None:
@@ -96,3 +108,16 @@ def _lowest_open(warehouse: Warehouse, config: Config, source: str, above: int) 
     found = session.sql(waiting.format(whole)).collect()
     opened = [Open(row[0], tuple(row[1]), row[2], row[3]) for row in found]
     return min(opened, key=lambda transaction: transaction.first, default=None)
+
+
+def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> list[str]:
+    """What gold waits for, a sentence each, where it publishes whole transactions only."""
+    sources = [name for name in sources if config.tables[name].publish == "transaction"]
+    stands = load(warehouse) if sources else {}
+    told = []
+    for source in sources:
+        swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
+        waits = cut(warehouse, config, source, swept.batch).waits
+        if waits is not None:
+            told.append(f"source {source}: gold waits for the rest of {waits}")
+    return told

@@ -57,8 +57,9 @@ def trim_target(
     versions = any(way.stored_as_scd_type != 1 for _, way in tables)
     if versions or not stand.batch or not warehouse.exists("gold", target):
         return 0
+    last, only = stand.applied
     old = f"decoded_at < {_ago(days)}"
-    history = Standing(warehouse, config, target, tables, marks=stand.marks, last=stand.batch)
+    history = Standing(warehouse, config, target, tables, marks=stand.marks, last=last, only=only)
     with history as standing:
         found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
         if not found:
@@ -108,7 +109,7 @@ def _noted(work: Work, stand: Progress, past: Past) -> Marks:
             )
         ).isEmpty()
     ]
-    return replace(marks, horizons=(*kept, Horizon(past.pos, stand.batch, past.time)))
+    return replace(marks, horizons=(*kept, Horizon(past.pos, stand.applied[0], past.time)))
 
 
 def _deleted(work: Work, past: Past) -> int:

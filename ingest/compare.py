@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.casts import sql_text
+from ingest.casts import sql_text, typed, zero_date
 from ingest.shape import column
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
@@ -50,3 +50,34 @@ def differences(found: str, expected: str, keys: Sequence[str], columns: Sequenc
   IF(e._nth IS NULL, NULL, struct({expected_row})) AS expected
 FROM {found} f FULL OUTER JOIN {expected} e ON {same})
 WHERE columns IS NULL OR size(columns) > 0"""
+
+
+def as_target(value: str, from_: str, to: str, zone: str | None) -> str:
+    """SQL of a value of a snapshot, of Spark type `from_`, as the target's type `to`.
+
+    Texts are read as canonical ones; `zone` is that of zone-less times. What does not fit without
+    loss ends the query, naming it: a comparison that guesses proves nothing.
+    """
+    if from_ == to:
+        return value
+    if from_ == "timestamp_ntz" and to == "timestamp":
+        value, from_ = f"CAST({value} AS string)", "string"
+    if from_ == "timestamp" and to in ("timestamp_ntz", "date"):
+        wall = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ '1970-01-01')"
+        shifted = f"convert_timezone('UTC', {sql_text(zone or 'UTC')}, {wall})"
+        return as_target(shifted, "timestamp_ntz", to, zone)
+    if to == "string":
+        return f"CAST({value} AS string)"
+    if from_ == "string":
+        found = typed(value, to, zone)
+        fits = f"({found}) IS NOT NULL"
+        zero = zero_date(value, to)
+        fits = f"({fits} OR {zero})" if zero else fits
+    else:
+        found = f"try_cast({value} AS {to})"
+        fits = f"coalesce(try_cast({found} AS {from_}) = {value}, false)"
+    wrong = (
+        f"raise_error(concat('expected {to} in the snapshot, got ', "
+        f"left(CAST({value} AS string), 200)))"
+    )
+    return f"IF({value} IS NULL OR {fits}, {found}, {wrong})"

@@ -7,19 +7,22 @@ that of the fold, since a change that changes nothing is not written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ingest.compare import DIFFERENT, EXTRA, MISSING, differences, summary
 from ingest.config import Config
 from ingest.errors import TableError
+from ingest.shape import column
 from pipelines.known_targets import Ways
 from pipelines.leases import lease
 from pipelines.progress import stand_of
 from pipelines.results import rows
+from pipelines.snapshots import snapshot_rows
 from pipelines.standing import Standing
 from pipelines.tables import Warehouse
 
+Difference = tuple[Any, ...]
 DIFFERENCE = ("kind", "key", "columns", "found", "expected")
 
 
@@ -38,7 +41,7 @@ class Reconciled(NamedTuple):
 
     gold: Side
     other: Side
-    differences: list[tuple[Any, ...]]
+    differences: list[Difference]
     against: str = "history"
 
     @property
@@ -59,47 +62,64 @@ class Reconciled(NamedTuple):
 def reconcile(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
-    Raises TableError where there is no such table, or nothing was applied to it.
+    Raises TableError where there is no such table.
     """
     with lease(warehouse.checkpoint(), "gold"):
-        if not warehouse.exists("gold", target):
-            raise TableError(f"there is no gold table {target} yet: `ingest gold` makes it")
-        source = ways[target][0][0].source
-        stand = stand_of(warehouse, source, target)
-        last, only = stand.applied
+        stand = stand_of(warehouse, ways[target][0][0].source, target)
         gold = _pinned(warehouse, target)
+    last, only = stand.applied
     history = Standing(
         warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
     )
     with history as standing:
-        compared = _compared(standing)
-        mine = _side(warehouse, summary(f"({_numbered(gold, standing)})", compared))
+        added = ["_source_table", *(["_deleted_at"] if standing.soft else [])]
+        compared = [*standing.columns, *added]
+        mine = _side(warehouse, summary(gold, compared))
         other = standing.tried(
-            lambda made: _side(
-                warehouse,
-                summary(f"({_numbered(f'({made})', standing)})", compared, seen="_pos"),
-            )
+            lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos"))
         )
-        found = list(_listed(warehouse, standing, gold, compared)) if mine != other else []
+        found: list[Difference] = []
+        if mine != other:
+            found = _listed(warehouse, standing, gold, f"({standing.sure()})", compared, "_pos")
     return Reconciled(mine, other, found)
+
+
+def reconcile_snapshot(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    ways: Ways,
+    path: str,
+    format_: str | None,
+) -> Reconciled:
+    """Compare a target's present rows with a snapshot of the source, on the columns of both.
+
+    Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
+    there is no such table.
+    """
+    stand = stand_of(warehouse, ways[target][0][0].source, target)
+    gold = _pinned(warehouse, target)
+    with Standing(warehouse, config, target, ways[target], marks=stand.marks) as standing:
+        snapshot, columns = snapshot_rows(warehouse, config, standing, path, format_)
+        present = " AND ".join(standing.present) or "true"
+        listed = ", ".join(map(column, columns))
+        gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
+        mine = _side(warehouse, summary(gold, columns))
+        other = _side(warehouse, summary(snapshot, columns))
+        found: list[Difference] = []
+        if mine != other:
+            found = _listed(warehouse, standing, gold, snapshot, columns, "1")
+    return Reconciled(mine, other, found, "the snapshot")
 
 
 def _pinned(warehouse: Warehouse, target: str) -> str:
     """SQL of the table as it is now, whatever is written to it later."""
+    if not warehouse.exists("gold", target):
+        raise TableError(f"there is no gold table {target} yet: `ingest gold` makes it")
     name = warehouse.name("gold", target)
     last = warehouse.session.sql(f"DESCRIBE HISTORY {name} LIMIT 1").first()
     assert last is not None
     return f"{name} VERSION AS OF {last['version']}"
-
-
-def _compared(standing: Standing) -> list[str]:
-    added = ["_source_table", *(["_deleted_at"] if standing.soft else [])]
-    return [*standing.columns, *added]
-
-
-def _numbered(relation: str, standing: Standing) -> str:
-    """The rows, each with its number among those of its key."""
-    return f"SELECT *, 1 AS _nth FROM {relation}"
 
 
 def _side(warehouse: Warehouse, query: str) -> Side:
@@ -108,22 +128,30 @@ def _side(warehouse: Warehouse, query: str) -> Side:
 
 
 def _listed(
-    warehouse: Warehouse, standing: Standing, gold: str, compared: list[str]
-) -> Iterator[tuple[Any, ...]]:
-    values = [name for name in compared if name not in standing.keys]
-    query = differences(
-        f"({_numbered(gold, standing)})",
-        f"({_numbered(f'({standing.sure()})', standing)})",
-        standing.keys,
-        values,
+    warehouse: Warehouse,
+    standing: Standing,
+    found: str,
+    expected: str,
+    compared: Sequence[str],
+    order: str,
+) -> list[Difference]:
+    keys = standing.keys
+    by = ", ".join(map(column, keys))
+    numbered = (
+        f"(SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS _nth FROM {{}})"
     )
-    for kind, columns, found, expected in rows(warehouse.session.sql(query)):
-        key = {name: (found or expected)[name] for name in standing.keys}
+    values = [name for name in compared if name not in keys]
+    query = differences(numbered.format(found), numbered.format(expected), keys, values)
+    listed: list[Difference] = []
+    for kind, columns, mine, other in rows(warehouse.session.sql(query)):
         kept = columns if columns is not None else values
-        yield (
-            kind,
-            key,
-            columns,
-            found and {name: found[name] for name in kept},
-            expected and {name: expected[name] for name in kept},
+        listed.append(
+            (
+                kind,
+                {name: (mine or other)[name] for name in keys},
+                columns,
+                mine and {name: mine[name] for name in kept},
+                other and {name: other[name] for name in kept},
+            )
         )
+    return listed

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from ingest.asof import Moment
 from ingest.casts import sql_text
@@ -60,6 +61,8 @@ class Standing:
         self.warehouse = warehouse
         self.target = target
         route = tables[0][1]
+        self.source = route.source
+        self._views: list[str] = []
         self.soft = route.deletes == "soft"
         surveyed = [
             (table, way, *_slices(warehouse, table, last)) for table, way in sorted(tables, key=str)
@@ -84,6 +87,11 @@ class Standing:
         added = ["_pos", "_event_time", "_source", "_source_table"]
         self.names = [*columns, *added, *(["_deleted_at"] if self.soft else [])]
 
+    @property
+    def present(self) -> list[str]:
+        """SQL, all of it true for the gold rows that the source has now."""
+        return ["_deleted_at IS NULL"] if self.soft else []
+
     def __enter__(self) -> Standing:
         return self
 
@@ -95,6 +103,15 @@ class Standing:
     ) -> None:
         for work in self.works:
             work.forget()
+        for view in self._views:
+            self.warehouse.session.catalog.dropTempView(view)
+
+    def view(self, frame: DataFrame) -> str:
+        """A name under which SQL finds `frame`, until the end."""
+        name = f"_{self.target}_{id(self)}_{len(self._views)}"
+        frame.createOrReplaceTempView(f"`{name}`")
+        self._views.append(name)
+        return f"`{name}`"
 
     def tried(self, act: Callable[[str], Result]) -> Result:
         """What `act` gives, which runs SQL on a relation: the rows, folded the quick way if it may

@@ -88,18 +88,27 @@ def rebuild(call: Call, table: str) -> None:
 
 @click.command()
 @click.argument("table")
+@click.option("--snapshot", metavar="PATH", help="Against this snapshot of the source instead.")
+@click.option("--format", "format_", metavar="F", help="Its format. [default: by its name]")
 @everywhere
 @click.pass_obj
-def reconcile(call: Call, table: str) -> None:
+def reconcile(call: Call, table: str, snapshot: str | None, format_: str | None) -> None:
     """Gold of TABLE against the fold of silver: missing, extra and different rows.
 
-    Prints nothing but the differences; ends with 1 where there are any.
+    Prints nothing but the differences; ends with 1 where there are any. A snapshot is any folder or
+    file that Spark reads: delta, parquet, orc, csv with a header, json.
     """
+    if format_ is not None and snapshot is None:
+        raise click.UsageError("--format is that of a --snapshot")
     target, ways = _target(call, table)
-    from pipelines.reconcile import DIFFERENCE, reconcile
+    from pipelines.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
 
+    warehouse, config = call.warehouse, call.config
     with call.console.waiting(f"reconciling {target}"):
-        found = reconcile(call.warehouse, call.config, target, ways)
+        if snapshot is None:
+            found = reconcile(warehouse, config, target, ways)
+        else:
+            found = reconcile_snapshot(warehouse, config, target, ways, snapshot, format_)
     if found.differences:
         call.console.rows(DIFFERENCE, found.differences)
     call.console.say(f"{target}: {found.told}")

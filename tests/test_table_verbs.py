@@ -143,6 +143,8 @@ def test_as_of_for_people(project: Project) -> None:
         (["as-of", "shop_itms", "--pos", "[0]"], "nearest: shop_items"),
         (["rebuild", "shop_itms"], "nearest: shop_items"),
         (["reconcile", "shop_itms"], "nearest: shop_items"),
+        (["reconcile", "shop_items", "--format", "csv"], "--format is that of a --snapshot"),
+        (["reconcile", "shop_items", "--snapshot", "x", "--format", "cvs"], "nearest: csv"),
     ],
 )
 def test_mistakes_are_code_2(project: Project, arguments: list[str], said: str) -> None:
@@ -159,6 +161,56 @@ def test_reconcile_finds_nothing(project: Project, target: str) -> None:
     answer = project.ingest("reconcile", target, "--json")
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.startswith(f"{target}: gold has ") and "; no difference" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "differences"),
+    [
+        ("shop_items", "ID,name,price\n3,mug,\n9,pen,1.3\n", []),
+        # Deleted rows that are kept are not the source's.
+        ("shop_stock", "price,id\n,3\n", []),
+        (
+            "shop_items",
+            "id,price,more\n3,2,x\n4,,y\n",
+            [
+                ("different", 3, ["price"], {"price": None}, {"price": "2.00"}),
+                ("missing", 4, None, None, {"price": None}),
+                ("extra", 9, None, {"price": "1.30"}, None),
+            ],
+        ),
+    ],
+)
+def test_reconcile_against_a_snapshot(
+    project: Project, target: str, text: str, differences: list[tuple[Any, ...]]
+) -> None:
+    path = project.write("snapshot.csv", text)
+    answer = project.ingest("reconcile", target, "--snapshot", str(path), "--json")
+    found = [
+        (row["kind"], row["key"]["id"], row["columns"], row["found"], row["expected"])
+        for row in answer.records
+    ]
+    assert sorted(found, key=lambda row: row[1]) == differences
+    assert answer.code == bool(differences)
+    assert answer.err.startswith(f"{target}: gold has ") and "the snapshot" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code", "said"),
+    [
+        ("a.csv", "name\npen\n", 2, "snapshot: expected the key column id, got name"),
+        ("none.csv", None, 2, "snapshot: [PATH_NOT_FOUND]"),
+        ("b.csv", "id,price\n3,much\n", 1, "expected decimal(12,2) in the snapshot, got much"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_compared(
+    project: Project, name: str, text: str | None, code: int, said: str
+) -> None:
+    path = project.folder / name
+    if text is not None:
+        path.write_text(text)
+    answer = project.ingest("reconcile", "shop_items", "--snapshot", str(path))
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
 
 
 def _gold(project: Project, target: str) -> list[dict[str, Any]]:

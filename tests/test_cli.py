@@ -61,7 +61,9 @@ def test_success_returns_and_help_too() -> None:
         (["runs"], "No such command 'runs'"),
         (["run", "--sorce", "shop"], "No such option"),
         (["history"], "Missing argument 'TABLE'"),
-        (["as-of", "items"], "No such command 'as-of'"),
+        (["as-of", "items"], "expected either --time or --pos"),
+        (["as-of", "items", "--time", "soon"], "`--time`: expected a date or time like"),
+        (["reconcile", "items", "--format", "csv"], "--format is that of a --snapshot"),
         (["ddl", "approve", "x"], "No such command 'approve'"),
         (["rejects", "replay"], "No such command 'replay'"),
         (["history", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
@@ -79,8 +81,8 @@ def test_every_verb_has_help(project: Project) -> None:
     listed = project.ingest("--help").out.partition("Commands:\n")[2].splitlines()
     verbs = [line.split()[0] for line in listed if line.strip()]
     assert verbs == [
-        *("bronze", "ddl", "formats", "gold", "history", "inspect", "rejects", "run"),
-        *("silver", "sql", "status", "validate"),
+        *("as-of", "bronze", "ddl", "formats", "gold", "history", "inspect", "maintain"),
+        *("rebuild", "reconcile", "rejects", "run", "silver", "sql", "status", "validate"),
     ]
     for verb in [[verb] for verb in verbs] + [["ddl", "show"], ["rejects", "list"]]:
         answer = project.ingest(*verb, "--help")

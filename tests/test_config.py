@@ -14,7 +14,7 @@ import pytest
 from ingest.config import Config, load
 from ingest.entries import TableEntry, TableOptions, Tables
 from ingest.formats.format import Decoder, Format, FormatOptions, Option
-from ingest.settings import DdlPolicy, Schemas, Settings
+from ingest.settings import DdlPolicy, Retention, Schemas, Settings
 from ingest.sources import Files, Kafka, Source
 
 
@@ -68,6 +68,7 @@ schemas: {bronze: b, silver: s, gold: g, history: h}
 checkpoints: /Volumes/main/ops/checkpoints
 merge_threads: 4
 ddl: {additive: review, widening: ignore, destructive: apply, unparsed: ignore}
+retention: {bronze: 1 day, silver: 400 days}
 """,
             "sources/farm.yml": r"""
 name: farm
@@ -97,6 +98,7 @@ files:
 """,
             "tables/farm.yml": """
 source: farm
+publish: transaction
 defaults: {ddl: {additive: review}}
 tables:
   - from: barn.*
@@ -125,6 +127,7 @@ tables:
             ddl=DdlPolicy(
                 additive="review", widening="ignore", destructive="apply", unparsed="ignore"
             ),
+            retention=Retention.model_validate({"bronze": "1 day", "silver": "400 days"}),
         ),
         sources={
             "farm": Source(
@@ -167,6 +170,7 @@ tables:
         tables={
             "farm": Tables(
                 source="farm",
+                publish="transaction",
                 defaults=TableOptions(ddl={"additive": "review"}),
                 tables=tuple(
                     TableEntry.model_validate(entry)
@@ -337,3 +341,11 @@ def test_reading_the_configuration_starts_no_spark() -> None:
     code = f"import sys, ingest.config; print(sorted({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_retention_is_in_days(conf: Conf) -> None:
+    source = {"sources/shop.yml": KAFKA + "  topics: [t]\n"}
+    kept = loaded(conf(source)).settings.retention
+    assert (kept.bronze, kept.silver) == (None, None)
+    environ = {"INGEST_RETENTION__BRONZE": "30 days"}
+    assert loaded(conf(source), environ).settings.retention.bronze == 30

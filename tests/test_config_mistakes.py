@@ -356,3 +356,34 @@ def test_mistakes_of_the_environment_and_the_command_line_name_them(conf: Conf) 
             "INGEST_SCHEMAS__GOLD or INGEST_SCHEMAS__HISTORY",
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{bronze: 30}", "`retention.bronze`: expected a number of days like `90 days`, got `30`"),
+        ("{silver: 0 days, bronze: 1 day}", "got `0 days`"),
+        ("{gold: 1 day}", "`retention.gold`"),
+        (
+            "{silver: 90 days}",
+            "`retention.silver`: silver cannot be trimmed before bronze; give bronze at most 90 "
+            "days too",
+        ),
+        ("{silver: 2 days, bronze: 3 days}", "give bronze at most 2 days too"),
+    ],
+)
+def test_retention_that_cannot_be(conf: Conf, line: str, said: str) -> None:
+    folder = conf({"sources/shop.yml": SHOP, "ingest.yml": f"\nretention: {line}\n"})
+    [mistake] = mistakes(folder)
+    assert (mistake.file, mistake.line) == ("conf/ingest.yml", 2)
+    assert said in mistake.text
+
+
+def test_publishing_has_two_words(conf: Conf) -> None:
+    tables = "source: shop\npublish: transactions\ntables: [{from: '*'}]\n"
+    [mistake] = mistakes(conf({"sources/shop.yml": SHOP, "tables/shop.yml": tables}))
+    assert mistake == Mistake(
+        "conf/tables/shop.yml",
+        2,
+        "`publish`: expected event or transaction, got `transactions`; nearest: transaction",
+    )

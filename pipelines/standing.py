@@ -1,9 +1,8 @@
 """A target as silver's history makes it: what `as-of`, `rebuild` and `reconcile` stand on.
 
-Each source table's history is folded apart, as gold folds it. Where its images are all whole and of
-one kind, and no event is tied or odd, one aggregation in SQL is the fold; else `ingest.fold` goes
-through it key by key in Spark's workers. Nothing here depends on what gold holds but the columns it
-has, and which of two source tables owns a key that both bring (rulings.md, 27).
+Each source table's history is folded apart (`pipelines.whole_fold`), as gold folds it. Nothing here
+depends on what gold holds but the columns it has, and which of two source tables owns a key that
+both bring (rulings.md, 27).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.asof import Moment
@@ -21,10 +19,8 @@ from ingest.config import Config
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable
-from ingest.refold import OUTPUT, fold_batches
 from ingest.routes import Route
-from ingest.shape import column, events, latest
-from pipelines.careful import linked
+from ingest.shape import column
 from pipelines.gold_table import surprised
 from pipelines.progress import Marks, stand_of
 from pipelines.progress import moment as moment_of
@@ -32,6 +28,7 @@ from pipelines.survey import Slice, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_columns, shape_of
 from pipelines.targets import columns_of, wanted_columns
+from pipelines.whole_fold import quick_fold, sure_fold
 from pipelines.work import Work
 
 Key = tuple[str, ...]
@@ -119,13 +116,11 @@ class Standing:
 
         `act` must look at `_pos` of every row: that is where the quick way tells what is odd.
         """
-        if all(_simple(work) for work in self.works):
-            quick = [
-                work.listed(latest(work.shape, work.changes(), sets=work.sets))
-                for work in self.works
-            ]
+        quick = [quick_fold(work) for work in self.works]
+        if any(quick):
+            parts = [part or sure_fold(work) for part, work in zip(quick, self.works, strict=True)]
             try:
-                return act(self._owned(quick))
+                return act(self._owned(parts))
             except Exception as error:
                 if not surprised(error):
                     raise
@@ -133,7 +128,7 @@ class Standing:
 
     def sure(self) -> str:
         """SQL of the rows, folded event by event."""
-        return self._owned([_exact(work) for work in self.works])
+        return self._owned([sure_fold(work) for work in self.works])
 
     def _owned(self, parts: Sequence[str]) -> str:
         """Rows of the fold as rows of the target, each key once."""
@@ -243,48 +238,3 @@ def _work(
         shared=False,
         only=only,
     )
-
-
-def _simple(work: Work) -> bool:
-    return work.whole
-
-
-def _exact(work: Work) -> str:
-    """SQL of the states of every key, folded event by event."""
-    session = work.warehouse.session
-    listed = events(work.shape, work.history("op <> 'truncate'"))
-    chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
-    linked_keys = _components(work)
-    if linked_keys:
-        groups = pa.table(
-            {
-                "key": pa.array([list(key) for key in linked_keys], pa.list_(pa.string())),
-                "component": pa.array([str(number) for number in linked_keys.values()]),
-            }
-        )
-        chosen = (
-            f"SELECT /*+ BROADCAST(l) */ h.*, coalesce(l.component, to_json(h.key)) AS component "
-            f"FROM ({chosen}) h LEFT JOIN {work.view(groups)} l ON l.key = h.key"
-        )
-    else:
-        chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
-    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
-    spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
-    folded = work.view(spread.mapInArrow(run, OUTPUT))
-    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
-
-
-def _components(work: Work) -> dict[Key, int]:
-    """The keys that key changes link, each with its group's number."""
-    if not work.total("moves"):
-        return {}
-    moved = events(work.shape, work.history(work.shape.moved))
-    edges = work.warehouse.session.sql(
-        f"SELECT DISTINCT key_before, key FROM ({moved}) "
-        "WHERE key IS NOT NULL AND key_before IS NOT NULL"
-    ).toArrow()
-    pairs = [
-        (tuple(before), tuple(after))
-        for before, after in zip(*(column.to_pylist() for column in edges.columns), strict=True)
-    ]
-    return linked({key for pair in pairs for key in pair}, pairs)

@@ -1,0 +1,107 @@
+"""All history of one source table, folded: quickly where one aggregation in SQL is the fold.
+
+It is for keys that have whole images only, with all the columns there are, and never changed their
+key. Where few others are, those alone go event by event through `ingest.fold` in Spark's workers;
+else all do.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ingest.refold import OUTPUT, fold_batches
+from ingest.shape import events, latest
+from pipelines.careful import linked
+from pipelines.work import Work
+
+Key = tuple[str, ...]
+_ODD_MOST = 100_000
+"""Keys that are looked after one by one; more, and all are."""
+
+
+def quick_fold(work: Work) -> str | None:
+    """SQL of the states of all keys, most of them folded in SQL; None where too few could be.
+
+    It raises SURPRISE where the newest change of a key was delivered more than once.
+    """
+    if work.whole:
+        return work.listed(latest(work.shape, work.changes(), sets=work.sets))
+    odd = _odd_keys(work)
+    if odd is None:
+        return None
+    keys = work.view(pa.table({"key": pa.array(odd, pa.list_(pa.string()))}))
+    text = work.shape.key_text()
+    plain = (
+        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({work.changes()})) c "
+        f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
+    )
+    folded = work.listed(latest(work.shape, plain, sets=work.sets))
+    if not odd:
+        return folded
+    return f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({sure_fold(work, keys)})"
+
+
+def sure_fold(work: Work, among: str | None = None) -> str:
+    """SQL of the states of all keys, or those of the relation `among`, folded event by event."""
+    session = work.warehouse.session
+    listed = events(work.shape, work.history("op <> 'truncate'"))
+    chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
+    if among is not None:
+        chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
+    linked_keys = _components(work)
+    if linked_keys:
+        groups = pa.table(
+            {
+                "key": pa.array([list(key) for key in linked_keys], pa.list_(pa.string())),
+                "component": pa.array([str(number) for number in linked_keys.values()]),
+            }
+        )
+        chosen = (
+            f"SELECT /*+ BROADCAST(l) */ h.*, coalesce(l.component, to_json(h.key)) AS component "
+            f"FROM ({chosen}) h LEFT JOIN {work.view(groups)} l ON l.key = h.key"
+        )
+    else:
+        chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
+    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
+    spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
+    folded = work.view(spread.mapInArrow(run, OUTPUT))
+    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+
+
+def _odd_keys(work: Work) -> list[list[str]] | None:
+    """The keys that SQL alone cannot fold; None where there are too many to name."""
+    few = work.total("partials") + work.total("moves")
+    few += work.total("deletes") if work.soft else 0
+    if few > _ODD_MOST:
+        return None
+    lacking = len(work.shape.columns) - len(work.sets)
+    odd = (
+        "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
+        f"OR (op <> 'delete' AND lacks > {lacking}) OR (op = 'delete' AND {str(work.soft).lower()})"
+    )
+    # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
+    if work.soft and work.cuts:
+        return None
+    changed = events(work.shape, work.changes())
+    found = work.warehouse.session.sql(
+        "SELECT DISTINCT explode(IF(key_before IS NULL, array(key), array(key, key_before))) "
+        f"AS key FROM ({changed}) WHERE key IS NOT NULL AND ({odd}) LIMIT {_ODD_MOST + 1}"
+    ).toArrow()
+    keys = found["key"].to_pylist()
+    return keys if len(keys) <= _ODD_MOST else None
+
+
+def _components(work: Work) -> dict[Key, int]:
+    """The keys that key changes link, each with its group's number."""
+    if not work.total("moves"):
+        return {}
+    moved = events(work.shape, work.history(work.shape.moved))
+    edges = work.warehouse.session.sql(
+        f"SELECT DISTINCT key_before, key FROM ({moved}) "
+        "WHERE key IS NOT NULL AND key_before IS NOT NULL"
+    ).toArrow()
+    pairs = [
+        (tuple(before), tuple(after))
+        for before, after in zip(*(column.to_pylist() for column in edges.columns), strict=True)
+    ]
+    return linked({key for pair in pairs for key in pair}, pairs)

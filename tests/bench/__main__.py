@@ -21,7 +21,15 @@ from rich.console import Console
 from rich.table import Table
 
 from pipelines.session import spark
-from tests.bench import avro_cost, decode_cost, end_to_end, growth, late_events, many_tables
+from tests.bench import (
+    avro_cost,
+    decode_cost,
+    end_to_end,
+    growth,
+    late_events,
+    many_tables,
+    rebuilding,
+)
 from tests.bench.figures import Bench, Figure
 
 BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
@@ -30,6 +38,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "end_to_end": end_to_end.run,
     "many_tables": many_tables.run,
     "late": late_events.run,
+    "rebuild": rebuilding.run,
     "growth": growth.run,
 }
 

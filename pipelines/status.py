@@ -37,9 +37,9 @@ def source_rows(warehouse: Warehouse, config: Config) -> list[list[Any]]:
     # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
     # retention takes messages away once they are decoded.
     known = _counts(warehouse, "silver", "cdc", _offsets("{table}"))
-    both = f"(SELECT {_PLACE} FROM {{table}} UNION ALL SELECT {_PLACE} FROM {{bronze}})"
-    bronze = warehouse.name("bronze", "messages")
-    reached = _counts(warehouse, "silver", "cdc", _offsets(both.replace("{bronze}", bronze)))
+    bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
+    both = f"(SELECT {_PLACE} FROM {{table}} UNION ALL SELECT {_PLACE} FROM {bronze})"
+    reached = _counts(warehouse, "silver", "cdc", _offsets(both))
     lag = {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
     if not known:
         lag = messages

@@ -21,7 +21,7 @@ from ingest.shape import column
 from pipelines.gold import Merged, merge_tables
 from pipelines.known_targets import Ways
 from pipelines.leases import lease
-from pipelines.progress import Progress, record, stand_of
+from pipelines.progress import Progress, load, record, stand_of
 from pipelines.standing import Standing
 from pipelines.tables import Warehouse
 from pipelines.targets import create
@@ -62,7 +62,7 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
                 written = _overwrite(standing)
                 events = sum(work.total("changes") for work in standing.works)
             seconds = time.monotonic() - began
-            record(warehouse, [_noted(stand, events, written, seconds)])
+            record(warehouse, [_noted(stand, events, written, seconds)], load(warehouse))
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return Rebuilt(written, events, seconds, merged)
 

@@ -21,7 +21,7 @@ from ingest.names import SourceTable
 from ingest.order import Pos
 from ingest.routes import Route
 from ingest.shape import events, source_part
-from pipelines.progress import Horizon, Marks, Progress, record, stand_of
+from pipelines.progress import Horizon, Marks, Progress, load, record, stand_of
 from pipelines.standing import Standing
 from pipelines.survey import named
 from pipelines.tables import Warehouse
@@ -58,7 +58,11 @@ def trim_target(
     if versions or not stand.batch or not warehouse.exists("gold", target):
         return 0
     last, only = stand.applied
-    old = f"decoded_at < {_ago(days)}"
+    # The last batch stays: silver numbers its appends by the highest there is.
+    newest = warehouse.session.sql(
+        f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
+    ).first()
+    old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     history = Standing(warehouse, config, target, tables, marks=stand.marks, last=last, only=only)
     with history as standing:
         found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
@@ -70,7 +74,7 @@ def trim_target(
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
         noted = replace(stand.fresh(), marks=marks, status=stand.status, error=stand.error)
-        record(warehouse, [noted])
+        record(warehouse, [noted], load(warehouse))
         return sum(_deleted(work, past) for work, past in found)
 
 

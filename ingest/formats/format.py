@@ -53,7 +53,8 @@ class Option(NamedTuple):
 
 
 Decoder = Callable[[Message], Iterator[Event]]
-"""One message -> its events, in order; raises DecodeError; opens nothing, remembers only memos."""
+"""One message -> its events, in order; raises DecodeError. Remembers only memos, opens nothing but
+where its schemas are kept."""
 
 
 class Loss(NamedTuple):

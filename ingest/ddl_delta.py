@@ -181,7 +181,12 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         lacks = f"gold has no column {column.name}" if known is None else ""
         has = f"gold already has {there[0]} as {there[1]}" if there is not None else ""
         note = "; ".join(part for part in (lacks, has) if part)
-        return Outcome(clause=clause, risk="destructive", note=note)
+        if known is None or old in picture.keys:
+            return Outcome(clause=clause, risk="destructive", note=note)
+        # Data came under the new name before its DDL: what the old column has is filled in there.
+        del picture.columns[old]
+        text = picture.alter(f"DROP COLUMN {quoted(known[0])}")
+        return Outcome(clause=clause, risk="destructive", proposed=(text,), note=note)
     if old == new.casefold():
         note = f"gold's {known[0]} stays: names are matched without case"
         return Outcome(clause=clause, risk="none", note=note)
@@ -205,7 +210,7 @@ _NOTES = {
     "drop_table": "gold is never dropped; approval freezes the target",
     "drop_database": "gold is never dropped; approval freezes its targets",
     "rename_table": "approval points the table's entry at the new name",
-    "change_key": "the target's key is fixed; rebuild it with the new one",
+    "change_key": "approval folds every row again under the new key",
     "change_partition": "rows of a partition went or came without events",
     "unparsed": "the clause could not be read",
 }

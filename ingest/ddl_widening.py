@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ingest.types import parse_type
 
@@ -12,6 +13,7 @@ _ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "b
     "dec": "decimal",
     "numeric": "decimal",
 }
+NUMBER = re.compile(r"[+-]?([0-9]+)(?:\.([0-9]+))?")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 # How much a source type holds, where types of one Spark type differ; MySQL's, in bytes or by rank.
 _CAPACITY = {"tinytext": 255, "text": 65_535, "mediumtext": 1 << 24, "longtext": 1 << 32} | {
@@ -106,3 +108,28 @@ def spelt(type_: str) -> str:
     """Spark's own spelling: `Decimal(10, 2)` is `decimal(10,2)`, `long` is `bigint`."""
     name, paren, rest = type_.lower().replace(" ", "").partition("(")
     return _ALIASES.get(name, name) + paren + rest
+
+
+def outgrown(type_: str, texts: Sequence[str]) -> str | None:
+    """The narrowest type that `type_` widens to and that holds these numbers too; None where one of
+    them is no plain number, or there is no such type."""
+    numbers = [NUMBER.fullmatch(text) for text in texts]
+    decimal = _DECIMAL.fullmatch(spelt(type_))
+    if not numbers or None in numbers or (decimal is None and spelt(type_) not in _INTEGERS):
+        return None
+    digits = max(len(number[1].lstrip("0")) for number in numbers if number)
+    scale = max(len((number[2] or "").rstrip("0")) for number in numbers if number)
+    wider = [*_INTEGERS[2:], "decimal(20,0)"]
+    if decimal is not None:
+        whole, kept = int(decimal[1]) - int(decimal[2]), max(int(decimal[2]), scale)
+        wider = [f"decimal({max(whole, digits) + kept},{kept})"]
+    elif scale or digits > 19:
+        wider = [f"decimal({max(20, digits) + scale},{scale})"]
+    values = [int(text) for text in texts] if not scale and decimal is None else []
+    for name in wider:
+        bits = {"int": 31, "bigint": 63}.get(name)
+        held = bits is None or all(-(2**bits) <= value < 2**bits for value in values)
+        size = _DECIMAL.fullmatch(name)
+        if held and widens(spelt(type_), name) and (size is None or int(size[1]) <= 38):
+            return name
+    return None

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ingest.casts import sql_text
-from ingest.order import STREAM, Pos
+from ingest.order import STREAM, Pos, pos_literal
 from ingest.shape import column
 
 METADATA = ("_pos", "_event_time", "_source", "_source_table")
@@ -123,8 +123,3 @@ def _cut(merge: Merge, cut: Cut) -> str:
             f"t._event_time = timestamp_micros({cut.time}), t._pos = {pos_literal(cut.pos)}"
         )
     return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"
-
-
-def pos_literal(pos: Pos) -> str:
-    """SQL of a pos."""
-    return f"array({', '.join(f'{number}L' for number in pos)})"

@@ -36,6 +36,11 @@ class SourceTable(NamedTuple):
         return f"{self.source}:{'.'.join(quoted(name) for name in names if name)}"
 
 
+def label_of(table: SourceTable) -> str:
+    """`db.table` or `db.schema.table`, as `_source_table` has it."""
+    return ".".join(part for part in (table.db, table.schema, table.table) if part)
+
+
 def quoted(name: str) -> str:
     """`name` as a pattern that matches just it."""
     return "`" + name.replace("`", "``") + "`" if re.search(r"[.*?`]", name) else name

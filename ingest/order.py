@@ -62,3 +62,8 @@ def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
     if ordinal is not None:
         return (ordinal,)
     return (max(timestamp or 0, 0),)
+
+
+def pos_literal(pos: Pos) -> str:
+    """SQL of a pos."""
+    return f"array({', '.join(f'{number}L' for number in pos)})"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ingest import casts
 from ingest.casts import sql_text
+from ingest.lineage import Lineage, retyped, translated, without_early
 from ingest.order import LENGTH, SOURCE_PART
 
 SURPRISE = "ingest: this batch needs the exact fold"
@@ -32,7 +33,7 @@ class Shape:
     `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
     images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
     zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
-    images.
+    images. `lineage`: the schema changes through which earlier events are read.
     """
 
     keys: tuple[str, ...]
@@ -44,6 +45,7 @@ class Shape:
     by_arrival: bool = False
     truncates: bool = True
     native: bool = True
+    lineage: Lineage = ()
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
@@ -123,6 +125,12 @@ def events(shape: Shape, changes: str) -> str:
     key, key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
     offset, row, misfits (array<string>), lacks (how many target columns the image has not).
     """
+    changes = translated(changes, shape.lineage)
+    for name, check in shape.misfits():
+        since = retyped(shape.lineage, name)
+        if since is not None:
+            spelt = shape.spellings.get(name, (name,))
+            changes = without_early(changes, spelt, before=since, where=check)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
     misfits = f"array_compact(array({', '.join(flagged)}))" if flagged else "array()"
     names = ", ".join(sql_text(name) for name in shape.columns)

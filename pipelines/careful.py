@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from ingest import late
 from ingest.keys import hash_values
-from ingest.merge import pos_literal
-from ingest.order import Pos
+from ingest.order import Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import column, events, latest
 from pipelines.rejects import (
@@ -102,7 +101,7 @@ class Careful:
             ),
         )
         if self._small:
-            return _run(run, judged.toArrow())
+            return run_here(run, judged.toArrow())
         spread = judged.repartition(2, "component").sortWithinPartitions("component")
         self._large = spread.mapInArrow(run, OUTPUT)
         verdicts = self._large.where("kind NOT IN ('state', 'baseless')").toArrow()
@@ -180,7 +179,7 @@ class Careful:
             soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates()
         )
         if self._small:
-            folded = _run(run, chosen.toArrow())
+            folded = run_here(run, chosen.toArrow())
         else:
             spread = chosen.repartition(2, "component").sortWithinPartitions("component")
             folded = spread.mapInArrow(run, OUTPUT).toArrow()
@@ -250,7 +249,7 @@ def linked(keys: Collection[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key,
     return {key: numbers[find(key)] for key in list(root) if find(key) in wanted}
 
 
-def _run(run: Run, table: pa.Table) -> pa.Table:
+def run_here(run: Run, table: pa.Table) -> pa.Table:
     """`run` over all rows at once, here."""
     if not table.num_rows:
         return SCHEMA.empty_table()

@@ -14,6 +14,7 @@ import click
 
 from ingest.errors import ConfigError, IngestError, PlatformError
 from pipelines.calls import Call, bad_sql, everywhere, print_frame
+from pipelines.cli_review import ddl, rejects
 from pipelines.table_verbs import TABLE_VERBS
 
 
@@ -208,60 +209,5 @@ def formats(call: Call, name: str | None, codes: bool) -> None:
         call.console.record(described if call.json else descriptions.for_people(described))
 
 
-@ingest.group()
-@everywhere
-def ddl() -> None:
-    """Schema changes, and what becomes of them."""
-
-
-@ddl.command("list")
-@click.option("--status", "wanted", metavar="S", help="Only those with this status.")
-@everywhere
-@click.pass_obj
-def list_ddl(call: Call, wanted: str | None) -> None:
-    """The schema changes that were seen."""
-    from pipelines.listings import DDL, DDL_SHOWN, ddl
-
-    call.console.rows(DDL, ddl(call.warehouse, status=wanted), shown=DDL_SHOWN)
-
-
-@ddl.command("show")
-@click.argument("id_", metavar="ID")
-@everywhere
-@click.pass_obj
-def show_ddl(call: Call, id_: str) -> None:
-    """All about one schema change."""
-    from pipelines.listings import DDL, ddl, one
-
-    found = one(ddl(call.warehouse), id_, what="schema change")
-    call.console.record(dict(zip(DDL, found, strict=True)))
-
-
-@ingest.group()
-@everywhere
-def rejects() -> None:
-    """What could not be decoded or typed."""
-
-
-@rejects.command("list")
-@everywhere
-@click.pass_obj
-def list_rejects(call: Call) -> None:
-    """Everything that was set aside."""
-    from pipelines.listings import REJECTS, REJECTS_SHOWN, rejects
-
-    call.console.rows(REJECTS, rejects(call.warehouse), shown=REJECTS_SHOWN)
-
-
-@rejects.command("show")
-@click.argument("id_", metavar="ID")
-@everywhere
-@click.pass_obj
-def show_reject(call: Call, id_: str) -> None:
-    """All about one of them, with its bytes."""
-    from pipelines.listings import REJECTS, one, rejects
-
-    found = dict(zip(REJECTS, one(rejects(call.warehouse), id_, what="reject"), strict=True))
-    if not call.json and found["value"] is not None:
-        found["value"] = found["value"].decode("utf-8", "backslashreplace")
-    call.console.record(found)
+ingest.add_command(ddl)
+ingest.add_command(rejects)

@@ -18,11 +18,12 @@ from pyspark import inheritable_thread_target
 from ingest.config import Config
 from ingest.ddl import ghost
 from ingest.errors import IngestError, TableError
-from ingest.names import SourceTable
+from ingest.names import SourceTable, label_of
 from ingest.routes import Route, collisions
 from pipelines import gold_table
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
+from pipelines.moves import also, under_first_names
 from pipelines.progress import (
     SWEEP,
     Marks,
@@ -35,9 +36,11 @@ from pipelines.progress import (
     record,
 )
 from pipelines.rejects import create_rejects
+from pipelines.retyping import errors
+from pipelines.review import finish
 from pipelines.survey import Slice, Survey, survey, with_moves
 from pipelines.tables import Warehouse
-from pipelines.target_shape import key_columns, label_of, set_aside, shape_of, target_columns
+from pipelines.target_shape import key_of, named_keys, set_aside, shape_of, target_columns
 from pipelines.transactions import Cut, cut
 from pipelines.work import Work
 
@@ -96,14 +99,18 @@ def _merge_source(
     stop: Callable[[], bool],
 ) -> list[Merged]:
     swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
+    ledger = Ledger(warehouse, config, source, stands)
+    for entry in ledger.unfinished():
+        # A run ended in the middle of a schema change.
+        finish(ledger, entry)
     limit = cut(warehouse, config, source, swept.batch)
     stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
     if stuck and not any(s.status == "parked" for (of, _), s in stands.items() if of == source):
         return []
     found = _surveyed(warehouse, config, source, swept, stands, limit)
-    ledger = Ledger(warehouse, config, source)
     ledger.log(found)
-    tasks = _tasks(config, source, found)
+    found = under_first_names(found, ledger.moves)
+    tasks = _tasks(config, source, found, ledger.closed())
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
     if not tasks and found.last == swept.batch and limit.below == swept.below:
@@ -117,8 +124,11 @@ def _merge_source(
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
         list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
-    record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)
+    # First the ledger: what the sweep has passed is not looked for again.
     ledger.save()
+    record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)
+    for entry in ledger.unfinished():
+        finish(ledger, entry)
     return [
         Merged(
             row.target,
@@ -167,11 +177,13 @@ def _surveyed(
     return found
 
 
-def _tasks(config: Config, source: str, found: Survey) -> dict[str, Task]:
+def _tasks(config: Config, source: str, found: Survey, closed: set[SourceTable]) -> dict[str, Task]:
     routed: dict[SourceTable, Route] = {}
     for slice_ in found.slices:
         table = slice_.table
         if table in routed or not table.table or not slice_.changes or ghost(table.table):
+            continue
+        if table in closed:
             continue
         route = config.route(source, db=table.db, schema=table.schema, table=table.table)
         if route is not None:
@@ -232,21 +244,26 @@ def _applied(
         slices = [slice_ for slice_ in slices if slice_.batch > progress.batch]
         if not slices:
             continue
-        keys = key_columns(route, slices)
+        lineage = ledger.lineage(table)
+        keys = key_of(warehouse, config, route, slices, lineage)
         if not keys:
             counted = set_aside(warehouse, table, route, slices)
             row = replace(row, rejected=row.rejected + counted)
             row = replace(row, events=row.events + sum(slice_.changes for slice_ in slices))
             continue
-        images = {image for slice_ in slices for image in slice_.images}
-        columns, fresh = target_columns(warehouse, route, keys, table, found, images, ledger)
-        shape = shape_of(config, route, keys, columns, slices)
+        columns, fresh = target_columns(warehouse, route, keys, table, found, slices, ledger)
+        named = named_keys(config, route, slices, ledger.lineage(table))
+        if {name.lower() for name in named} != {key.lower() for key in keys}:
+            ledger.drift.key(table, route, keys, named)
+        lineage = ledger.lineage(table)
+        shape = shape_of(config, route, keys, columns, slices, lineage)
         if not shape.native:
             slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
         work = Work(
             warehouse=warehouse,
             marks=row.marks.get(shape.label, Marks()),
             table=table,
+            also=also(table, ledger.moves),
             shape=shape,
             slices=slices,
             target=route.target,
@@ -258,6 +275,8 @@ def _applied(
             only=found.cut.only,
         )
         marks, counts = gold_table.apply(work)
+        if counts["rejected"]:
+            ledger.drift.outgrown(table, route, errors(warehouse, table.source, route.target))
         row = replace(
             row,
             marks={**row.marks, shape.label: marks},

@@ -18,9 +18,8 @@ from ingest.casts import sql_text, typed
 from ingest.config import Config
 from ingest.entries import METADATA
 from ingest.formats import FORMATS
-from ingest.merge import pos_literal
 from ingest.names import SourceTable
-from ingest.order import Pos
+from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.sources import Source
 from pipelines.results import rows

@@ -1,7 +1,6 @@
 """`ingest ddl` and `ingest rejects`: what waits for a decision, and what was set aside.
 
-`gold._ddl` and `gold._rejects` are logs; of each id the row with the highest version is the present
-one. Messages that could not be decoded stand in silver and are listed with those of gold.
+Messages that could not be decoded stand in silver and are listed with those of gold.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from typing import Any
 from ingest.casts import sql_text
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import unknown_word
-from pipelines.ddl_entries import STATUSES
+from pipelines.ddl_entries import STATUSES, load
+from pipelines.rejects import DECODE_ID, present
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
+from pipelines.waiting import waiting_rows
 
 DDL = (
     *("id", "source", "db", "schema", "table", "target", "status", "class", "kind"),
@@ -25,6 +26,8 @@ REJECTS = (
     *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
     *("code", "error", "value", "status"),
 )
+REJECT = (*REJECTS, "attempts")
+"""Of one reject, also how often a replay tried it in vain."""
 REJECTS_SHOWN = (
     *("id", "stage", "status", "source", "topic", "partition", "offset", "row", "target"),
     *("code", "error"),
@@ -43,29 +46,45 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         return []
     wanted = "true" if status is None else f"status = {sql_text(status)}"
     found = warehouse.session.sql(
-        f"SELECT {_names(DDL)} FROM ({_present(warehouse, '_ddl', DDL)}) "
+        f"SELECT {_names(DDL)} FROM {warehouse.name('gold', '_ddl')} "
         f"WHERE {wanted} ORDER BY source, pos, id"
     )
-    return list(rows(found))
+    listed = list(rows(found))
+    entries = load(warehouse)
+    at = DDL.index("waiting_rows")
+    for row in listed:
+        row[at] = waiting_rows(warehouse, entries[row[0]])
+    return listed
 
 
 def rejects(warehouse: Warehouse) -> list[list[Any]]:
-    """What could not be decoded or typed, in order of place: the columns REJECTS."""
+    """What could not be decoded or typed, in order of place: the columns REJECT."""
     selects = []
+    logged = warehouse.exists("gold", "_rejects")
     if warehouse.exists("silver", "cdc"):
         names = "source, topic, `partition`, offset, `row`"
         selects.append(
-            f"SELECT sha1(concat_ws('/', {names})) AS id, 'decode' AS stage, {names}, "
-            "CAST(NULL AS string) AS target, error_code AS code, error, value, 'open' AS status "
+            f"SELECT {DECODE_ID} AS id, 'decode' AS stage, {names}, "
+            "CAST(NULL AS string) AS target, error_code AS code, error, value, "
+            "'open' AS status, CAST(0 AS bigint) AS attempts "
             f"FROM {warehouse.name('silver', 'cdc')} WHERE kind = 'reject'"
         )
-    if warehouse.exists("gold", "_rejects"):
-        present = _present(warehouse, "_rejects", REJECTS)
-        selects.append(f"SELECT {_names(REJECTS)} FROM ({present})")
+    if selects and logged:
+        # What a replay said of it is in gold's log, its bytes are in silver.
+        told = ", ".join(
+            f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
+            if name in ("code", "error", "status", "attempts")
+            else f"s.{quote(name)}"
+            for name in REJECT
+        )
+        joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
+        selects = [f"SELECT {told} FROM {joined}"]
+    if logged:
+        selects.append(f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold'")
     if not selects:
         return []
     found = warehouse.session.sql(
-        f"SELECT {_names(REJECTS)} FROM ({' UNION ALL '.join(selects)}) "
+        f"SELECT {_names(REJECT)} FROM ({' UNION ALL '.join(selects)}) "
         "ORDER BY source, topic, `partition`, offset, `row`, stage, target"
     )
     return list(rows(found))
@@ -80,13 +99,6 @@ def one(listed: list[list[Any]], id_: str, *, what: str) -> list[Any]:
     got = "none" if not found else f"{len(found)}"
     text = f"expected the id of one {what}, `{id_}` is that of {got}; `list` shows them"
     raise ConfigError([Mistake("command line", None, text)])
-
-
-def _present(warehouse: Warehouse, table: str, columns: tuple[str, ...]) -> str:
-    return (
-        f"SELECT last.* FROM (SELECT max_by(struct({_names(columns)}), version) AS last "
-        f"FROM {warehouse.name('gold', table)} GROUP BY id)"
-    )
 
 
 def _names(columns: tuple[str, ...]) -> str:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from ingest.merge import pos_literal
-from ingest.order import Pos
+from ingest.order import Pos, pos_literal
 from pipelines.tables import Warehouse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

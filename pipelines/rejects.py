@@ -1,8 +1,9 @@
-"""`gold._rejects`: events that gold sets aside, each with its reason; a log of versions."""
+"""`gold._rejects`: events that gold sets aside, each with its reason."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -10,6 +11,7 @@ from ingest.casts import sql_text
 from ingest.codes import Code
 from ingest.shape import Shape
 from pipelines.tables import Warehouse
+from pipelines.upserts import upsert
 
 if TYPE_CHECKING:
     from pipelines.work import Work
@@ -27,11 +29,13 @@ REJECTS = (
     ("error", "string"),
     ("value", "binary"),
     ("status", "string"),
+    ("attempts", "bigint"),
     ("at", "timestamp"),
     ("version", "bigint"),
 )
+DECODE_ID = "sha1(concat_ws('/', source, topic, `partition`, offset, `row`))"
+"""SQL of the id of a reject that stands in silver."""
 _ID = "sha1(concat_ws('/', {source}, topic, `partition`, offset, `row`, {target}))"
-_NAMES = ", ".join(f"`{name}`" for name, _ in REJECTS)
 
 
 def create_rejects(warehouse: Warehouse) -> None:
@@ -46,8 +50,7 @@ def misfit_rejects(work: Work, events: str) -> int:
         _rows(
             work,
             f"""SELECT topic, `partition`, offset, `row`,
-  IF(key IS NULL, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code,
-  IF(key IS NULL, {sql_text(_null_key(work.shape))}, {_mismatch(work.shape)}) AS error, image
+  {reason(work.shape)}, image
 FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
         )
     )
@@ -151,18 +154,20 @@ WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}'
         for row in opened
         if (row["topic"], row["partition"], row["offset"], row["row"]) not in still
     ]
-    if settled:
-        schema = ", ".join(f"`{name}` {type_}" for name, type_ in REJECTS)
-        rows = [tuple(row[name] for name, _ in REJECTS) for row in settled]
-        warehouse.append(session.createDataFrame(rows, schema), "gold", "_rejects")
+    log(warehouse, settled)
+
+
+def log(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
+    """Write rejects as they are now, each with all columns."""
+    if versions:
+        create_rejects(warehouse)
+        rows = [tuple(row[name] for name, _ in REJECTS) for row in versions]
+        upsert(warehouse, "gold", "_rejects", REJECTS, rows)
 
 
 def present(warehouse: Warehouse) -> str:
-    """SQL of the rejects as they stand: the newest version of each."""
-    return (
-        f"SELECT last.* FROM (SELECT max_by(struct({_NAMES}), version) AS last "
-        f"FROM {warehouse.name('gold', '_rejects')} GROUP BY id)"
-    )
+    """SQL of the rejects as they stand."""
+    return f"SELECT * FROM {warehouse.name('gold', '_rejects')}"
 
 
 def _rows(work: Work, found: str) -> str:
@@ -173,7 +178,8 @@ def _selected(source: str, target: str, found: str) -> str:
     named = _ID.format(source=sql_text(source), target=sql_text(target))
     return f"""SELECT {named} AS id, 'gold' AS stage, {sql_text(source)} AS source, topic,
   `partition`, offset, `row`, {sql_text(target)} AS target, code, error,
-  encode(to_json(image), 'utf-8') AS value, 'open' AS status, current_timestamp() AS at,
+  encode(to_json(image), 'utf-8') AS value, 'open' AS status,
+  CAST(0 AS bigint) AS attempts, current_timestamp() AS at,
   CAST(1 AS bigint) AS version
 FROM ({found})"""
 
@@ -189,6 +195,14 @@ def _append(warehouse: Warehouse, found: object) -> int:
     if rows.num_rows:
         warehouse.append(warehouse.session.createDataFrame(rows).coalesce(1), "gold", "_rejects")
     return int(rows.num_rows)
+
+
+def reason(shape: Shape) -> str:
+    """SQL of code and error of an event (`ingest.shape.events`) that does not fit."""
+    return (
+        f"IF(key IS NULL, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code, "
+        f"IF(key IS NULL, {sql_text(_null_key(shape))}, {_mismatch(shape)}) AS error"
+    )
 
 
 def _null_key(shape: Shape) -> str:

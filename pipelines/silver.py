@@ -27,7 +27,7 @@ from pipelines.silver_counts import Counts, count, observed, seen
 from pipelines.tables import Warehouse, create_bronze, create_silver
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
-_INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
+INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
 _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4
 _MOST_FILES = 32
@@ -61,14 +61,14 @@ def decode_source(
     create_silver(warehouse)
     checkpoint = warehouse.checkpoint("silver", source.name)
     with lease(warehouse.checkpoint(), "silver"):
-        before = _last_batch(warehouse)
+        before = last_batch(warehouse)
         written = _stream(warehouse, source, checkpoint, before, stop)
         if is_remote():
             rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
             written = [count(rows.where(F.col("source") == source.name))]
         if source.format in ("auto", "ob_avro") and not stop():
             came = any(counts.shards for counts in written)
-            span = (before, _last_batch(warehouse))
+            span = (before, last_batch(warehouse))
             written += [Counts(rows=join_shards(warehouse, source, checkpoint, span, came=came))]
     tables = max((counts.tables for counts in written), default=0)
     if tables:
@@ -102,7 +102,7 @@ def _stream(
             raise Stopped
         place = Warehouse(settings, batch.sparkSession)
         numbers[0] += 1
-        rows = batch.select(*_INPUT).mapInArrow(run, DECODED)
+        rows = batch.select(*INPUT).mapInArrow(run, DECODED)
         rows = rows.withColumn("batch", F.lit(numbers[0]).cast("bigint"))
         if tables > _FEW_TABLES:
             rows = _clustered(rows, tables)
@@ -167,7 +167,7 @@ def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
     if noted.exists():
         return int(noted.read_text())
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
-    sample = bronze.select(*_INPUT).limit(_SAMPLE)
+    sample = bronze.select(*INPUT).limit(_SAMPLE)
     run = decode({source.name: reading(source)})
     return sample.mapInArrow(run, DECODED).select("db", "schema", "table").distinct().count()
 
@@ -194,7 +194,7 @@ def _writer(checkpoint: str) -> str:
     return f"silver/{file.read_text()}"
 
 
-def _last_batch(warehouse: Warehouse) -> int:
+def last_batch(warehouse: Warehouse) -> int:
     """The number of the newest append, as its own mark has it, or the highest there is."""
     noted = warehouse.last_note("silver", "cdc")
     if noted is not None:

@@ -18,15 +18,17 @@ from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import TableError
 from ingest.events import ColumnType
+from ingest.lineage import Lineage
 from ingest.names import SourceTable
 from ingest.routes import Route
 from ingest.shape import column
+from pipelines.ddl_entries import read_through
 from pipelines.gold_table import surprised
 from pipelines.progress import Marks, stand_of
 from pipelines.progress import moment as moment_of
 from pipelines.survey import Slice, survey, with_moves
 from pipelines.tables import Warehouse
-from pipelines.target_shape import key_columns, shape_of
+from pipelines.target_shape import key_of, shape_of
 from pipelines.targets import columns_of, wanted_columns
 from pipelines.whole_fold import quick_fold, sure_fold
 from pipelines.work import Work
@@ -65,7 +67,8 @@ class Standing:
             (table, way, *_slices(warehouse, table, last)) for table, way in sorted(tables, key=str)
         ]
         slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
-        self.keys = key_columns(route, slices)
+        read = {table: read_through(warehouse, table) for table, _ in tables}
+        self.keys = key_of(warehouse, config, route, slices, read[tables[0][0]]) if slices else ()
         if not self.keys:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
         columns = columns_of(warehouse, target)
@@ -75,7 +78,10 @@ class Standing:
             columns = wanted_columns(route, self.keys, types, images)
         self.columns = columns
         self.works = [
-            _work(warehouse, config, table, way, found, columns, self.keys, target, marks, only)
+            _work(
+                *(warehouse, config, table, way, found, columns, self.keys, target, marks, only),
+                lineage=read[table],
+            )
             for table, way, found, _ in surveyed
             if found
         ]
@@ -220,8 +226,10 @@ def _work(
     target: str,
     marks: Mapping[str, Marks],
     only: str,
+    *,
+    lineage: Lineage,
 ) -> Work:
-    shape = shape_of(config, way, keys, columns, slices)
+    shape = shape_of(config, way, keys, columns, slices, lineage)
     if not shape.native:
         slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
     return Work(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from ingest.routes import Route
 from ingest.shape import Shape
 from pipelines.tables import Warehouse
 
+_KEY = re.compile(r"key ([0-9]+)")
 METADATA = {
     "_pos": "array<bigint>",
     "_event_time": "timestamp",
@@ -95,10 +97,37 @@ def _type_of(name: str, typed: Mapping[str, str]) -> str:
     return lower.get(name.lower(), "string")
 
 
-def create(warehouse: Warehouse, target: str, columns: Mapping[str, str], *, soft: bool) -> None:
-    """Create a target with its data columns and what gold adds to each row."""
+def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
+    """The key columns that a target was made with; () where it does not exist or names none."""
+    if not warehouse.exists("gold", target):
+        return ()
+    found = {}
+    for field in warehouse.read("gold", target).schema.fields:
+        place = _KEY.fullmatch(field.metadata.get("comment", ""))
+        if place is not None:
+            found[int(place[1])] = field.name
+    return tuple(name for _, name in sorted(found.items()))
+
+
+def create(
+    warehouse: Warehouse,
+    target: str,
+    columns: Mapping[str, str],
+    keys: Sequence[str],
+    *,
+    soft: bool,
+) -> None:
+    """Create a target with its data columns and what gold adds to each row.
+
+    The comment of a key column says that it is one: the key stays until a change of it is approved.
+    """
+    places = {key.lower(): number for number, key in enumerate(keys, 1)}
+    data = [
+        (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
+        for name, type_ in columns.items()
+    ]
     added = [item for item in METADATA.items() if soft or item[0] != "_deleted_at"]
-    warehouse.create("gold", target, [*columns.items(), *added], properties=_PROPERTIES)
+    warehouse.create("gold", target, [*data, *added], properties=_PROPERTIES)
 
 
 def spelled(shape: Shape, images: Iterable[Sequence[str]]) -> Shape:

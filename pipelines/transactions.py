@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from ingest.casts import sql_text
 from ingest.config import Config
-from ingest.merge import pos_literal
-from ingest.order import Pos
+from ingest.order import Pos, pos_literal
 from pipelines.history import identity
 from pipelines.progress import SWEEP, Progress, load
 from pipelines.tables import Warehouse

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from ingest.casts import sql_text
 from ingest.config import Config
-from ingest.merge import pos_literal
 from ingest.names import SourceTable
-from ingest.order import Pos
+from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.shape import events, source_part
 from pipelines.progress import Horizon, Marks, Progress, load, record, stand_of
@@ -108,7 +107,7 @@ def _noted(work: Work, stand: Progress, past: Past) -> Marks:
         if not work.warehouse.session.sql(
             silver_changes(
                 work.warehouse,
-                work.table,
+                (work.table, *work.also),
                 f"batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)}",
             )
         ).isEmpty()

@@ -26,7 +26,7 @@ def quick_fold(work: Work) -> str | None:
     """
     if work.whole:
         return work.listed(latest(work.shape, work.changes(), sets=work.sets))
-    odd = _odd_keys(work)
+    odd = _odd_keys(work) if not work.reread else None
     if odd is None:
         return None
     keys = work.view(pa.table({"key": pa.array(odd, pa.list_(pa.string()))}))

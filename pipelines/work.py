@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame
 
 from ingest.casts import sql_text, typed
 from ingest.fold import Change
-from ingest.merge import pos_literal
+from ingest.lineage import reaches
 from ingest.names import SourceTable
-from ingest.order import STREAM, Pos
+from ingest.order import STREAM, Pos, pos_literal
 from ingest.shape import Shape, column, from_text
-from pipelines.progress import Marks
+from pipelines.progress import Marks, highest
 from pipelines.survey import Slice, among, named
 from pipelines.tables import Warehouse
 
@@ -26,6 +26,7 @@ class Work:
 
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
     what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
+    `also`: names that the source table has had since.
     """
 
     warehouse: Warehouse
@@ -40,6 +41,7 @@ class Work:
     shared: bool
     marks: Marks
     only: str = "true"
+    also: tuple[SourceTable, ...] = ()
     _views: list[str] = field(default_factory=list)
 
     def total(self, name: str) -> int:
@@ -78,7 +80,15 @@ class Work:
             and not self.total("moves")
             and not self.total("truncates")
             and not (self.soft and self.total("deletes"))
+            and not self.reread
         )
+
+    @cached_property
+    def reread(self) -> bool:
+        """Whether a schema change makes some event of the batch read otherwise than it stands."""
+        lowest = min((s.lowest for s in self.slices if s.lowest is not None), default=None)
+        top = highest(slice_.highest for slice_ in self.slices)
+        return reaches(self.shape.lineage, lowest, top, self.images)
 
     @property
     def target_name(self) -> str:
@@ -99,7 +109,7 @@ class Work:
         if trimmed is None:
             return None
         where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
-        return silver_changes(self.warehouse, self.table, where)
+        return silver_changes(self.warehouse, (self.table, *self.also), where)
 
     @property
     def _trimmed(self) -> str | None:
@@ -114,7 +124,7 @@ class Work:
         trimmed = self._trimmed
         if trimmed is not None:
             narrowed += f" AND NOT ({trimmed})"
-        return silver_changes(self.warehouse, self.table, narrowed)
+        return silver_changes(self.warehouse, (self.table, *self.also), narrowed)
 
     @cached_property
     def these(self) -> str:
@@ -225,9 +235,10 @@ class Work:
         self._views.clear()
 
 
-def silver_changes(warehouse: Warehouse, table: SourceTable, where: str) -> str:
-    """SQL of silver's changes of one source table, narrowed by `where`."""
+def silver_changes(warehouse: Warehouse, tables: Sequence[SourceTable], where: str) -> str:
+    """SQL of silver's changes of one source table, under all its names, narrowed by `where`."""
+    names = " OR ".join(f"({named(table)})" for table in tables)
     return (
         f"SELECT * FROM {warehouse.name('silver', 'cdc')} WHERE source = "
-        f"{sql_text(table.source)} AND {named(table)} AND kind = 'change' AND {where}"
+        f"{sql_text(tables[0].source)} AND ({names}) AND kind = 'change' AND {where}"
     )

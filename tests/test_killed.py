@@ -126,7 +126,7 @@ def _tables(project: Project, spark: SparkSession) -> dict[str, list[str]]:
         "item": held("gold", "shop_item"),
         "customer": held("gold", "shop_customer"),
         "rejects": held("gold", "_rejects", "at"),
-        "ddl": held("gold", "_ddl", "at", "decided_at", "proposed"),
+        "ddl": held("gold", "_ddl", "at", "decided_at", "proposed", "version"),
     }
 
 

@@ -1,0 +1,100 @@
+"""The schema changes that silver holds, read: an entry for each table that a statement touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ingest import ddl
+from ingest.casts import sql_text
+from ingest.ddl_dialect import spoken
+from ingest.ddl_record import Statement, TableName
+from ingest.lineage import NAMING, effects
+from ingest.names import SourceTable
+from ingest.readings import scheme
+from ingest.routes import Route
+from ingest.sources import Source
+from pipelines.ddl_entries import Entry
+from pipelines.progress import moment
+from pipelines.tables import Warehouse
+
+
+def in_silver(
+    warehouse: Warehouse, source: Source, first: int, last: int
+) -> Iterator[tuple[Entry, Statement]]:
+    """The DDL and truncates of the batches from `first` to `last`, in order of position.
+
+    Broadcast copies and replays of one statement have one id.
+    """
+    rows = warehouse.session.sql(
+        f"""SELECT db, schema, `table`, ddl, op, format, min(pos) AS pos,
+  unix_micros(min(event_time)) AS micros
+FROM {warehouse.name("silver", "cdc")}
+WHERE source = {sql_text(source.name)} AND batch BETWEEN {first} AND {last}
+  AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
+GROUP BY db, schema, `table`, ddl, op, format, slice(pos, 1, 7), IF(pos IS NULL, event_time, NULL)
+ORDER BY pos"""
+    ).collect()
+    for row in rows:
+        yield from _read(source, row.asDict())
+
+
+def statement_of(entry: Entry) -> Statement:
+    """The entry's statement, read, as it concerns the entry's table."""
+    own = TableName(entry.table.db, entry.table.schema, entry.table.table)
+    read = _parsed(entry.statement or "", own, None)
+    mine = [t for t in read.tables if (t.name or "").lower() == (own.name or "").lower()]
+    return read.of(mine[0]) if len(read.tables) > 1 and mine else read
+
+
+def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
+    """An entry of a table that has no row in gold yet: there is nothing to review."""
+    truncate = entry.kind == "truncate"
+    entry = replace(
+        entry,
+        target=route.target if route else None,
+        risk=entry.risk if truncate else read.risk,
+        kind=entry.kind if truncate else read.kind,
+    )
+    if entry.kind == "ghost":
+        return entry.settled("ignored", why="a step of an online schema change")
+    if route is None:
+        return entry.settled("ignored", why="the table lives in silver only")
+    if not truncate:
+        named = tuple(effect for effect in effects(read.clauses, {}) if effect.op in NAMING)
+        entry = replace(entry, effects=named)
+    status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
+    return entry.settled(status, why="the target does not exist yet")
+
+
+def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
+    pos = tuple(row["pos"]) if row["pos"] else None
+    by_source = pos is not None and scheme(source, row["format"]) == "source"
+    own = TableName(row["db"], row["schema"], row["table"])
+    text, truncate = row["ddl"] or "", row["op"] == "truncate"
+    order = (pos[0], *pos[2:7]) if by_source and pos is not None else None
+    id_ = ddl.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
+    read = _parsed(text, own, row["format"])
+    found = []
+    for number, touched in enumerate([own] if truncate else read.tables):
+        named = touched
+        if not named.name or named.name.lower() == (row["table"] or "").lower():
+            named = own
+        kind = "truncate" if truncate else "unparsed"
+        entry = Entry(
+            id=id_ if number == 0 else f"{id_}-{number}",
+            table=SourceTable(source.name, named.db, named.schema, named.name or ""),
+            risk="none" if truncate else "unparsed",
+            kind=kind,
+            statement=row["ddl"],
+            pos=pos,
+            event_time=moment(row["micros"]),
+        )
+        found.append((entry, read.of(touched) if len(read.tables) > 1 else read))
+    return found
+
+
+def _parsed(text: str, own: TableName, format_: str | None) -> Statement:
+    dialect = spoken(text, format_=format_, schema=own.schema)
+    return ddl.parse(text, dialect=dialect, db=own.db, schema=own.schema, table=own.name)

@@ -1,0 +1,166 @@
+"""Events that gold set aside, typed again with today's columns and configuration.
+
+The keys of those that fit now are folded again from history, which changes nothing where it was
+done before. What fails again stays, with the attempts counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ingest.casts import sql_text
+from ingest.codes import Code
+from ingest.names import SourceTable
+from ingest.routes import Route
+from ingest.shape import as_text, column, events
+from pipelines.backfill import Origin, all_of, refold
+from pipelines.careful import Key
+from pipelines.ledger import Ledger
+from pipelines.moves import also
+from pipelines.rejects import create_rejects, log, present, reason
+from pipelines.tables import Warehouse
+from pipelines.work import Work
+
+_ORIGIN = ("topic", "partition", "offset", "row")
+
+
+def replay_misfits(ledger: Ledger, route: Route) -> int:
+    """Try again what did not fit the target, after its columns have changed; how many fit now."""
+    if not ledger.warehouse.exists("gold", "_rejects"):
+        return 0
+    found = opened(ledger.warehouse, ledger.source, route.target)
+    fitted = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
+    chosen = [row for row in found if row["code"] in fitted]
+    return replay_target(ledger, chosen, attempt=False)
+
+
+def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool) -> int:
+    """Type these open rejects of one target again; how many are resolved.
+
+    `attempt` counts those that fail again.
+    """
+    if not chosen:
+        return 0
+    warehouse = ledger.warehouse
+    target, resolved, failed = chosen[0]["target"], [], dict[Origin, tuple[str, str] | None]()
+    origins = {_origin(row) for row in chosen}
+    named = tables_of(warehouse, ledger.source, chosen)
+    for table in dict.fromkeys(ledger.moves.get(name, name) for name in named):
+        route = ledger.route(table)
+        stand = ledger.stands.get((ledger.source, target))
+        work = None
+        if route is not None and route.target == target:
+            work = all_of(
+                warehouse,
+                ledger.config,
+                route,
+                table,
+                lineage=ledger.lineage(table),
+                stand=stand,
+                also=also(table, ledger.moves),
+            )
+        if work is not None:
+            failed.update(_typed_again(work, chosen))
+    for row in chosen:
+        if _origin(row) in failed and failed[_origin(row)] is None:
+            resolved.append({**row, "status": "resolved", "version": row["version"] + 1})
+    again = []
+    for row in chosen if attempt else ():
+        why = failed.get(_origin(row), (row["code"], row["error"]))
+        if why is not None and _origin(row) in origins:
+            tried = {"attempts": (row["attempts"] or 0) + 1, "version": row["version"] + 1}
+            again.append({**row, **tried, "code": why[0], "error": why[1]})
+    log(warehouse, [*resolved, *again])
+    return len(resolved)
+
+
+def _typed_again(
+    work: Work, chosen: Iterable[Mapping[str, Any]]
+) -> dict[Origin, tuple[str, str] | None]:
+    """Of each event of the work among the rejects: code and error of why not, or None: it is in."""
+    session = work.warehouse.session
+    wanted = session.createDataFrame(
+        [_origin(row) for row in chosen], "topic string, `partition` int, offset bigint, `row` int"
+    )
+    named = work.view(wanted)
+    on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
+    listed = events(work.shape, work.history("op <> 'truncate'"))
+    rows = session.sql(
+        f"SELECT e.topic, e.`partition`, e.offset, e.`row`, e.key, e.key_before, "
+        f"key IS NOT NULL AND size(misfits) = 0 AS fits, {reason(work.shape)} "
+        f"FROM ({listed}) e JOIN {named} o ON {on}"
+    ).collect()
+    keys: set[Key] = set()
+    for row in rows:
+        if row["fits"]:
+            keys |= {tuple(key) for key in (row["key"], row["key_before"]) if key is not None}
+    baseless = refold(work, keys) if keys else set()
+    foreign = _foreign(work, keys)
+    found: dict[Origin, tuple[str, str] | None] = {}
+    for row in rows:
+        origin = _origin(row.asDict())
+        if not row["fits"]:
+            found[origin] = row["code"], row["error"]
+        elif origin in baseless:
+            text = "expected the row that a partial image changes, got none"
+            found[origin] = Code.NO_BASE_IMAGE.value, text
+        elif tuple(row["key"]) in foreign:
+            text = "expected a key that one source table has alone, got one of another's row"
+            found[origin] = Code.SHARD_KEY_CONFLICT.value, text
+        else:
+            found[origin] = None
+    return found
+
+
+def _foreign(work: Work, keys: set[Key]) -> set[Key]:
+    """Those of the keys whose row another source table brought (27)."""
+    if not work.shared or not keys:
+        return set()
+    parts = ", ".join(as_text(column(k), work.shape.columns[k]) for k in work.shape.keys)
+    rows = work.warehouse.session.sql(
+        f"SELECT array({parts}) FROM {work.target_name} "
+        f"WHERE _source_table <> {sql_text(work.shape.label)}"
+    ).collect()
+    return {tuple(row[0]) for row in rows} & keys
+
+
+def tables_of(
+    warehouse: Warehouse, source: str, chosen: Iterable[Mapping[str, Any]]
+) -> list[SourceTable]:
+    """The source tables of the rejected events."""
+    coordinates = {(row["topic"], row["partition"], row["offset"]) for row in chosen}
+    frame = warehouse.session.createDataFrame(
+        list(coordinates), "topic string, `partition` int, offset bigint"
+    )
+    silver = warehouse.read("silver", "cdc").where(
+        f"source = {sql_text(source)} AND kind = 'change'"
+    )
+    rows = silver.join(frame, ["topic", "partition", "offset"], "left_semi")
+    return [
+        SourceTable(source, *row)
+        for row in rows.select("db", "schema", "table").distinct().collect()
+    ]
+
+
+def errors(warehouse: Warehouse, source: str, target: str) -> list[str]:
+    """What is said of values that do not fit the target, in its open rejects."""
+    found = opened(warehouse, source, target)
+    return [row["error"] for row in found if row["code"] == Code.TYPE_MISMATCH.value]
+
+
+def opened(warehouse: Warehouse, source: str, target: str | None = None) -> list[dict[str, Any]]:
+    """The open rejects of gold, in order of place."""
+    create_rejects(warehouse)
+    where = f"status = 'open' AND stage = 'gold' AND source = {sql_text(source)}"
+    if target is not None:
+        where += f" AND target = {sql_text(target)}"
+    rows = warehouse.session.sql(
+        f"SELECT * FROM ({present(warehouse)}) WHERE {where} "
+        "ORDER BY topic, `partition`, offset, `row`"
+    ).collect()
+    return [row.asDict() for row in rows]
+
+
+def _origin(row: Mapping[str, Any]) -> Origin:
+    return row["topic"], row["partition"], row["offset"], row["row"]

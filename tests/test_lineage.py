@@ -1,0 +1,163 @@
+"""What approved schema changes make of earlier events, as far as it can be told without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingest.ddl import parse
+from ingest.ddl_dialect import spoken
+from ingest.ddl_widening import outgrown
+from ingest.lineage import (
+    Edit,
+    Effect,
+    effects,
+    ended,
+    from_json,
+    lineage,
+    reaches,
+    renamed,
+    retyped,
+    to_json,
+)
+from ingest.order import LENGTH, Pos
+
+
+def at(number: int) -> Pos:
+    return (0, 1, number, *[0] * (LENGTH - 3))
+
+
+STATEMENT = """ALTER TABLE t ADD COLUMN c int DEFAULT 7, DROP COLUMN d, RENAME COLUMN e TO f,
+MODIFY g bigint, ADD PRIMARY KEY (a, b), ADD INDEX i (c)"""
+EFFECTS = (
+    Effect("add", ("c", "int", "7")),
+    Effect("drop", ("d",)),
+    Effect("rename", ("e", "f")),
+    Effect("retype", ("g", "bigint")),
+    Effect("key", ("a", "b")),
+)
+
+
+def test_effects_of_clauses() -> None:
+    assert effects(parse(STATEMENT).clauses, {}) == EFFECTS
+    declared = effects(parse(STATEMENT).clauses, {"c": "string", "g": "decimal(20,0)"})
+    assert declared[0] == Effect("add", ("c", "string", "7"))
+    assert declared[3] == Effect("retype", ("g", "decimal(20,0)"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("DROP TABLE t", (Effect("freeze"),)),
+        ("RENAME TABLE t TO u", (Effect("move", (None, None, "u")),)),
+        ("ALTER TABLE t COMMENT 'x'", ()),
+        ("ALTER TABLE t ADD c timestamp DEFAULT now()", (Effect("add", ("c", "timestamp", None)),)),
+    ],
+)
+def test_effects_of_tables(sql: str, expected: tuple[Effect, ...]) -> None:
+    assert effects(parse(sql).clauses, {}) == expected
+
+
+def test_effects_are_kept_as_text() -> None:
+    assert from_json(to_json(EFFECTS)) == EFFECTS
+    assert to_json(()) is None and from_json(None) == ()
+
+
+EDITS = lineage(
+    [
+        Edit(at(9), Effect("add", ("C", "string", None))),
+        Edit(at(5), Effect("drop", ("c",))),
+        Edit(at(3), Effect("rename", ("a", "b"))),
+        Edit(at(4), Effect("rename", ("b", "e"))),
+        Edit(at(6), Effect("retype", ("n", "int"))),
+        Edit(at(7), Effect("freeze")),
+    ]
+)
+
+
+def test_a_lineage_is_in_order_of_position() -> None:
+    assert [edit.pos for edit in EDITS] == [at(n) for n in (3, 4, 5, 6, 9)]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"), [("c", None), ("A", at(3)), ("b", at(4)), ("e", None), ("x", None)]
+)
+def test_ended_columns(column: str, expected: Pos | None) -> None:
+    assert ended(EDITS, column) == expected
+
+
+def test_a_hidden_addition_does_not_bring_a_column_back() -> None:
+    hidden = [edit._replace(hidden=edit.effect.op == "add") for edit in EDITS]
+    assert ended(tuple(hidden), "c") == at(5)
+
+
+def test_renames_are_followed() -> None:
+    assert renamed(["a", "c"], EDITS, ["c", "e"]) == ("e", "c")
+    assert renamed(["a"], EDITS, ["a"]) == ("a",)
+
+
+def test_retyped_columns() -> None:
+    assert (retyped(EDITS, "N"), retyped(EDITS, "c")) == (at(6), None)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "hidden", "expected"),
+    [(8, 8, False, True), (9, 20, False, False), (1, 8, True, False), (1, 10, True, True)],
+)
+def test_events_that_are_read_otherwise(
+    lowest: int, highest: int, hidden: bool, expected: bool
+) -> None:
+    edits = (Edit(at(9), Effect("add", ("c", "int", "1")), hidden),)
+    assert reaches(edits, at(lowest), at(highest), [["id", "C"]]) is expected
+    assert not reaches(edits, None, None, [["id"]])
+
+
+def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> None:
+    """The rows that come before the cutover of an online schema change (53)."""
+    edits = (Edit(at(5), Effect("add", ("c", "int", "1"))), Edit(at(6), Effect("drop", ("d",))))
+    assert reaches(edits, at(7), at(8), [["id"]])
+    assert not reaches(edits[1:], at(7), at(8), [["id"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("ALTER TABLE `t` ADD c int", {}, "mysql"),
+        ("ALTER TABLE t ADD c int", {}, "mysql"),
+        ('ALTER TABLE "S"."T" DROP COLUMN "C"', {}, "oracle"),
+        ("ALTER TABLE T ADD (C NUMBER(9))", {}, "oracle"),
+        ("ALTER TABLE T ADD C VARCHAR2(9)", {"schema": "HR"}, "oracle"),
+        ("ALTER TABLE T DROP COLUMN C", {"schema": "HR"}, "oracle"),
+        ("ALTER TABLE t DROP COLUMN c", {"schema": "public"}, "postgres"),
+        ("ALTER TABLE t ALTER COLUMN c TYPE int8", {"schema": "public"}, "postgres"),
+        ("ALTER TABLE t ADD c nvarchar(9)", {"schema": "dbo"}, "tsql"),
+        ("ALTER TABLE t ADD c date", {"format_": "ogg"}, "oracle"),
+        ("ALTER TABLE t ADD c date", {"format_": "wal2json", "schema": "s"}, "postgres"),
+    ],
+)
+def test_the_dialect_of_a_text(text: str, known: dict[str, Any], expected: str) -> None:
+    assert spoken(text, **{"format_": None, "schema": None, **known}) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts", "expected"),
+    [
+        ("int", ["3000000000"], "bigint"),
+        ("int", ["-2147483648"], "bigint"),
+        ("bigint", ["18446744073709551615"], "decimal(20,0)"),
+        ("int", ["18446744073709551615", "1"], "decimal(20,0)"),
+        ("int", ["1.25"], "decimal(22,2)"),
+        ("decimal(4,2)", ["1234.5"], "decimal(6,2)"),
+        ("decimal(4,2)", ["0.125"], "decimal(5,3)"),
+        ("decimal(38,0)", ["0.5"], None),
+        ("int", ["few"], None),
+        ("int", [], None),
+        ("string", ["1"], None),
+        ("date", ["20240101"], None),
+    ],
+)
+def test_the_type_that_outgrown_values_need(
+    type_: str, texts: list[str], expected: str | None
+) -> None:
+    assert outgrown(type_, texts) == expected

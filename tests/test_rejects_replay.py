@@ -1,0 +1,190 @@
+"""`ingest rejects replay`: what was set aside comes in where today's configuration lets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.project import Project, canal
+
+T0 = 1_700_000_000_000
+SOURCE = (
+    "name: shop\nformat: {format}\norder: source\nepoch: {epoch}\n"
+    "files: {{path: 'landing/*.jsonl', framing: kcat}}\n"
+)
+DATA = "SELECT * EXCEPT (_event_time, _source, _source_table) FROM gold.{} ORDER BY id"
+
+
+def land(project: Project, name: str, *sent: Any) -> None:
+    """Messages of one partition, offsets going on from `name`."""
+    lines = [
+        {
+            **{"topic": "shop", "partition": 0, "offset": 100 * int(name) + n, "ts": T0},
+            "key": None,
+            "payload": message if isinstance(message, str) else json.dumps(message),
+        }
+        for n, message in enumerate(sent)
+    ]
+    project.land(f"{name}.jsonl", lines)
+
+
+def item(id_: int, name: str, es: int, keys: list[str] | None = None, table: str = "item") -> Any:
+    row = {"id": str(id_), "name": name}
+    types = {"id": "int", "name": "varchar(20)"}
+    return canal(table, "INSERT", row, es=T0 + es, id_=es, types=types, keys=keys or ["id"])
+
+
+def open_(project: Project) -> list[tuple[Any, ...]]:
+    listed = project.ingest("rejects", "list", "--json").records
+    return [(r["stage"], r["offset"], r["code"], r["status"]) for r in listed]
+
+
+def replay(project: Project, *options: str) -> list[tuple[Any, ...]]:
+    answer = project.ingest("rejects", "replay", "--json", *options)
+    assert answer.code == 0, answer.err
+    return [(r["stage"], r["tried"], r["resolved"], r["open"]) for r in answer.records]
+
+
+def test_messages_are_decoded_again(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under the wrong format everything is set aside; under the right one it comes in at its own
+    position: below what came since, and below a newer epoch (48)."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="oms_default", epoch=0))
+    land(project, "1", item(1, "first", 1), item(2, "two", 9000), '{"broken', item(3, "three", 3))
+    assert project.ingest("run").code == 0
+    assert [reject[0] for reject in open_(project)] == ["decode"] * 4
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=1))
+    land(project, "2", item(2, "newer", 5), item(1, "second", 6))
+    assert project.ingest("run").code == 0
+    assert replay(project, "--code", "no_key") == [("decode", 0, 0, 0), ("gold", 0, 0, 0)]
+    assert replay(project) == [("decode", 4, 3, 1), ("gold", 0, 0, 0)]
+    expected = [
+        {"_pos": [1, 1, T0 + 6, 6, 0, 0, 0, 0, 201, 0, 1], "id": 1, "name": "second"},
+        {"_pos": [1, 1, T0 + 5, 5, 0, 0, 0, 0, 200, 0, 1], "id": 2, "name": "newer"},
+        {"_pos": [0, 1, T0 + 3, 3, 0, 0, 0, 0, 103, 0, 1], "id": 3, "name": "three"},
+    ]
+
+    def rows() -> list[dict[str, Any]]:
+        found = project.ingest("sql", DATA.format("shop_item"), "--json").records
+        for row in found:
+            row["_pos"][7] = 0
+        return sorted(found, key=lambda row: row["id"])
+
+    assert rows() == expected
+    assert len(project.ingest("history", "shop_item", "--json").records) == 5
+    count = "SELECT count(*) AS n FROM silver.cdc WHERE kind = 'change'"
+    assert project.ingest("sql", count, "--json").records == [{"n": 5}]
+    assert [r[3] for r in open_(project)] == ["resolved", "resolved", "open", "resolved"]
+    # Once more: nothing comes in twice, what fails again is counted.
+    assert replay(project) == [("decode", 1, 0, 1), ("gold", 0, 0, 0)]
+    assert rows() == expected
+    assert project.ingest("sql", count, "--json").records == [{"n": 5}]
+    (broken,) = [
+        r for r in project.ingest("rejects", "list", "--json").records if r["status"] == "open"
+    ]
+    assert (broken["code"], broken["value"]) == ("bad_json", "eyJicm9rZW4=")
+    shown = project.ingest("rejects", "show", broken["id"], "--json").records[0]
+    assert shown["attempts"] == 2
+    spark.catalog.clearCache()
+
+
+class Killed(BaseException):
+    """Ends the command as a kill would: nobody handles it."""
+
+
+def test_a_replay_that_was_killed_is_done_once(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the append to silver, before anything is noted of it; after the merge, before its."""
+    from pipelines import replay as module
+
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="oms_default", epoch=0))
+    land(project, "1", item(1, "first", 1), item(2, "two", 2))
+    assert project.ingest("run").code == 0
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+
+    def die(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    for name in ("log", "merge_tables"):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(module, name, die)
+            project.ingest("rejects", "replay")
+    replay(project)
+    assert project.ingest("run").code == 0
+    assert [r[3] for r in open_(project)] == ["resolved", "resolved"]
+    rows = project.ingest("sql", "SELECT id, name FROM gold.shop_item", "--json").records
+    assert sorted(rows, key=str) == [{"id": 1, "name": "first"}, {"id": 2, "name": "two"}]
+    count = "SELECT count(*) AS n FROM silver.cdc WHERE kind = 'change'"
+    assert project.ingest("sql", count, "--json").records == [{"n": 2}]
+    spark.catalog.clearCache()
+
+
+def test_events_are_typed_again(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Values that did not fit a declared type, and a table whose messages name no key."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+    tables = "source: shop\ntables:\n  - from: '*'\n"
+    project.write(
+        "conf/tables/shop.yml", tables + "  - {from: shop.item, columns: {name: decimal(4,2)}}\n"
+    )
+    loose = item(7, "loose", 4, table="loose")
+    loose["pkNames"] = None
+    land(project, "1", item(1, "1.25", 1), item(2, "1234.5", 2), item(1, "few", 3), loose)
+    assert project.ingest("run").code == 0
+    assert open_(project) == [
+        ("gold", 101, "type_mismatch", "open"),
+        ("gold", 102, "type_mismatch", "open"),
+        ("gold", 103, "no_key", "open"),
+    ]
+    assert replay(project) == [("decode", 0, 0, 0), ("gold", 3, 0, 3)]
+    project.write(
+        "conf/tables/shop.yml",
+        tables
+        + "  - {from: shop.item, columns: {name: 'decimal(9,2)'}}\n"
+        + "  - {from: shop.loose, keys: [id]}\n",
+    )
+    assert replay(project, "--code", "no_key") == [("decode", 0, 0, 0), ("gold", 1, 1, 0)]
+    assert replay(project) == [("decode", 0, 0, 0), ("gold", 2, 1, 1)]
+    found = {
+        table: project.ingest("sql", f"SELECT id, name FROM gold.{table}", "--json").records
+        for table in ("shop_item", "shop_loose")
+    }
+    assert found["shop_loose"] == [{"id": 7, "name": "loose"}]
+    assert sorted(found["shop_item"], key=str) == [
+        {"id": 1, "name": "1.25"},
+        {"id": 2, "name": "1234.50"},
+    ]
+    # A plain run changes nothing of it.
+    assert project.ingest("run").code == 0
+    assert [r[3] for r in open_(project)] == ["resolved", "open", "resolved"]
+    spark.catalog.clearCache()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rejects", "replay", "--source", "shp"], "nearest: shop"),
+        (["rejects", "replay", "--code", "no_kye"], "nearest: no_key"),
+    ],
+)
+def test_unknown_words_are_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+    answer = project.ingest(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err

@@ -129,21 +129,7 @@ def _merge_source(
     record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)
     for entry in ledger.unfinished():
         finish(ledger, entry)
-    return [
-        Merged(
-            row.target,
-            row.source,
-            row.events,
-            row.inserted,
-            row.updated,
-            row.deleted,
-            row.late,
-            row.rejected,
-            row.seconds,
-            row.error,
-        )
-        for row in rows
-    ]
+    return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
 
 
 def _surveyed(

@@ -110,7 +110,7 @@ def _merge_source(
     found = _surveyed(warehouse, config, source, swept, stands, limit)
     ledger.log(found)
     found = under_first_names(found, ledger.moves)
-    tasks = _tasks(config, source, found, ledger.closed())
+    tasks = _tasks(config, source, found, ledger.closed(found))
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
     if not tasks and found.last == swept.batch and limit.below == swept.below:

@@ -85,14 +85,23 @@ class Ledger:
         """The source tables that were renamed: new name -> first name."""
         return moves(list(self.entries.values()))
 
-    def closed(self) -> set[SourceTable]:
+    def closed(self, found: Survey) -> set[SourceTable]:
         """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
         names without a target, until that is decided."""
-        waiting = [(table, self.route(table)) for table in held(self.entries.values())]
-        new = {t for t, r in waiting if r and not self.warehouse.exists("gold", r.target)}
-        return new | {
-            e.table for e in self.entries.values() if e.status == "applied" and _freezes(e)
-        }
+        coming = {slice_.table for slice_ in found.slices if slice_.changes}
+        new = [
+            replace(entry, effects=self.effects(entry))
+            for table, entries in self._waiting.items()
+            for entry in entries
+            if table in coming or self._made(table)
+        ]
+        waiting = held([*self.entries.values(), *new])
+        gone = {e.table for e in self.entries.values() if e.status == "applied" and _freezes(e)}
+        return gone | {table for table in waiting if not self._made(table)}
+
+    def _made(self, table: SourceTable) -> bool:
+        route = self.route(table)
+        return route is not None and self.warehouse.exists("gold", route.target)
 
     def unfinished(self) -> list[Entry]:
         """What was approved and not seen through: a run ended in the middle of it."""
@@ -137,7 +146,7 @@ class Ledger:
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
             if entry.pos is None or lowest is None or entry.pos < lowest:
-                self.note(self._unreviewed(entry))
+                self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))
             else:
                 self._waiting.setdefault(table, []).append(entry)
         barred = {
@@ -169,7 +178,7 @@ class Ledger:
                 self.settle(table, route, stored, route.keys or ())
             else:
                 for entry in self._waiting.pop(table):
-                    self.note(self._unreviewed(entry))
+                    self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))
         unsaved, self._unsaved = self._unsaved, {}
         for entry in write(self.warehouse, unsaved.values()):
             self.entries[entry.id] = entry
@@ -230,9 +239,6 @@ class Ledger:
             self.enter(entry, route)
             columns = columns_of(self.warehouse, route.target) or columns
         return columns
-
-    def _unreviewed(self, entry: Entry) -> Entry:
-        return unreviewed(entry, self._statements[entry.id], self.route(entry.table))
 
     def _judged(self, entry: Entry, route: Route) -> Entry:
         """What the policy says of an entry."""

@@ -180,8 +180,7 @@ class Ledger:
                 for entry in self._waiting.pop(table):
                     self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))
         unsaved, self._unsaved = self._unsaved, {}
-        for entry in write(self.warehouse, unsaved.values()):
-            self.entries[entry.id] = entry
+        self.entries.update((e.id, e) for e in write(self.warehouse, unsaved.values()))
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold; None where it lives in silver only."""

@@ -111,12 +111,19 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     )
 
 
-def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -> Folded:
+def fold(
+    changes: Iterable[Change],
+    *,
+    soft: bool = False,
+    base: bool = False,
+    states: dict[Key, State] | None = None,
+) -> Folded:
     """The states of all keys that `changes` name, truncates among them included.
 
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
+    `states`, where given, is filled as the fold goes.
     """
-    states: dict[Key, State] = {}
+    states = {} if states is None else states
     displaced: dict[Key, State] = {}
     baseless: list[Change] = []
     for change in distinct(changes):

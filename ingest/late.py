@@ -60,10 +60,10 @@ def classify(
     """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    late = any(_moves(event) for event in ordered) or _tied(ordered)
+    late = any(moves(event) for event in ordered) or tied(ordered)
     doubtful = False
     if stored is None:
-        late = late or _baseless(ordered)
+        late = late or baseless(ordered)
         doubtful = any(floor is not None and lowest < floor for floor in floors[1:4:2])
         passed = ordered[-1].op == "delete"
     else:
@@ -78,11 +78,11 @@ def classify(
     return Verdict(late, doubtful and not late, lowest, stale, passed and not late)
 
 
-def _moves(event: Change) -> bool:
+def moves(event: Change) -> bool:
     return event.key_before is not None and event.key_before != event.key
 
 
-def _tied(ordered: Sequence[Change]) -> bool:
+def tied(ordered: Sequence[Change]) -> bool:
     """Whether two different deliveries stand at one place of the source's log."""
     if ordered[0].by_arrival:
         return False
@@ -100,7 +100,7 @@ def _overtaken(event: Change, stored: Pos, floors: Floors) -> bool:
     return floors.skipped is not None and event.pos < floors.skipped
 
 
-def _baseless(ordered: Sequence[Change]) -> bool:
+def baseless(ordered: Sequence[Change]) -> bool:
     """Whether the first thing that sets values is a partial image."""
     for event in ordered:
         if event.op != "delete":

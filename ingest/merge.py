@@ -25,18 +25,21 @@ METADATA = ("_pos", "_event_time", "_source", "_source_table")
 class Cut:
     """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream.
 
-    `time` (µs): what the rows that stay are marked with where deletes are soft.
+    `time` (µs): what the rows that stay are marked with.
     """
 
     label: str
     pos: Pos
     by_arrival: bool
-    time: int = 0
+    time: int | None = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """One statement: `target` and `rows` are SQL relations, `sets` the columns that rows carry."""
+    """One statement: `target` and `rows` are SQL relations, `sets` the columns that rows carry.
+
+    `own`: rows that another source table holds are left alone.
+    """
 
     target: str
     rows: str
@@ -46,6 +49,7 @@ class Merge:
     source: str
     soft: bool = False
     mixed: bool = False
+    own: bool = False
     cuts: tuple[Cut, ...] = ()
 
 
@@ -53,6 +57,10 @@ def sql(merge: Merge) -> str:
     """The MERGE INTO statement."""
     on = " AND ".join(f"t.{column(key)} = s._k{i}" for i, key in enumerate(merge.keys))
     newer = "(s._exact OR s._pos > t._pos)"
+    if merge.own:
+        newer += " AND (t._source_table = s._source_table" + (
+            " OR t._deleted_at IS NOT NULL)" if merge.soft else ")"
+        )
     data = [name for name in merge.sets if name not in merge.keys]
     same = " AND ".join(f"{_new(merge, name)} <=> t.{column(name)}" for name in data) or "true"
     updates = [f"t.{column(name)} = {_new(merge, name)}" for name in data]
@@ -104,18 +112,18 @@ def _new(merge: Merge, name: str) -> str:
 
 def _cut_off(merge: Merge) -> str:
     """SQL that is true where a truncate reaches the stored row."""
-    return " OR ".join(f"({_reached(cut)})" for cut in merge.cuts)
+    return " OR ".join(f"({reached(cut)})" for cut in merge.cuts)
 
 
-def _reached(cut: Cut) -> str:
+def reached(cut: Cut) -> str:
     below = f"t._source_table = {sql_text(cut.label)} AND t._pos < {pos_literal(cut.pos)}"
     if cut.by_arrival:
-        below += f" AND t._pos[{STREAM}] = {cut.pos[STREAM]}"
+        below += f" AND element_at(t._pos, {STREAM}) = {cut.pos[STREAM]}"
     return below
 
 
 def _cut(merge: Merge, cut: Cut) -> str:
-    below = _reached(cut)
+    below = reached(cut)
     if merge.soft:
         return (
             f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "

@@ -15,9 +15,11 @@ from functools import lru_cache
 
 import xxhash
 
-EPOCH, PHASE, S1, STREAM, OFFSET, ROW, HALF = 0, 1, 2, 7, 8, 9, 10
-SOURCE_PART = 7
-"""pos[:7] is the source's own part: equal there means tied, only the transport differs."""
+EPOCH, PHASE, S1, STREAM, OFFSET, ROW, HALF = -11, -10, -9, -4, -3, -2, -1
+"""Counted from the end: where a table is ordered by columns of its rows (`sequence_by`), their
+numbers stand before these."""
+SOURCE_PART = -4
+"""pos[:-4] is the source's own part: equal there means tied, only the transport differs."""
 LENGTH = 11
 SNAPSHOT, STREAMED = 0, 1
 _ZEROS = ((), (0,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0))

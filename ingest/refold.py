@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.fold import Change, Folded, fold, voided
+from ingest.fold import Change, Folded, Key, State, fold, voided
 from ingest.late import Floors, classify
 
 OUTPUT = (
@@ -67,9 +67,9 @@ def sort_out(
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [_change(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
         if len(changes) < len(events):
-            yield _row("unfit")
+            yield result("unfit")
         if not changes:
             return
         stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
@@ -80,16 +80,16 @@ def sort_out(
         if verdict.late:
             names = {change.key for change in changes} | {change.key_before for change in changes}
             for name in sorted(name for name in names if name is not None):
-                yield _row("late", key=list(name), pos=list(verdict.lowest))
+                yield result("late", key=list(name), pos=list(verdict.lowest))
             return
         if verdict.doubtful:
-            yield _row("doubtful", key=key, pos=list(verdict.lowest))
+            yield result("doubtful", key=key, pos=list(verdict.lowest))
         if verdict.stale or verdict.passed:
-            yield _row("passed" if verdict.passed else "stale", stale=verdict.stale)
+            yield result("passed" if verdict.passed else "stale", stale=verdict.stale)
         newer = [change for change in changes if stored is None or change.pos > stored]
         yield from _states(fold(newer, soft=soft, base=not fresh))
 
-    return _grouped(results)
+    return grouped(results)
 
 
 def fold_batches(*, soft: bool, by_arrival: bool, truncates: Sequence[Change] = ()) -> Run:
@@ -99,13 +99,15 @@ def fold_batches(*, soft: bool, by_arrival: bool, truncates: Sequence[Change] = 
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [_change(event, by_arrival=by_arrival) for event in events]
+        changes = [change_of(event, by_arrival=by_arrival) for event in events]
         yield from _states(fold([*truncates, *changes], soft=soft))
 
-    return _grouped(results)
+    return grouped(results)
 
 
-def _grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:
+def grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:
+    """The function for `mapInArrow` that gives `results` of the events of each component."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
         for _, group in groupby(_events(batches), key=lambda event: event["component"]):
@@ -123,7 +125,8 @@ def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _change(event: dict[str, Any], *, by_arrival: bool) -> Change:
+def change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
+    """A row of `ingest.shape.events` as the fold takes it."""
     key, before = event["key"], event["key_before"]
     image = event["image"]
     return Change(
@@ -144,34 +147,43 @@ def _change(event: dict[str, Any], *, by_arrival: bool) -> Change:
 
 
 def _states(folded: Folded) -> Rows:
-    for key, state in folded.states.items():
-        row = state.row
-        yield _row(
-            "state",
-            key=list(key),
-            row=list(row.items()) if row is not None else None,
-            gone=row is None,
-            whole=state.stands,
-            sets=list(row) if state.keeps and row is not None else None,
-            pos=list(state.pos),
-            event_time=state.event_time,
-            label=state.table,
-            deleted_at=state.deleted_at,
-        )
-    for change in folded.baseless:
-        topic, partition, offset, place = change.origin or (None, None, None, None)
-        yield _row(
-            "baseless",
-            pos=list(change.pos),
-            label=change.table,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            place=place,
-        )
+    yield from (result_of_state(key, state) for key, state in folded.states.items())
+    yield from map(result_of_baseless, folded.baseless)
 
 
-def _row(kind: str, **given: Any) -> tuple[Any, ...]:
+def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
+    """A row `state`."""
+    row = state.row
+    return result(
+        "state",
+        key=list(key),
+        row=list(row.items()) if row is not None else None,
+        gone=row is None,
+        whole=state.stands,
+        sets=list(row) if state.keeps and row is not None else None,
+        pos=list(state.pos),
+        event_time=state.event_time,
+        label=state.table,
+        deleted_at=state.deleted_at,
+    )
+
+
+def result_of_baseless(change: Change) -> tuple[Any, ...]:
+    """A row `baseless`."""
+    topic, partition, offset, place = change.origin or (None, None, None, None)
+    return result(
+        "baseless",
+        pos=list(change.pos),
+        label=change.table,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        place=place,
+    )
+
+
+def result(kind: str, **given: Any) -> tuple[Any, ...]:
+    """A row of OUTPUT; what is not given is null."""
     return (kind, *(given.get(name) for name in SCHEMA.names[1:]))
 
 

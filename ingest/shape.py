@@ -33,7 +33,9 @@ class Shape:
     `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
     images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
     zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
-    images. `lineage`: the schema changes through which earlier events are read.
+    images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
+    column that tells which source table a row came from. `sequence`: the columns that order the
+    rows, as the names images have them under and their type.
     """
 
     keys: tuple[str, ...]
@@ -46,9 +48,13 @@ class Shape:
     truncates: bool = True
     native: bool = True
     lineage: Lineage = ()
+    shard: str | None = None
+    sequence: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
+        if name == self.shard:
+            return sql_text(self.label)
         found = [f"{image}[{sql_text(spelt)}]" for spelt in self.spellings.get(name, (name,))]
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
@@ -58,18 +64,24 @@ class Shape:
 
     def key_value(self, name: str, *, before: bool = False) -> str:
         """SQL of a key column's text: from the event's key, else from its images."""
-        if not self.native:
+        if not self.native or name == self.shard:
             return self.text("before" if before else "coalesce(after, before)", name)
         if before:
             return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
         whole = self.text("coalesce(after, before)", name)
         return f"coalesce({self.text('key', name)}, {whole})"
 
+    def typed_key(self, name: str) -> str:
+        """SQL of the typed value of a key column."""
+        return casts.typed(self.key_value(name), self.columns[name], self.zone)
+
     def key_text(self, *, before: bool = False) -> str:
         """SQL of the key as array<string>: values that are equal as typed have equal text.
 
-        Null where a value is missing or does not fit its type.
+        Null where a value is missing or does not fit its type; empty where there are no keys.
         """
+        if not self.keys:
+            return "CAST(array() AS array<string>)"
         parts = []
         for name in self.keys:
             value = self.key_value(name, before=before)
@@ -112,7 +124,7 @@ def from_text(text: str, type_: str) -> str:
 
 def source_part(pos: str) -> str:
     """SQL of the source's own part of a pos."""
-    return f"slice({pos}, 1, {SOURCE_PART})"
+    return f"slice({pos}, 1, size({pos}) + {SOURCE_PART})"
 
 
 MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
@@ -135,7 +147,7 @@ def events(shape: Shape, changes: str) -> str:
     misfits = f"array_compact(array({', '.join(flagged)}))" if flagged else "array()"
     names = ", ".join(sql_text(name) for name in shape.columns)
     image = _renamed(shape)
-    tx = "coalesce(tx_id, to_json(slice(pos, 1, 7)))"
+    tx = f"coalesce(tx_id, to_json({source_part('pos')}))"
     return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
   IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
   IF({shape.moved}, {shape.key_text(before=True)}, NULL) AS key_before,
@@ -198,9 +210,9 @@ def latest(
             f"SELECT c.* FROM ({rows}) c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
             f"WHERE NOT ({bad}) AND key_text IS NOT NULL"
         )
-    surprises = f"({nulls})" + (f" OR probe <> {_PROBE}" if ties else "")
+    surprises = f"({nulls})" + (f" OR probe <> {_probe(shape)}" if ties else "")
     final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
-    probe, most = (f", {_PROBE} AS probe", ", max(probe) AS probe") if ties else ("", "")
+    probe, most = (f", {_probe(shape)} AS probe", ", max(probe) AS probe") if ties else ("", "")
     names = "".join(f", folded.v{i} AS {column(name)}" for i, name in enumerate(sets))
     key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
     return f"""SELECT {key_names}{names}, folded.gone AS _gone,
@@ -213,8 +225,12 @@ FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
   GROUP BY {listed})"""
 
 
-_PROBE = f"array({', '.join('-'[: i >= SOURCE_PART] + f'pos[{i}]' for i in range(LENGTH))})"
-"""SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
+def _probe(shape: Shape) -> str:
+    """SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
+    if shape.sequence:
+        return f"concat({source_part('pos')}, transform(slice(pos, -4, 4), x -> -x))"
+    numbers = ("-"[: i >= LENGTH + SOURCE_PART] + f"pos[{i}]" for i in range(LENGTH))
+    return f"array({', '.join(numbers)})"
 
 
 def _typed_rows(

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from ingest.casts import sql_text
 from ingest.config import Config
+from ingest.kin import linked
 from ingest.lineage import Lineage
 from ingest.merge import Merge
 from ingest.merge import sql as merge_sql
@@ -21,7 +22,7 @@ from ingest.names import SourceTable
 from ingest.refold import OUTPUT, fold_batches
 from ingest.routes import Route
 from ingest.shape import column, events
-from pipelines.careful import Key, linked, run_here
+from pipelines.careful import Key, run_here
 from pipelines.progress import Marks, Progress
 from pipelines.survey import survey, with_moves
 from pipelines.tables import Warehouse

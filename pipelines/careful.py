@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import late
+from ingest.codes import Code
 from ingest.keys import hash_values
+from ingest.kin import linked
 from ingest.order import Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import column, events, latest
@@ -26,7 +28,7 @@ from pipelines.rejects import (
     misfit_rejects,
     settle,
 )
-from pipelines.work import Work
+from pipelines.work import Work, silver_changes
 
 SMALL = 50_000
 _HASHES_MOST = 1_000
@@ -69,6 +71,10 @@ class Careful:
             relations.extend(self._refolded(linked_keys))
         return f"({' UNION ALL '.join(relations)})" if relations else None
 
+    def anew(self, keys: Collection[Key]) -> str:
+        """SQL of the rows for a MERGE that folds some keys again."""
+        return f"({' UNION ALL '.join(self._refolded(self._components(keys)))})"
+
     def nothing(self) -> str:
         """SQL of no rows at all, for a MERGE that only truncates."""
         nobody = self._work.view(_gone([("",) * len(self._work.shape.keys)], self._work))
@@ -81,12 +87,15 @@ class Careful:
         if work.cuts:
             stored = f"SELECT * FROM ({stored}) WHERE NOT ({work.below_cuts('_pos')})"
         fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
+        joined = ""
         if work.shared:
-            self.counts["rejected"] += conflict_rejects(work, all_events, stored)
-            fits += " AND coalesce(t._source_table = e.label, true)"
+            others = work.held_by_others
+            self.counts["rejected"] += conflict_rejects(work, all_events, others)
+            joined = f"LEFT JOIN ({others}) o ON o.key = e.key"
+            fits += " AND o.key IS NULL"
         judged = work.warehouse.session.sql(
             f"SELECT e.*, to_json(e.key) AS component, t._pos AS stored, t.marked, {fits} AS fits "
-            f"FROM ({all_events}) e LEFT JOIN ({stored}) t ON t.key = e.key"
+            f"FROM ({all_events}) e LEFT JOIN ({stored}) t ON t.key = e.key {joined}"
         )
         run = sort_out(
             soft=work.soft,
@@ -114,16 +123,20 @@ class Careful:
         if not doubtful.num_rows:
             return set()
         keys = work.view(doubtful)
-        what = f"op = 'delete' OR {work.shape.moved}"
-        if work.marks.orphans is not None:
-            what += " OR after_image = 'partial'"
-        removing = events(work.shape, work.earlier(f"({what})"))
+        removing = events(work.shape, work.earlier(f"({self._overtaking(doubtful)})"))
         rows = work.warehouse.session.sql(
             f"SELECT DISTINCT d.key FROM {keys} d JOIN (SELECT explode(IF(key_before IS NULL, "
             f"array(key), array(key, key_before))) AS key, pos FROM ({removing})) r "
             f"ON r.key = d.key AND r.pos > d.pos"
         ).collect()
         return {tuple(row[0]) for row in rows}
+
+    def _overtaking(self, doubtful: pa.Table) -> str:
+        """SQL that is true for the earlier changes that may make a doubtful key a late one."""
+        what = f"op = 'delete' OR {self._work.shape.moved}"
+        if self._work.marks.orphans is not None:
+            what += " OR after_image = 'partial'"
+        return what
 
     def _put_back(self) -> set[Key]:
         """The rows below a truncate that comes late, and had changes above it.
@@ -157,7 +170,7 @@ class Careful:
             self.expected = _rows_left(states)
             return work.typed_states(work.view(states), exact=False) if states.num_rows else None
         self.expected = work.total("changes")
-        unless = work.view(pa.table({"key": _array(late_keys)}))
+        unless = work.view(pa.table({"key": array_of(late_keys)}))
         if work.whole:
             return work.listed(latest(work.shape, work.changes(), sets=work.sets, unless=unless))
         states_view = work.view(self._large.where("kind = 'state'"))
@@ -167,16 +180,27 @@ class Careful:
     def _refolded(self, components: Mapping[Key, int]) -> list[str]:
         """SQL of the states of the late keys and their kin, folded from history."""
         work = self._work
+        run = fold_batches(
+            soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates()
+        )
+        folded = self._folded(components, run)
+        states = folded.filter(pc.equal(folded["kind"], "state"))
+        self.expected += _rows_left(states)
+        found = {tuple(key) for key in states["key"].to_pylist()}
+        empty = [key for key in components if key not in found]
+        states = pa.concat_tables([states, _gone(empty, work)])
+        return [work.typed_states(work.view(states), exact=True)] if states.num_rows else []
+
+    def _folded(self, components: Mapping[Key, int], run: Run) -> pa.Table:
+        """What `run` gives of the history of the late keys and their kin."""
+        work = self._work
         wanted = pa.table(
-            {"key": _array(components), "component": pa.array(map(str, components.values()))}
+            {"key": array_of(components), "component": pa.array(map(str, components.values()))}
         )
         chosen = work.warehouse.session.sql(
             f"SELECT /*+ BROADCAST(l) */ h.*, l.component "
             f"FROM ({events(work.shape, work.history(self._among(components)))}) h "
             f"JOIN {work.view(wanted)} l ON l.key = h.key WHERE size(h.misfits) = 0"
-        )
-        run = fold_batches(
-            soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates()
         )
         if self._small:
             folded = run_here(run, chosen.toArrow())
@@ -186,12 +210,7 @@ class Careful:
         self.counts["keys_refolded"] += len(components)
         self.counts["files_read"] += self._files()
         self._note_baseless(folded, components)
-        states = folded.filter(pc.equal(folded["kind"], "state"))
-        self.expected += _rows_left(states)
-        found = {tuple(key) for key in states["key"].to_pylist()}
-        empty = [key for key in components if key not in found]
-        states = pa.concat_tables([states, _gone(empty, work)])
-        return [work.typed_states(work.view(states), exact=True)] if states.num_rows else []
+        return folded
 
     def _among(self, components: Collection[Key]) -> str:
         """SQL that leaves out most of the history of other keys, by the hash silver keeps."""
@@ -199,7 +218,8 @@ class Careful:
         plain = all(shape.columns[key] in _HASHED_TYPES for key in shape.keys)
         if not plain or len(components) > _HASHES_MOST or not shape.native:
             return "op <> 'truncate'"
-        hashes = ", ".join(str(hash_values(key)) for key in components)
+        own = len(shape.keys) - (shape.shard is not None)
+        hashes = ", ".join(str(hash_values(key[:own])) for key in components)
         return f"op <> 'truncate' AND (key_hash IN ({hashes}) OR key_hash IS NULL)"
 
     def _components(self, late_keys: Collection[Key]) -> dict[Key, int]:
@@ -221,32 +241,23 @@ class Careful:
         self.orphans = [tuple(pos) for pos in baseless["pos"].to_pylist()]
         self.counts["rejected"] += baseless_rejects(work, baseless)
         if work.marks.orphans is not None:
-            settle(work, baseless, sorted(components))
+            settle(
+                work,
+                sorted(components),
+                code=Code.NO_BASE_IMAGE,
+                where="after_image = 'partial'",
+                still=baseless,
+            )
 
     def _files(self) -> int:
         """How many files of silver can hold rows of the table, and were looked into."""
-        files = self._work.history("true").replace("SELECT *", "SELECT _metadata.file_path", 1)
+        work = self._work
+        changes = silver_changes(work.warehouse, (work.table, *work.also), f"batch <= {work.last}")
+        files = changes.replace("SELECT *", "SELECT _metadata.file_path", 1)
         row = self._work.warehouse.session.sql(
             f"SELECT count(DISTINCT {column('file_path')}) FROM ({files})"
         ).first()
         return int(row[0]) if row is not None else 0
-
-
-def linked(keys: Collection[Key], edges: Sequence[tuple[Key, Key]]) -> dict[Key, int]:
-    """The keys and every key that a chain of edges connects to one of them -> group number."""
-    root: dict[Key, Key] = {}
-
-    def find(key: Key) -> Key:
-        while root.setdefault(key, key) != key:
-            root[key] = root[root[key]]
-            key = root[key]
-        return key
-
-    for before, after in edges:
-        root[find(before)] = find(after)
-    wanted = {find(key) for key in keys}
-    numbers = {key: number for number, key in enumerate(sorted(wanted))}
-    return {key: numbers[find(key)] for key in list(root) if find(key) in wanted}
 
 
 def run_here(run: Run, table: pa.Table) -> pa.Table:
@@ -266,7 +277,7 @@ def _rows_left(states: pa.Table) -> int:
     return int(pc.sum(pc.invert(states["gone"])).as_py() or 0)
 
 
-def _array(keys: Iterable[Key]) -> pa.Array:
+def array_of(keys: Iterable[Key]) -> pa.Array:
     return pa.array([list(key) for key in keys], pa.list_(pa.string()))
 
 

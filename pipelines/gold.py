@@ -18,31 +18,26 @@ from pyspark import inheritable_thread_target
 from ingest.config import Config
 from ingest.ddl import ghost
 from ingest.errors import IngestError, TableError
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable
 from ingest.routes import Route, collisions
-from pipelines import gold_table
+from pipelines.advance import Task, advance
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.moves import also, under_first_names
+from pipelines.moves import under_first_names
 from pipelines.progress import (
     SWEEP,
-    Marks,
     Progress,
     Stands,
     create_progress,
-    highest,
     load,
     parked,
     record,
 )
 from pipelines.rejects import create_rejects
-from pipelines.retyping import errors
 from pipelines.review import finish
-from pipelines.survey import Slice, Survey, survey, with_moves
+from pipelines.survey import Survey, survey
 from pipelines.tables import Warehouse
-from pipelines.target_shape import key_of, named_keys, set_aside, shape_of, target_columns
 from pipelines.transactions import Cut, cut
-from pipelines.work import Work
 
 
 class Merged(NamedTuple):
@@ -57,14 +52,6 @@ class Merged(NamedTuple):
     late: int
     rejected: int
     seconds: float
-    error: str | None
-
-
-class Task(NamedTuple):
-    """A target with changes: its route and the source tables that feed it."""
-
-    route: Route
-    slices: dict[SourceTable, list[Slice]]
     error: str | None
 
 
@@ -199,81 +186,12 @@ def _apply(
     try:
         if task.error is not None:
             raise TableError(task.error)
-        row = _applied(warehouse, config, task, progress, found, ledger)
+        row = advance(warehouse, config, task, progress, found, ledger)
         return replace(row, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
         return parked(progress, f"{type(error).__name__}: {str(error)[:2000]}")
-
-
-def _applied(
-    warehouse: Warehouse,
-    config: Config,
-    task: Task,
-    progress: Progress,
-    found: Survey,
-    ledger: Ledger,
-) -> Progress:
-    route = task.route
-    unavailable = {
-        "stored_as_scd_type": route.stored_as_scd_type != 1,
-        "shard_column": route.shard_column is not None,
-        "sequence_by": route.sequence_by is not None,
-    }
-    for option, asked in unavailable.items():
-        if asked:
-            raise TableError(f"{option} is not to be had yet; take it out of this table's entry")
-    row = progress.fresh()
-    soft = route.deletes == "soft"
-    for table, slices in task.slices.items():
-        slices = [slice_ for slice_ in slices if slice_.batch > progress.batch]
-        if not slices:
-            continue
-        lineage = ledger.lineage(table)
-        keys = key_of(warehouse, config, route, slices, lineage)
-        if not keys:
-            counted = set_aside(warehouse, table, route, slices)
-            row = replace(row, rejected=row.rejected + counted)
-            row = replace(row, events=row.events + sum(slice_.changes for slice_ in slices))
-            continue
-        columns, fresh = target_columns(warehouse, route, keys, table, found, slices, ledger)
-        named = named_keys(config, route, slices, ledger.lineage(table))
-        if {name.lower() for name in named} != {key.lower() for key in keys}:
-            ledger.drift.key(table, route, keys, named)
-        lineage = ledger.lineage(table)
-        shape = shape_of(config, route, keys, columns, slices, lineage)
-        if not shape.native:
-            slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
-        work = Work(
-            warehouse=warehouse,
-            marks=row.marks.get(shape.label, Marks()),
-            table=table,
-            also=also(table, ledger.moves),
-            shape=shape,
-            slices=slices,
-            target=route.target,
-            above=progress.batch,
-            last=max(slice_.batch for slice_ in slices),
-            soft=soft,
-            fresh=fresh,
-            shared=len({*row.marks, *map(label_of, task.slices)}) > 1,
-            only=found.cut.only,
-        )
-        marks, counts = gold_table.apply(work)
-        if counts["rejected"]:
-            ledger.drift.outgrown(table, route, errors(warehouse, table.source, route.target))
-        row = replace(
-            row,
-            marks={**row.marks, shape.label: marks},
-            last_pos=highest([row.last_pos, marks.applied]),
-            freshness=max(
-                (t for t in (row.freshness, *(s.newest for s in slices)) if t is not None),
-                default=None,
-            ),
-            **{name: getattr(row, name) + number for name, number in counts.items()},
-        )
-    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
 
 
 def _sweep(

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
-from ingest.order import LENGTH, SOURCE_PART
 from ingest.shape import SURPRISE, latest
 from pipelines.careful import Careful
 from pipelines.progress import Marks, highest
@@ -27,12 +26,12 @@ def apply(work: Work) -> tuple[Marks, Counter[str]]:
     counts: Counter[str] = Counter()
     careful = None
     try:
-        if not _simple(work) or not _merge_fast(work, counts):
+        if not work.simple or not _merge_fast(work, counts):
             careful = Careful(work)
             rows = careful.rows()
             counts.update(careful.counts)
             if rows is not None or work.new_cuts:
-                _merge(work, rows or careful.nothing(), counts, exact=True)
+                merge(work, rows or careful.nothing(), counts, exact=True)
     finally:
         work.forget()
     counts["events"] = work.total("changes")
@@ -40,18 +39,10 @@ def apply(work: Work) -> tuple[Marks, Counter[str]]:
     return _new_marks(work, counts, careful), counts
 
 
-def _simple(work: Work) -> bool:
-    lowest = min(slice_.lowest for slice_ in work.slices if slice_.lowest is not None)
-    # At one place of the source's log the transport does not say which came first.
-    part = LENGTH if work.shape.by_arrival else SOURCE_PART
-    overlaps = work.marks.applied is not None and lowest[:part] <= work.marks.applied[:part]
-    return work.whole and not overlaps and not work.marks.orphans and not work.shared
-
-
 def _merge_fast(work: Work, counts: Counter[str]) -> bool:
     rows = latest(work.shape, work.changes(), sets=work.sets, image=work.image)
     try:
-        _merge(work, f"({rows})", counts, exact=False)
+        merge(work, f"({rows})", counts, exact=False)
     except Exception as error:
         if surprised(error):
             return False
@@ -66,7 +57,7 @@ def surprised(error: Exception) -> bool:
     return SURPRISE in str(error) or (trace is not None and SURPRISE in (trace() or ""))
 
 
-def _merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
+def merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
     statement = merge_sql(
         Merge(
             target=work.target_name,
@@ -77,6 +68,7 @@ def _merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
             source=work.shape.source,
             soft=work.soft,
             mixed=exact,
+            own=work.shared,
             cuts=tuple(
                 Cut(
                     label=work.shape.label,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
+from ingest.modes import Made
 from ingest.order import Pos, pos_literal
 from pipelines.tables import Warehouse
 
@@ -61,7 +62,8 @@ class Marks:
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
-    without base. `horizons`: where its history was trimmed.
+    without base. `horizons`: where its history was trimmed. `version`: the target's Delta version
+    then, where that tells what a killed run left.
     """
 
     applied: Pos | None = None
@@ -72,6 +74,7 @@ class Marks:
     orphans: Pos | None = None
     format: str | None = None
     horizons: tuple[Horizon, ...] = ()
+    version: int | None = None
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Marks:
@@ -90,6 +93,7 @@ class Marks:
                 Horizon(tuple(below), batch, time)
                 for below, batch, time in stored.get("horizons", ())
             ),
+            version=stored.get("version"),
         )
 
 
@@ -98,7 +102,7 @@ class Progress:
     """One row of `gold._progress`: where a target stands after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `seen`.
+    up to `seen`. `made`: what the target was created for; None = not created yet.
     """
 
     target: str
@@ -123,6 +127,7 @@ class Progress:
     tables: tuple[tuple[str | None, str | None, str], ...] = ()
     below: Pos | None = None
     seen: int | None = None
+    made: Made | None = None
 
     def fresh(self) -> Progress:
         """The same state, with nothing counted yet."""
@@ -136,6 +141,7 @@ class Progress:
             tables=self.tables,
             below=self.below,
             seen=self.seen,
+            made=self.made,
         )
 
     @property
@@ -149,7 +155,13 @@ class Progress:
         """As a row of PROGRESS."""
         marks = {label: asdict(marks) for label, marks in self.marks.items()}
         state = json.dumps(
-            {"marks": marks, "tables": self.tables, "below": self.below, "seen": self.seen}
+            {
+                "marks": marks,
+                "tables": self.tables,
+                "below": self.below,
+                "seen": self.seen,
+                "made": self.made,
+            }
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
@@ -198,8 +210,14 @@ def _read(warehouse: Warehouse) -> Stands:
             tables=tuple(tuple(names) for names in state.get("tables", ())),
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
+            made=made_of(last["state"]),
         )
     return found
+
+
+def made_of(state: str | None) -> Made | None:
+    """What a target was created for, as the column `state` tells it."""
+    return Made.of(json.loads(state or "{}").get("made"))
 
 
 def stand_of(warehouse: Warehouse, source: str, target: str) -> Progress:

@@ -58,7 +58,7 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
             )
             with history as standing:
                 if not warehouse.exists("gold", target):
-                    create(warehouse, target, standing.columns, standing.keys, soft=standing.soft)
+                    create(warehouse, target, standing.columns, standing.made, soft=standing.soft)
                 written = _overwrite(standing)
                 events = sum(work.total("changes") for work in standing.works)
             seconds = time.monotonic() - began

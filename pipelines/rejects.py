@@ -125,34 +125,64 @@ def no_key_rejects(warehouse: Warehouse, source: str, target: str, changes: str)
     return _append(warehouse, found)
 
 
-def settle(work: Work, baseless: pa.Table, keys: list[tuple[str, ...]]) -> None:
-    """Mark as resolved the partial images of `keys` that found their base."""
+def placeless_rejects(work: Work) -> int:
+    """Set aside changes without a value in the columns that order the rows; how many there are."""
+    from ingest.sequence import place
+    from pipelines.work import silver_changes
+
+    names = ", ".join(spellings[0] for spellings, _ in work.shape.sequence)
+    text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
+    where = f"batch > {work.above} AND batch <= {work.last} AND ({place(work.shape)}) IS NULL"
+    if not work.shape.truncates:
+        where += " AND op <> 'truncate'"
+    return _append(
+        work.warehouse,
+        work.warehouse.session.sql(
+            _rows(
+                work,
+                f"SELECT topic, `partition`, offset, `row`, '{Code.ORDER_KEY_MISSING.value}' AS "
+                f"code, {sql_text(text)} AS error, coalesce(after, before) AS image "
+                f"FROM ({silver_changes(work.warehouse, (work.table, *work.also), where)})",
+            )
+        ),
+    )
+
+
+def settle(
+    work: Work,
+    keys: list[tuple[str, ...]],
+    *,
+    code: Code,
+    where: str,
+    still: pa.Table | None = None,
+) -> None:
+    """Mark as resolved the rejects with `code` of changes of `keys`, but for those in `still`.
+
+    `where` narrows silver to changes that can have been rejected so.
+    """
     from ingest.shape import events
 
-    still = set(
-        zip(
-            *(baseless[name].to_pylist() for name in ("topic", "partition", "offset", "place")),
-            strict=True,
-        )
-    )
+    place = ("topic", "partition", "offset", "place")
+    again = still.select(place).to_pylist() if still is not None else []
+    kept = {tuple(row[name] for name in place) for row in again}
     warehouse, session = work.warehouse, work.warehouse.session
     named = work.view(
         pa.table({"key": pa.array([list(key) for key in keys], pa.list_(pa.string()))})
     )
-    changes = work.history("after_image = 'partial'")
+    changes = work.history(where)
     opened = session.sql(
         f"""SELECT r.* FROM ({present(warehouse)}) r
 JOIN ({events(work.shape, changes)}) e
   ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset
     AND e.`row` = r.`row`
 JOIN {named} k ON k.key = e.key
-WHERE r.status = 'open' AND r.code = '{Code.NO_BASE_IMAGE.value}'
+WHERE r.status = 'open' AND r.code = '{code.value}'
   AND r.target = {sql_text(work.target)}"""
     ).collect()
     settled = [
         {**row.asDict(), "status": "resolved", "version": row["version"] + 1}
         for row in opened
-        if (row["topic"], row["partition"], row["offset"], row["row"]) not in still
+        if (row["topic"], row["partition"], row["offset"], row["row"]) not in kept
     ]
     log(warehouse, settled)
 

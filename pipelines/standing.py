@@ -19,6 +19,7 @@ from ingest.config import Config
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.lineage import Lineage
+from ingest.modes import Made, mode_of
 from ingest.names import SourceTable
 from ingest.routes import Route
 from ingest.shape import column
@@ -69,6 +70,13 @@ class Standing:
         slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
         read = {table: read_through(warehouse, table) for table, _ in tables}
         self.keys = key_of(warehouse, config, route, slices, read[tables[0][0]]) if slices else ()
+        mode = mode_of(route, self.keys)
+        if slices and mode != "scd1":
+            raise TableError(
+                f"expected a target of stored_as_scd_type 1, got {target}, which keeps every "
+                f"{'version' if route.stored_as_scd_type == 2 else 'change'} of its rows already"
+            )
+        self.made = Made("scd1", self.keys, route.sequence_by or ())
         if not self.keys:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
         columns = columns_of(warehouse, target)
@@ -81,8 +89,9 @@ class Standing:
             _work(
                 *(warehouse, config, table, way, found, columns, self.keys, target, marks, only),
                 lineage=read[table],
+                types=types,
             )
-            for table, way, found, _ in surveyed
+            for table, way, found, types in surveyed
             if found
         ]
         by_lower = {name.lower(): name for name in columns}
@@ -228,8 +237,9 @@ def _work(
     only: str,
     *,
     lineage: Lineage,
+    types: Sequence[Sequence[ColumnType]],
 ) -> Work:
-    shape = shape_of(config, way, keys, columns, slices, lineage)
+    shape = shape_of(config, way, keys, columns, slices, lineage, types)
     if not shape.native:
         slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
     return Work(

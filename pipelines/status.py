@@ -9,18 +9,20 @@ from pyspark.sql import SparkSession
 
 from ingest.config import Config
 from ingest.errors import IngestError
+from ingest.modes import told
+from ingest.order import EPOCH
 from ingest.sources import Source
 from pipelines.console import Advance
 from pipelines.known_targets import gold_tables
 from pipelines.listings import DDL, ddl
-from pipelines.progress import SWEEP
+from pipelines.progress import SWEEP, made_of
 from pipelines.results import records
 from pipelines.tables import Warehouse
 
 SOURCE = ("kind", "source", "messages", "lag", "unread_files", "rejects")
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "late", "rejected"),
-    *("parked", "error", "pending_ddl", "rows_of_old_epochs"),
+    *("parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
 )
 
 
@@ -110,6 +112,7 @@ def table_rows(warehouse: Warehouse, config: Config, *, advance: Advance) -> lis
             stand.get("error"),
             pending.get(target, 0),
             old,
+            told(made_of(stand.get("state"))),
         ]
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
@@ -123,7 +126,7 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
     return records(
         warehouse.session.sql(
             "SELECT target, last.*, late FROM (SELECT target, sum(late) AS late, max_by(struct("
-            "source, status, error, last_pos, freshness), struct(at, batch)) AS last "
+            "source, status, error, last_pos, freshness, state), struct(at, batch)) AS last "
             f"FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SWEEP}' GROUP BY target)"
         )
     )
@@ -131,7 +134,7 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
 
 def _size(warehouse: Warehouse, target: str, epoch: int) -> tuple[int, int]:
     """Rows, and those not seen again since the source's epoch was raised (rulings.md, 15)."""
-    old = f"count_if(_pos[0] < {epoch})" if epoch else "0"
+    old = f"count_if(element_at(_pos, {EPOCH}) < {epoch})" if epoch else "0"
     session: SparkSession = warehouse.session
     found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
     return (0, 0) if found is None else (int(found[0]), int(found[1]))

@@ -13,11 +13,14 @@ from ingest.casts import sql_text
 from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.order import Pos
-from ingest.shape import MOVED
+from ingest.sequence import place
+from ingest.shape import MOVED, Shape
 from pipelines.tables import Warehouse
 from pipelines.transactions import EVERYTHING, Cut
 
 _LISTED = 64
+_LOWEST = -(2**63) + 1
+"""The `oldest` of a slice in which some change has no time."""
 
 
 class Slice(NamedTuple):
@@ -40,6 +43,7 @@ class Slice(NamedTuple):
     zero_dates: int
     newest: int | None
     snapshots: int
+    oldest: int | None = None
 
 
 class Survey(NamedTuple):
@@ -85,6 +89,7 @@ def survey(
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
   max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
   count_if(op = 'snapshot') AS snapshots,
+  min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
   collect_list(struct(`partition`, offset, schema_id, columns)) FILTER (WHERE kind = 'schema')
     AS types
 FROM {silver}
@@ -114,7 +119,7 @@ def among(batches: Collection[int]) -> str:
 def _slice(source: str, row: dict[str, Any]) -> Slice:
     table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
     for name in ("lowest", "highest", "removed"):
-        row[name] = tuple(row[name]) if row[name] is not None else None
+        row[name] = _pos(row[name])
     for name in ("images", "key_columns"):
         row[name] = tuple(sorted(tuple(names) for names in row[name]))
     row["formats"] = tuple(sorted(row["formats"]))
@@ -132,6 +137,30 @@ def with_moves(warehouse: Warehouse, slice_: Slice, moved: str) -> Slice:
         return slice_
     removed = max(pos for pos in (slice_.removed, tuple(row["top"])) if pos is not None)
     return slice_._replace(moves=row["moves"], removed=removed)
+
+
+def with_places(warehouse: Warehouse, slice_: Slice, shape: Shape) -> tuple[Slice, int]:
+    """The slice by the order of `shape.sequence`, and how many of its changes have no place."""
+    cuts = str(shape.truncates).lower()
+    row = warehouse.session.sql(
+        f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
+        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS removed "
+        f"FROM (SELECT *, {place(shape)} AS p FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(slice_.table.source)} AND {named(slice_.table)} "
+        f"AND kind = 'change' AND batch = {slice_.batch}) WHERE op <> 'truncate' OR {cuts}"
+    ).first()
+    assert row is not None
+    placed = slice_._replace(
+        truncates=0,
+        lowest=_pos(row["lowest"]),
+        highest=_pos(row["highest"]),
+        removed=_pos(row["removed"]),
+    )
+    return placed, int(row["missing"])
+
+
+def _pos(stored: list[int] | None) -> Pos | None:
+    return tuple(stored) if stored is not None else None
 
 
 def _types(

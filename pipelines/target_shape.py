@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.config import Config
 from ingest.errors import TableError
+from ingest.events import ColumnType
 from ingest.formats.columns import declared_for
 from ingest.lineage import Lineage, renamed
+from ingest.modes import Made
 from ingest.names import SourceTable, label_of
 from ingest.readings import scheme
 from ingest.routes import Route
@@ -16,12 +18,17 @@ from pipelines.ledger import Ledger
 from pipelines.rejects import no_key_rejects
 from pipelines.survey import Slice, Survey
 from pipelines.tables import Warehouse
-from pipelines.targets import columns_of, create, keys_of, spelled, wanted_columns
+from pipelines.targets import check_kept, columns_of, create, keys_of, spelled, wanted_columns
 from pipelines.work import silver_changes
 
 
+def shard_of(route: Route) -> tuple[str, ...]:
+    """The shard_column, where there is one: the last column of the key."""
+    return (route.shard_column,) if route.shard_column else ()
+
+
 def key_columns(route: Route, slices: Sequence[Slice]) -> tuple[str, ...]:
-    """The key columns of a target: the YAML's, else those the messages name; () = unknown.
+    """The key columns that the YAML names, else those that the messages name; () = unknown.
 
     Raises TableError where messages name different ones.
     """
@@ -49,7 +56,8 @@ def key_of(
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    return named_keys(config, route, slices, lineage)
+    named = named_keys(config, route, slices, lineage)
+    return named + shard_of(route) if named else ()
 
 
 def named_keys(
@@ -71,23 +79,51 @@ def named_keys(
 def target_columns(
     warehouse: Warehouse,
     route: Route,
+    feeding: Mapping[SourceTable, Sequence[Slice]],
+    found: Survey,
+    ledger: Ledger,
+    *,
+    made: Made,
+) -> bool:
+    """Create the target with the columns of all the tables that feed it, unless it exists.
+
+    Gives whether it is new.
+    """
+    soft = route.deletes == "soft"
+    if warehouse.exists("gold", route.target):
+        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        return False
+    types = [columns for table in feeding for columns in found.types.get(table, [])]
+    images = {image for slices in feeding.values() for s in slices for image in s.images}
+    shard = (route.shard_column or "").lower()
+    if shard in {name.lower() for image in images for name in image}:
+        raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
+    # Where there is no key it is a column all the same.
+    first = made.keys or shard_of(route)
+    wanted = wanted_columns(route, first, types, sorted(images))
+    for table, slices in feeding.items():
+        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
+        wanted = ledger.beginning(table, wanted, first, lowest)
+    create(warehouse, route.target, wanted, made, soft=soft)
+    return True
+
+
+def grown_columns(
+    warehouse: Warehouse,
+    route: Route,
     keys: tuple[str, ...],
     table: SourceTable,
     found: Survey,
     slices: Sequence[Slice],
     ledger: Ledger,
-) -> tuple[dict[str, str], bool]:
-    """The target's columns after what the ledger lets in, and whether the target is new."""
+) -> dict[str, str]:
+    """The target's columns after what the ledger lets in of `table`'s."""
     types = found.types.get(table, [])
     images = {image for slice_ in slices for image in slice_.images}
     wanted = wanted_columns(route, keys, types, sorted(images))
-    stored = columns_of(warehouse, route.target)
-    fresh = stored is None
-    if stored is None:
-        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
-        stored = ledger.beginning(table, wanted, keys, lowest)
-        create(warehouse, route.target, stored, keys, soft=route.deletes == "soft")
-    missing = [key for key in keys if key.lower() not in {name.lower() for name in stored}]
+    stored = columns_of(warehouse, route.target) or {}
+    held = {name.lower() for name in stored}
+    missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
         raise TableError(
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
@@ -95,8 +131,7 @@ def target_columns(
         )
     columns = ledger.settle(table, route, dict(stored), keys)
     typed_names = {column.name for columns in types for column in columns}
-    columns = ledger.drift.grown(table, route, columns, wanted, typed_names)
-    return columns, fresh
+    return ledger.drift.grown(table, route, columns, wanted, typed_names)
 
 
 def shape_of(
@@ -106,11 +141,14 @@ def shape_of(
     columns: dict[str, str],
     slices: Sequence[Slice],
     lineage: Lineage = (),
+    types: Iterable[Sequence[ColumnType]] = (),
 ) -> Shape:
     """How the source table of `slices` becomes rows of the target."""
     table = slices[-1].table
     images = {image for slice_ in slices for image in slice_.images}
     by_lower = {name.lower(): name for name in columns}
+    shard = (route.shard_column or "").lower()
+    own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
     formats = slices[-1].formats
     shape = Shape(
@@ -122,11 +160,30 @@ def shape_of(
         by_arrival=scheme(source, formats[0] if formats else None) == "arrival",
         truncates=route.truncates == "apply",
         native={renamed(names, lineage, ()) for slice_ in slices for names in slice_.key_columns}
-        == {keys},
+        == {own},
         lineage=lineage,
+        shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
+        sequence=_sequence(route, columns, images, types) if keys else (),
     )
     brought = {(edit.effect.args[edit.effect.op == "rename"] or "",) for edit in lineage}
-    return spelled(shape, sorted(images | brought | {keys}))
+    return spelled(shape, sorted(images | brought | {own}))
+
+
+def _sequence(
+    route: Route,
+    columns: Mapping[str, str],
+    images: set[tuple[str, ...]],
+    types: Iterable[Sequence[ColumnType]],
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """The columns of `sequence_by`, whether or not the target has them."""
+    typed = {column.name.lower(): column.type for listed in types for column in listed}
+    declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
+    found = []
+    for name in route.sequence_by or ():
+        spelt = {given for image in images for given in image if given.lower() == name.lower()}
+        type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
+        found.append((tuple(sorted(spelt | {name})), type_))
+    return tuple(found)
 
 
 def set_aside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from ingest.ddl_widening import spelt, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
+from ingest.modes import ADDED, Made, Mode
 from ingest.routes import Route
 from ingest.shape import Shape
 from pipelines.tables import Warehouse
@@ -19,8 +21,10 @@ METADATA = {
     "_event_time": "timestamp",
     "_source": "string",
     "_source_table": "string",
-    "_deleted_at": "timestamp",
 }
+_DELETED = {"_deleted_at": "timestamp"}
+_OURS = METADATA.keys() | _DELETED.keys() | {name for added in ADDED.values() for name in added}
+_MADE = "ingest.made"
 _PROPERTIES = {
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
@@ -37,7 +41,7 @@ def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
         return None
     fields = warehouse.read("gold", target).schema.fields
     return {
-        field.name: field.dataType.simpleString() for field in fields if field.name not in METADATA
+        field.name: field.dataType.simpleString() for field in fields if field.name not in _OURS
     }
 
 
@@ -110,24 +114,55 @@ def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
 
 
 def create(
-    warehouse: Warehouse,
-    target: str,
-    columns: Mapping[str, str],
-    keys: Sequence[str],
-    *,
-    soft: bool,
+    warehouse: Warehouse, target: str, columns: Mapping[str, str], made: Made, *, soft: bool
 ) -> None:
     """Create a target with its data columns and what gold adds to each row.
 
     The comment of a key column says that it is one: the key stays until a change of it is approved.
+    A property tells what the target is made for, should the progress of gold be lost. Versions that
+    hold lie apart from those that ended, so that a batch reads and writes no more files of them
+    than it would of the rows alone.
     """
-    places = {key.lower(): number for number, key in enumerate(keys, 1)}
+    places = {key.lower(): number for number, key in enumerate(made.keys, 1)}
     data = [
         (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
         for name, type_ in columns.items()
     ]
-    added = [item for item in METADATA.items() if soft or item[0] != "_deleted_at"]
-    warehouse.create("gold", target, [*data, *added], properties=_PROPERTIES)
+    added = {**METADATA, **ADDED[made.mode], **(_DELETED if soft and made.mode != "append" else {})}
+    warehouse.create(
+        "gold",
+        target,
+        [*data, *added.items()],
+        partitioned_by=["_current"] if made.mode == "scd2" else [],
+        properties={**_PROPERTIES, _MADE: json.dumps(made).replace("'", "\\u0027")},
+    )
+
+
+def made_for(warehouse: Warehouse, target: str) -> Made | None:
+    """What a target was created for; None where it does not exist or does not tell."""
+    if not warehouse.exists("gold", target):
+        return None
+    shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name('gold', target)}")
+    told = [row["value"] for row in shown.collect() if row["key"] == _MADE]
+    return Made.of(json.loads(told[0])) if told else None
+
+
+def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:
+    """Make sure that an existing target can keep what `mode` keeps.
+
+    A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
+    """
+    held = set(warehouse.read("gold", target).schema.names)
+    versions = ADDED["scd2"].keys()
+    if (mode == "scd2") != (versions <= held):
+        wanted, got = ("with", "without") if mode == "scd2" else ("without", "with")
+        raise TableError(
+            f"expected {target} {wanted} the columns {', '.join(versions)}, as its "
+            f"stored_as_scd_type has it, got it {got} them; choose another target"
+        )
+    if soft and mode != "append" and "_deleted_at" not in held:
+        name = warehouse.name("gold", target)
+        warehouse.session.sql(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
 
 
 def spelled(shape: Shape, images: Iterable[Sequence[str]]) -> Shape:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from ingest.kin import linked
 from ingest.refold import OUTPUT, fold_batches
 from ingest.shape import events, latest
-from pipelines.careful import linked
 from pipelines.work import Work
 
 Key = tuple[str, ...]

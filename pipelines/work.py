@@ -8,12 +8,16 @@ from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.casts import sql_text, typed
 from ingest.fold import Change
+from ingest.late import stored_rows
 from ingest.lineage import reaches
+from ingest.modes import Mode
 from ingest.names import SourceTable
-from ingest.order import STREAM, Pos, pos_literal
+from ingest.order import SOURCE_PART, STREAM, Pos, pos_literal
+from ingest.sequence import ordered
 from ingest.shape import Shape, column, from_text
 from pipelines.progress import Marks, highest
 from pipelines.survey import Slice, among, named
@@ -26,7 +30,8 @@ class Work:
 
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
     what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
-    `also`: names that the source table has had since.
+    `also`: names that the source table has had since. `version`: the target's, when that was last
+    recorded. `newest`: the latest event time (µs) applied to the target.
     """
 
     warehouse: Warehouse
@@ -42,11 +47,39 @@ class Work:
     marks: Marks
     only: str = "true"
     also: tuple[SourceTable, ...] = ()
+    mode: Mode = "scd1"
+    version: int | None = None
+    newest: int | None = None
     _views: list[str] = field(default_factory=list)
 
     def total(self, name: str) -> int:
         """The sum of a count over the slices."""
         return sum(getattr(slice_, name) for slice_ in self.slices)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether some change may lie at or below what was applied, or be a copy of it."""
+        applied = self.marks.applied
+        found = [slice_.lowest for slice_ in self.slices if slice_.lowest is not None]
+        if applied is None or not found:
+            return False
+        if self.shape.by_arrival:
+            return min(found) <= applied
+        # At one place of the source's log the transport does not say which came first.
+        return min(found)[:SOURCE_PART] <= applied[:SOURCE_PART]
+
+    @property
+    def simple(self) -> bool:
+        """Whether the batch can be folded in SQL, each change being newer than what was applied."""
+        return self.whole and not self.overlaps and not self.marks.orphans and not self.shared
+
+    @property
+    def timely(self) -> bool:
+        """Whether no change of the batch is older, by its time, than any that was applied."""
+        oldest = [slice_.oldest for slice_ in self.slices]
+        if self.newest is None:
+            return not self.marks.applied
+        return all(time is not None and time >= self.newest for time in oldest)
 
     @cached_property
     def images(self) -> set[tuple[str, ...]]:
@@ -79,7 +112,7 @@ class Work:
             and not self.total("partials")
             and not self.total("moves")
             and not self.total("truncates")
-            and not (self.soft and self.total("deletes"))
+            and not (self.mode == "scd1" and self.soft and self.total("deletes"))
             and not self.reread
         )
 
@@ -94,6 +127,16 @@ class Work:
     def target_name(self) -> str:
         """SQL name of the target."""
         return self.warehouse.name("gold", self.target)
+
+    @property
+    def held_by_others(self) -> str:
+        """SQL of the keys whose rows another source table holds: (key, _source_table)."""
+        whose = f"_source_table <> {sql_text(self.shape.label)}"
+        if self.mode == "scd2":
+            stored = stored_rows(f"{self.target_name} WHERE _current", self.shape, soft=False)
+        else:
+            stored = stored_rows(self.target_name, self.shape, soft=self.soft)
+        return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
 
     def history(self, where: str) -> str:
         """SQL of all changes up to this batch."""
@@ -124,20 +167,25 @@ class Work:
         trimmed = self._trimmed
         if trimmed is not None:
             narrowed += f" AND NOT ({trimmed})"
-        return silver_changes(self.warehouse, (self.table, *self.also), narrowed)
+        changes = silver_changes(self.warehouse, (self.table, *self.also), narrowed)
+        return ordered(self.shape, changes)
 
     @cached_property
     def these(self) -> str:
         """SQL that is true for silver's rows of this batch."""
         return among({slice_.batch for slice_ in self.slices})
 
+    def brought(self, where: str) -> str:
+        """SQL of this batch's changes, narrowed."""
+        return self._read(f"{self.these} AND {where}")
+
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.
 
-        Where deletes are soft it voids nothing: the rows stay, and what they held counts.
+        Where rows stay it voids nothing: what they held counts.
         """
         where = f"{self.these} AND op <> 'truncate'"
-        if self.cuts and not self.soft:
+        if self.cuts and not self.soft and self.mode == "scd1":
             where += f" AND NOT ({self.below_cuts('pos')})"
         return self._read(where)
 
@@ -168,7 +216,8 @@ class Work:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
         return " OR ".join(
             f"({pos} < {pos_literal(cut)}"
-            + (f" AND {pos}[{STREAM}] = {cut[STREAM]})" if self.shape.by_arrival else ")")
+            + (f" AND element_at({pos}, {STREAM}) = {cut[STREAM]}" if self.shape.by_arrival else "")
+            + ")"
             for cut in self.cuts
         )
 
@@ -187,20 +236,25 @@ class Work:
             for number, cut in enumerate(self.cuts)
         ]
 
+    @property
+    def typed_key(self) -> str:
+        """SQL of the key columns of fold results, `_k0`…."""
+        return ", ".join(
+            f"{from_text(f'key[{i}]', self.shape.columns[name])} AS `_k{i}`"
+            for i, name in enumerate(self.shape.keys)
+        )
+
     def typed_states(self, relation: str, *, exact: bool) -> str:
         """SQL of fold results (kind `state`) as rows for the MERGE."""
         shape = self.shape
-        keys = ", ".join(
-            f"{from_text(f'key[{i}]', shape.columns[name])} AS `_k{i}`"
-            for i, name in enumerate(shape.keys)
-        )
         values = "".join(
             f"{typed(f'row[{sql_text(name)}]', type_, shape.zone)} AS {column(name)}, "
             for name, type_ in shape.columns.items()
         )
         return (
-            f"SELECT {keys}, {values}gone AS _gone, timestamp_micros(event_time) AS _event_time, "
-            f"pos AS _pos, {str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
+            f"SELECT {self.typed_key}, {values}gone AS _gone, "
+            f"timestamp_micros(event_time) AS _event_time, pos AS _pos, "
+            f"{str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
             f"label AS _source_table, timestamp_micros(deleted_at) AS _deleted_at FROM {relation}"
         )
 
@@ -221,8 +275,12 @@ class Work:
 
     def view(self, frame: DataFrame | pa.Table) -> str:
         """A name under which SQL finds `frame`, until `forget`."""
-        if isinstance(frame, pa.Table):
-            frame = self.warehouse.session.createDataFrame(frame)
+        session = self.warehouse.session
+        if isinstance(frame, pa.Table) and frame.num_rows:
+            frame = session.createDataFrame(frame)
+        elif isinstance(frame, pa.Table):
+            # Spark makes no DataFrame of a table without batches.
+            frame = session.createDataFrame([], from_arrow_schema(frame.schema))
         name = f"_{self.target}_{id(self)}_{len(self._views)}"
         frame.createOrReplaceTempView(f"`{name}`")
         self._views.append(name)

@@ -30,12 +30,22 @@ class Told:
 
 
 @dataclass
+class Version:
+    """What one row held from change `begin` to before change `end` (None: it still does)."""
+
+    row: Row
+    begin: int
+    end: int | None = None
+
+
+@dataclass
 class Database:
-    """One table with key `id` and columns a, b, c; `told` is its log."""
+    """One table with key `id` and columns a, b, c; `told` is its log, `versions` what it held."""
 
     chance: random.Random
     rows: dict[int, Row] = field(default_factory=dict)
     told: list[Told] = field(default_factory=list)
+    versions: list[Version] = field(default_factory=list)
     transaction: int = 0
     partials: bool = True
     truncates: bool = True
@@ -126,7 +136,15 @@ class Database:
     def _tell(
         self, op: str, before: Row | None, after: Row | None, *, partial: bool = False
     ) -> None:
-        self.told.append(Told(op, len(self.told), before, after, partial, self.transaction))
+        number = len(self.told)
+        self.told.append(Told(op, number, before, after, partial, self.transaction))
+        held = {version.row["id"]: version for version in self.versions if version.end is None}
+        for key, version in held.items():
+            if self.rows.get(key) != version.row:
+                version.end = number
+        for key, row in self.rows.items():
+            if key not in held or held[key].end is not None:
+                self.versions.append(Version(dict(row), number))
 
 
 def delivered(

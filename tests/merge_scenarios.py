@@ -142,20 +142,22 @@ class Laboratory:
 
         Read by Delta's protocol and not by Spark, of which so many small queries take minutes.
         """
-        files: dict[str, None] = {}
+        files: dict[str, Row] = {}
         fields: list[Row] = []
         for action in self.log(target):
             if "metaData" in action:
                 fields = json.loads(action["metaData"]["schemaString"])["fields"]
             if "add" in action:
-                files[action["add"]["path"]] = None
+                # The only columns that part a table are boolean.
+                parts = action["add"]["partitionValues"]
+                files[action["add"]["path"]] = {n: json.loads(text) for n, text in parts.items()}
             if "remove" in action:
                 files.pop(action["remove"]["path"])
         found = []
-        for path in files:
+        for path, parts in files.items():
             file = self.warehouse.folder("gold", target) / unquote(path)
             read = ParquetFile(file, coerce_int96_timestamp_unit="us").read().to_pylist()
-            found += [plain({f["name"]: _stored(row, f) for f in fields}) for row in read]
+            found += [plain({f["name"]: _stored(row | parts, f) for f in fields}) for row in read]
         return sorted(found, key=json.dumps)
 
     def log(self, target: str) -> list[Row]:

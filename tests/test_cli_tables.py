@@ -166,7 +166,7 @@ def test_status(project: Project) -> None:
     late = {row["target"]: row["late"] for row in project.ingest("sql", query, "--json").records}
     nothing = {"rejected": 0, "parked": False, "error": None, "pending_ddl": 0}
     pos = [0, 1, T0, 1, 0, 0, 0, 0, 0, 0, 1]
-    table = {"kind": "table", "source": "shop", "rows_of_old_epochs": 0, **nothing}
+    table = {"kind": "table", "source": "shop", "rows_of_old_epochs": 0, "mode": "1", **nothing}
     assert project.ingest("status", "--json").records == [
         {
             "kind": "source",

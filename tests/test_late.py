@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fold import Change, State, fold, voided
+from ingest.kin import linked
 from ingest.late import Floors, classify
 from ingest.order import Pos
-from pipelines.careful import linked
 from tests.databases import Database, delivered
 from tests.test_fold import change
 

@@ -1,0 +1,56 @@
+"""The ways a target keeps what its source tables went through."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from ingest.routes import Route
+
+Mode = Literal["scd1", "scd2", "append"]
+"""`scd1`: the rows as they are. `scd2`: every version of them. `append`: every row image."""
+
+ADDED: dict[Mode, dict[str, str]] = {
+    "scd1": {},
+    "scd2": {"_valid_from": "timestamp", "_valid_to": "timestamp", "_current": "boolean"},
+    "append": {},
+}
+"""The columns that a mode adds to a target, with their types."""
+
+
+class Made(NamedTuple):
+    """What a target was created for, and stays: its mode, its key columns, its `sequence_by`."""
+
+    mode: Mode
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stored: Any) -> Made | None:
+        """From what JSON holds of it; None of null."""
+        return cls(stored[0], tuple(stored[1]), tuple(stored[2])) if stored is not None else None
+
+    def __str__(self) -> str:
+        told = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
+        told.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
+        told += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
+        return ", ".join(told)
+
+
+def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:
+    """The mode of a target; a table without any key can only be appended (rulings.md, 21).
+
+    None where versions are asked for and nothing tells the rows apart.
+    """
+    if route.stored_as_scd_type == "append":
+        return "append"
+    if route.stored_as_scd_type == 2:
+        return "scd2" if keys else None
+    return "scd1" if keys else "append"
+
+
+def told(made: Made | None) -> str | None:
+    """How `status` says what a target keeps: `1`, `2`, `append`, or `append (no key)`."""
+    if made is None:
+        return None
+    name = made.mode.removeprefix("scd")
+    return f"{name} (no key)" if made.mode == "append" and not made.keys else name

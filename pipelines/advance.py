@@ -1,0 +1,203 @@
+"""One target brought forward by what its source tables have new, in the way it keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from ingest.config import Config
+from ingest.errors import TableError
+from ingest.modes import Made, Mode, mode_of
+from ingest.names import SourceTable, label_of
+from ingest.routes import Route
+from ingest.shape import Shape
+from pipelines import append_table, gold_table, versions_table
+from pipelines.conflicts import try_again
+from pipelines.ledger import Ledger
+from pipelines.moves import also
+from pipelines.progress import Marks, Progress, highest
+from pipelines.rejects import placeless_rejects
+from pipelines.retyping import errors
+from pipelines.survey import Slice, Survey, with_moves, with_places
+from pipelines.tables import Warehouse
+from pipelines.target_shape import (
+    grown_columns,
+    key_of,
+    named_keys,
+    set_aside,
+    shape_of,
+    shard_of,
+    target_columns,
+)
+from pipelines.targets import made_for
+from pipelines.work import Work
+
+APPLY: dict[Mode, Callable[[Work], tuple[Marks, Counter[str]]]] = {
+    "scd1": gold_table.apply,
+    "scd2": versions_table.apply,
+    "append": append_table.apply,
+}
+"""What brings one batch of one source table into a target, by the target's mode."""
+
+
+class Task(NamedTuple):
+    """A target with changes: its route and the source tables that feed it."""
+
+    route: Route
+    slices: dict[SourceTable, list[Slice]]
+    error: str | None
+
+
+def advance(
+    warehouse: Warehouse,
+    config: Config,
+    task: Task,
+    progress: Progress,
+    found: Survey,
+    ledger: Ledger,
+) -> Progress:
+    """Apply the task's changes; raises TableError where the target cannot take them."""
+    route = task.route
+    row = progress = _known(warehouse, route, progress.fresh())
+    feeding = _new(task, progress.batch)
+    if not feeding:
+        return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
+    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    if progress.made is not None and progress.made.mode == "append":
+        keys = progress.made.keys
+    else:
+        first = next(iter(feeding))
+        keys = key_of(warehouse, config, route, slices, ledger.lineage(first))
+    mode = mode_of(route, keys)
+    if mode is None:
+        return _all_aside(warehouse, route, feeding, row, found)
+    made = Made(mode, keys, (route.sequence_by or ()) if mode != "append" else ())
+    if progress.made is not None and progress.made != made._replace(keys=progress.made.keys):
+        raise TableError(
+            f"expected {progress.made}, with which {route.target} was created, got {made}; choose "
+            "another target, or what it was created with"
+        )
+    fresh = target_columns(warehouse, route, feeding, found, ledger, made=made)
+    labels = {*row.marks, *map(label_of, task.slices)}
+    for table, of_table in feeding.items():
+        columns = grown_columns(warehouse, route, keys, table, found, of_table, ledger)
+        if keys:
+            _check_key(config, route, table, of_table, keys, ledger)
+        lineage = ledger.lineage(table)
+        types = found.types.get(table, []) if made.sequence else []
+        shape = shape_of(config, route, keys, columns, of_table, lineage, types)
+        counted, missing = _counted(warehouse, of_table, shape)
+        work = Work(
+            warehouse=warehouse,
+            marks=row.marks.get(shape.label, Marks()),
+            table=table,
+            also=also(table, ledger.moves),
+            shape=shape,
+            slices=counted,
+            target=route.target,
+            above=progress.batch,
+            last=max(slice_.batch for slice_ in of_table),
+            soft=route.deletes == "soft",
+            fresh=fresh,
+            shared=len(labels) > 1 and route.shard_column is None,
+            only=found.cut.only,
+            mode=mode,
+            newest=row.freshness,
+            version=max((m.version for m in row.marks.values() if m.version), default=None),
+        )
+        marks, counts = APPLY[mode](work)
+        if counts["rejected"]:
+            ledger.drift.outgrown(table, route, errors(warehouse, table.source, route.target))
+        row = _added(row, work, marks, counts)
+        if missing:
+            row = replace(row, rejected=row.rejected + placeless_rejects(work))
+        fresh = False
+    if len(labels) > 1 and mode != "append" and not route.shard_column and _freed(row):
+        row = try_again(warehouse, config, route, made, row, found.last)
+    row = replace(row, below=found.cut.below, seen=found.cut.newest)
+    return replace(row, batch=found.last, made=made)
+
+
+def _check_key(
+    config: Config,
+    route: Route,
+    table: SourceTable,
+    slices: list[Slice],
+    keys: tuple[str, ...],
+    ledger: Ledger,
+) -> None:
+    """Enter another key that the YAML or the messages name now; the target's own stays."""
+    named = (*named_keys(config, route, slices, ledger.lineage(table)), *shard_of(route))
+    if {name.lower() for name in named} != {key.lower() for key in keys}:
+        ledger.drift.key(table, route, keys, named)
+
+
+def _freed(row: Progress) -> bool:
+    """Whether some row may have gone."""
+    return bool(row.deleted or row.updated)
+
+
+def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
+    """The progress with what the target was created for, told by itself where need be."""
+    if progress.made is not None:
+        return progress
+    return replace(progress, made=made_for(warehouse, route.target))
+
+
+def _new(task: Task, above: int) -> dict[SourceTable, list[Slice]]:
+    """The source tables with slices above a batch, in the order of their first change."""
+    new = {
+        table: [slice_ for slice_ in slices if slice_.batch > above]
+        for table, slices in task.slices.items()
+    }
+    first = {
+        table: min((s.lowest for s in slices if s.lowest is not None), default=())
+        for table, slices in new.items()
+    }
+    return {
+        table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
+    }
+
+
+def _counted(warehouse: Warehouse, slices: list[Slice], shape: Shape) -> tuple[list[Slice], int]:
+    """The slices as the target's own key and order have them, where those are not silver's.
+
+    Gives also how many changes have no place in that order.
+    """
+    if shape.keys and not shape.native:
+        slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
+    if not shape.sequence:
+        return slices, 0
+    placed = [with_places(warehouse, slice_, shape) for slice_ in slices]
+    return [slice_ for slice_, _ in placed], sum(missing for _, missing in placed)
+
+
+def _added(row: Progress, work: Work, marks: Marks, counts: Counter[str]) -> Progress:
+    """The target's progress with what one source table brought."""
+    times = (row.freshness, *(slice_.newest for slice_ in work.slices))
+    return replace(
+        row,
+        marks={**row.marks, work.shape.label: marks},
+        last_pos=highest([row.last_pos, marks.applied]),
+        freshness=max((time for time in times if time is not None), default=None),
+        **{name: getattr(row, name) + number for name, number in counts.items()},
+    )
+
+
+def _all_aside(
+    warehouse: Warehouse,
+    route: Route,
+    feeding: dict[SourceTable, list[Slice]],
+    row: Progress,
+    found: Survey,
+) -> Progress:
+    """Set aside every change of tables whose rows nothing tells apart."""
+    for table, slices in feeding.items():
+        row = replace(
+            row,
+            rejected=row.rejected + set_aside(warehouse, table, route, slices),
+            events=row.events + sum(slice_.changes for slice_ in slices),
+        )
+    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)

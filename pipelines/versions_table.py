@@ -1,0 +1,270 @@
+"""One batch of an SCD 2 target: versions ended and begun by one MERGE (`ingest.versions`).
+
+The fast plan takes the batch's own changes as steps, in SQL; it holds while every change is newer
+than what was applied and every image is whole. Whatever the statistics rule out, or Spark meets on
+the way, goes the careful way: late keys get their versions anew from all of silver, the others
+their next ones from the batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest import trail, versions
+from ingest.casts import sql_text
+from ingest.fold import Change
+from ingest.late import Floors
+from ingest.merge import Cut
+from ingest.order import PHASE, STREAMED, Pos, pos_literal
+from ingest.refold import OUTPUT, SCHEMA
+from ingest.shape import as_text, column, events
+from pipelines.careful import Careful, Key, array_of, run_here
+from pipelines.commits import certain, commits
+from pipelines.gold_table import surprised
+from pipelines.progress import Marks, highest
+from pipelines.rejects import conflict_rejects
+from pipelines.results import rows as rows_of
+from pipelines.work import Work
+
+_CUTS_KEPT = 64
+
+
+def apply(work: Work) -> tuple[Marks, Counter[str]]:
+    """Bring the target forward; gives the new marks of the source table and what to count."""
+    counts: Counter[str] = Counter()
+    careful = None
+    try:
+        before = certain(work)
+        if not (work.simple and before is not None and _merge_timely(work, counts)):
+            careful = Versions(work)
+            rows = careful.rows()
+            counts.update(careful.counts)
+            if rows is not None or work.new_cuts:
+                merge(work, rows or careful.nothing(), counts, careful=careful)
+    finally:
+        work.forget()
+    counts["events"] = work.total("changes")
+    counts["zero_dates"] = work.total("zero_dates")
+    marks = _new_marks(work, counts, careful)
+    if before is None:
+        return replace(marks, version=commits(work, 1)[0].version), counts
+    # A commit that is not foreseen here makes the next batch careful, and nothing worse.
+    wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])
+    return replace(marks, version=before + wrote), counts
+
+
+def _merge_timely(work: Work, counts: Counter[str]) -> bool:
+    steps = versions.changes_as_steps(work.shape, work.changes(), sets=work.sets)
+    stored = versions.stored_versions(
+        work.shape, work.target_name, timely=work.timely, keys=f"SELECT * FROM ({steps})"
+    )
+    relation = versions.beside(work.shape, steps, stored)
+    try:
+        merge(work, versions.rows(work.shape, relation, sets=work.sets), counts, careful=None)
+    except Exception as error:
+        if surprised(error):
+            return False
+        raise
+    return True
+
+
+def merge(work: Work, rows: str, counts: Counter[str], *, careful: Versions | None) -> None:
+    cuts = careful.truncates if careful is not None else []
+    statement = versions.merge_sql(
+        versions.Merge(
+            target=work.target_name,
+            rows=rows,
+            shape=work.shape,
+            soft=work.soft,
+            timely=careful is None,
+            cuts=tuple(
+                Cut(
+                    label=work.shape.label,
+                    pos=cut.pos,
+                    by_arrival=cut.by_arrival,
+                    time=cut.event_time,
+                )
+                for cut in cuts
+                if cut.pos in work.new_cuts
+            ),
+        )
+    )
+    done = work.warehouse.session.sql(statement).first()
+    assert done is not None
+    result = done.asDict()
+    for name in ("inserted", "updated", "deleted"):
+        counts[name] += int(result.get(f"num_{name}_rows") or 0)
+
+
+def _new_marks(work: Work, counts: Counter[str], careful: Versions | None) -> Marks:
+    marks = work.marks
+    top = highest(slice_.highest for slice_ in work.slices)
+    upserts = work.total("changes") - work.total("deletes") - work.total("truncates")
+    # What a refold wrote hides how many changes of other keys changed nothing.
+    skipped = counts["inserted"] < upserts or bool(counts["keys_refolded"])
+    return replace(
+        marks,
+        applied=highest([marks.applied, top]),
+        removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
+        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
+        cuts=tuple(sorted({*marks.cuts, *work.new_cuts})[-_CUTS_KEPT:]),
+        partials=marks.partials or bool(work.total("partials")),
+        orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
+    )
+
+
+class Versions(Careful):
+    """Judges one batch, and gives the rows for the MERGE of versions."""
+
+    @cached_property
+    def truncates(self) -> list[Change]:
+        """All truncates there were, with their times."""
+        work = self._work
+        if not work.cuts:
+            return []
+        rows = work.warehouse.session.sql(
+            f"SELECT pos, min(unix_micros(event_time)) FROM ({work.history(_TRUNCATE)}) "
+            f"GROUP BY pos"
+        ).collect()
+        return [
+            Change(
+                op="truncate",
+                pos=tuple(pos),
+                table=work.shape.label,
+                key=None,
+                event_time=micros,
+                by_arrival=work.shape.by_arrival,
+                digest=number,
+            )
+            for number, (pos, micros) in enumerate(sorted(map(tuple, rows)))
+        ]
+
+    def nothing(self) -> str:
+        """SQL of no rows at all, for a MERGE that only truncates."""
+        nobody = self._work.view(SCHEMA.empty_table())
+        return self._rows_of(nobody, exact=True)
+
+    def _judged(self, all_events: str) -> pa.Table:
+        work, marks = self._work, self._work.marks
+        shape = work.shape
+        parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+        kept = "_pos, _current, _source_table"
+        named = f"SELECT array({parts}) AS key, {kept} FROM {work.target_name}"
+        fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
+        label = f"_source_table = {sql_text(shape.label)}"
+        joined = ""
+        if work.shared:
+            others = work.held_by_others
+            self.counts["rejected"] += conflict_rejects(work, all_events, others)
+            joined = f"LEFT JOIN ({others}) o ON o.key = e.key"
+            fits += " AND o.key IS NULL"
+        stored = (
+            f"SELECT key, max(_pos) AS newest, max(_pos) FILTER (WHERE _current) AS opened "
+            f"FROM ({named}) t LEFT SEMI JOIN (SELECT key AS k FROM ({all_events})) ON k = key "
+            f"WHERE {label} GROUP BY key"
+        )
+        judged = work.warehouse.session.sql(
+            f"SELECT e.*, to_json(e.key) AS component, t.newest AS stored, t.opened, "
+            f"{fits} AS fits FROM ({all_events}) e LEFT JOIN ({stored}) t ON t.key = e.key {joined}"
+        )
+        truncates = self.truncates
+        run = trail.sort_out(
+            by_arrival=shape.by_arrival,
+            floors=Floors(skipped=marks.skipped, removed=marks.removed, orphans=marks.orphans),
+            cuts=truncates,
+            new_cuts=[cut for cut in truncates if cut.pos in work.new_cuts],
+        )
+        if self._small:
+            return run_here(run, judged.toArrow())
+        spread = judged.repartition(2, "component").sortWithinPartitions("component")
+        self._large = spread.mapInArrow(run, OUTPUT)
+        verdicts = self._large.where("kind <> 'state'").toArrow()
+        return verdicts.cast(SCHEMA) if verdicts.num_rows else SCHEMA.empty_table()
+
+    def _overtaking(self, doubtful: pa.Table) -> str:
+        """Any earlier change may have been one that changed nothing, or removed the row."""
+        lowest: Pos = min(tuple(pos) for pos in doubtful["pos"].to_pylist())
+        if lowest[PHASE] != STREAMED or self._work.shape.sequence:
+            return "op <> 'truncate'"
+        return f"op <> 'truncate' AND epoch >= {lowest[0]} AND pos > {pos_literal(lowest)}"
+
+    def _put_back(self) -> set[Key]:
+        """The keys with versions below a truncate that comes late, and changes above it.
+
+        Where that change is a truncate itself, it concerns them all.
+        """
+        work = self._work
+        applied = work.marks.applied
+        if not work.new_cuts or (applied is not None and work.new_cuts[0] > applied):
+            return set()
+        shape, cut = work.shape, pos_literal(work.new_cuts[0])
+        parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+        found = (
+            f"SELECT DISTINCT array({parts}) AS key FROM {work.target_name} "
+            f"WHERE _pos < {cut} AND _source_table = {sql_text(shape.label)}"
+        )
+        if all(earlier < work.new_cuts[0] for earlier in work.marks.cuts):
+            above = events(shape, work.earlier(f"op <> 'truncate' AND pos > {cut}"))
+            found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
+        return {tuple(key) for (key,) in rows_of(work.warehouse.session.sql(found))}
+
+    def _on_time(self, judged: pa.Table, late_keys: Collection[Key]) -> str | None:
+        work = self._work
+        if self._small:
+            states = judged.filter(pc.equal(judged["kind"], "state"))
+            kept = [tuple(key) not in late_keys for key in states["key"].to_pylist()]
+            states = states.filter(pa.array(kept, pa.bool_()))
+            return self._rows_of(work.view(states), exact=False) if states.num_rows else None
+        unless = work.view(pa.table({"key": array_of(late_keys)}))
+        states_view = work.view(self._large.where("kind = 'state'"))
+        kept_rows = f"(SELECT s.* FROM {states_view} s LEFT ANTI JOIN {unless} l ON l.key = s.key)"
+        return self._rows_of(kept_rows, exact=False)
+
+    def _refolded(self, components: Mapping[Key, int]) -> list[str]:
+        work = self._work
+        run = trail.retrace(by_arrival=work.shape.by_arrival, truncates=self.truncates)
+        folded = self._folded(components, run)
+        states = folded.filter(pc.equal(folded["kind"], "state"))
+        rows = self._rows_of(work.view(states), exact=True)
+        keys = self._typed_keys(work.view(pa.table({"key": array_of(components)})))
+        gone = versions.unknown(work.shape, work.target_name, keys=keys, known=rows)
+        return [rows, gone]
+
+    def _rows_of(self, relation: str, *, exact: bool) -> str:
+        """SQL of the rows that steps lead to; `exact`: nothing stored is their base."""
+        work, shape = self._work, self._work.shape
+        typed = work.typed_states(relation, exact=exact)
+        if exact:
+            ours = "CAST(NULL AS struct<_pos: array<bigint>, {}>) AS _open".format(
+                ", ".join(f"{column(name)}: {type_}" for name, type_ in shape.columns.items())
+            )
+            beside = f"SELECT *, {ours}, CAST(NULL AS timestamp) AS _clock FROM ({typed})"
+        else:
+            stored = versions.stored_versions(
+                shape, work.target_name, timely=False, keys=self._typed_keys(relation)
+            )
+            beside = versions.beside(shape, typed, stored)
+        filled = "".join(
+            f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {column(name)}, "
+            f"_open.{column(name)}) AS {column(name)}"
+            for name in shape.columns
+            if name not in shape.keys
+        )
+        keys = ", ".join(f"_k{i}" for i in range(len(shape.keys)))
+        steps = (
+            f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
+            f"FROM ({beside})"
+        )
+        return versions.rows(shape, steps)
+
+    def _typed_keys(self, relation: str) -> str:
+        return f"SELECT DISTINCT {self._work.typed_key} FROM {relation}"
+
+
+_TRUNCATE = "op = 'truncate'"

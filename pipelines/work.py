@@ -76,10 +76,9 @@ class Work:
     @property
     def timely(self) -> bool:
         """Whether no change of the batch is older, by its time, than any that was applied."""
-        oldest = [slice_.oldest for slice_ in self.slices]
         if self.newest is None:
             return not self.marks.applied
-        return all(time is not None and time >= self.newest for time in oldest)
+        return all(s.oldest is not None and s.oldest >= self.newest for s in self.slices)
 
     @cached_property
     def images(self) -> set[tuple[str, ...]]:
@@ -132,10 +131,9 @@ class Work:
     def held_by_others(self) -> str:
         """SQL of the keys whose rows another source table holds: (key, _source_table)."""
         whose = f"_source_table <> {sql_text(self.shape.label)}"
-        if self.mode == "scd2":
-            stored = stored_rows(f"{self.target_name} WHERE _current", self.shape, soft=False)
-        else:
-            stored = stored_rows(self.target_name, self.shape, soft=self.soft)
+        held, versions = self.target_name, self.mode == "scd2"
+        held += " WHERE _current" if versions else ""
+        stored = stored_rows(held, self.shape, soft=self.soft and not versions)
         return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
 
     def history(self, where: str) -> str:

@@ -109,12 +109,16 @@ def _undecoded(warehouse: Warehouse, source: str, code: str | None) -> list[dict
     where = f"coalesce(r.status, 'open') = 'open' AND {said} <> {sql_text(_SHARDS)}"
     if code is not None:
         where += f" AND {said} = {sql_text(code)}"
-    rejected = f"SELECT *, {DECODE_ID} AS id FROM {silver} WHERE {own} AND kind = 'reject'"
+    # Silver has an `id` of its own: the message's.
+    rejected = (
+        f"SELECT {DECODE_ID} AS reject, topic, `partition`, offset, `row`, error_code, error "
+        f"FROM {silver} WHERE {own} AND kind = 'reject'"
+    )
     rows = warehouse.session.sql(
-        f"""SELECT s.id, s.topic, s.`partition`, s.offset, s.`row`, {said} AS code,
+        f"""SELECT s.reject AS id, s.topic, s.`partition`, s.offset, s.`row`, {said} AS code,
   coalesce(r.error, s.error) AS error, coalesce(r.attempts, 0) AS attempts,
   coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done
-FROM ({rejected}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id
+FROM ({rejected}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.reject
 LEFT JOIN (SELECT topic, `partition`, offset FROM {silver} WHERE {own} AND kind <> 'reject') d
   ON d.topic = s.topic AND d.`partition` = s.`partition` AND d.offset = s.offset
 WHERE {where} GROUP BY ALL ORDER BY topic, `partition`, offset"""

@@ -138,7 +138,7 @@ def test_events_are_typed_again(
     project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
     tables = "source: shop\ntables:\n  - from: '*'\n"
     project.write(
-        "conf/tables/shop.yml", tables + "  - {from: shop.item, columns: {name: decimal(4,2)}}\n"
+        "conf/tables/shop.yml", tables + "  - {from: shop.item, columns: {name: 'decimal(4,2)'}}\n"
     )
     loose = item(7, "loose", 4, table="loose")
     loose["pkNames"] = None

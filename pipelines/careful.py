@@ -20,7 +20,7 @@ from ingest.keys import hash_values
 from ingest.kin import linked
 from ingest.order import Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
-from ingest.shape import column, events, latest
+from ingest.shape import events, latest
 from pipelines.rejects import (
     baseless_rejects,
     conflict_rejects,
@@ -28,7 +28,7 @@ from pipelines.rejects import (
     misfit_rejects,
     settle,
 )
-from pipelines.work import Work, silver_changes
+from pipelines.work import Work
 
 SMALL = 50_000
 _HASHES_MOST = 1_000
@@ -208,7 +208,7 @@ class Careful:
             spread = chosen.repartition(2, "component").sortWithinPartitions("component")
             folded = spread.mapInArrow(run, OUTPUT).toArrow()
         self.counts["keys_refolded"] += len(components)
-        self.counts["files_read"] += self._files()
+        self.counts["files_read"] += len(chosen.inputFiles())
         self._note_baseless(folded, components)
         return folded
 
@@ -248,16 +248,6 @@ class Careful:
                 where="after_image = 'partial'",
                 still=baseless,
             )
-
-    def _files(self) -> int:
-        """How many files of silver can hold rows of the table, and were looked into."""
-        work = self._work
-        changes = silver_changes(work.warehouse, (work.table, *work.also), f"batch <= {work.last}")
-        files = changes.replace("SELECT *", "SELECT _metadata.file_path", 1)
-        row = self._work.warehouse.session.sql(
-            f"SELECT count(DISTINCT {column('file_path')}) FROM ({files})"
-        ).first()
-        return int(row[0]) if row is not None else 0
 
 
 def run_here(run: Run, table: pa.Table) -> pa.Table:

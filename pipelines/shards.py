@@ -4,7 +4,8 @@ A shard is a `fragment` row. Behind the stream, once a run, the shards that no r
 walked (`ingest.formats.ob_avro_runs`), and what they became is appended: the changes of complete
 records, a reject for each that cannot be completed. It stands at the last shard's coordinates,
 which is how the next walk knows it; so a walk that a crash left unnoted gives nothing twice. A file
-beside the checkpoint notes the batch below which no shard waits.
+beside the checkpoint notes the batch below which no shard waits, and while no run is under way
+whether any does at all.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if col
 _PLACE = ("topic", "partition", "offset")
 
 
+def expect_shards(checkpoint: str, before: int) -> None:
+    """Note, before a run's first append, that shards may come behind batch `before`."""
+    note = _Note(checkpoint)
+    if note.clear:
+        note.write(before + 1)
+
+
 def join_shards(
     warehouse: Warehouse, source: Source, checkpoint: str, span: tuple[int, int], *, came: bool
 ) -> int:
@@ -33,11 +41,11 @@ def join_shards(
 
     `span`: the last batch before this run's and the last one now; `came`: shards are among them.
     """
-    note = Path(checkpoint) / "shards"
+    note = _Note(checkpoint)
     before, last = span
-    first = int(note.read_text()) if note.exists() else 0
+    first = note.first
     if first > before and not came:
-        _note(note, last + 1)
+        note.write(last + 1, clear=True)
     if first > last or (first > before and not came):
         return 0
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
@@ -47,7 +55,7 @@ def join_shards(
     )
     extent = shards.agg(F.min("s1"), F.max("s1")).first()
     if extent is None or extent[0] is None:
-        _note(note, last + 1)
+        note.write(last + 1, clear=True)
         return 0
     earlier = silver.where(
         (F.col("batch") < first)
@@ -63,7 +71,8 @@ def join_shards(
         found = found.withColumn("batch", F.lit(last + 1).cast("bigint"))
         once = ("silver/shards", last + 1)
         warehouse.append(found, "silver", "cdc", once=once, note=last + 1)
-    _note(note, waiting_from([(row[0], row[1], row[2]) for row in known], last + 1))
+    waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
+    note.write(waiting, clear=waiting > last)
     return made
 
 
@@ -103,8 +112,16 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
     )
 
 
-def _note(note: Path, batch: int) -> None:
-    note.parent.mkdir(parents=True, exist_ok=True)
-    draft = note.with_suffix(".draft")
-    draft.write_text(str(batch))
-    draft.rename(note)
+class _Note:
+    """Which batch the next walk begins with, and whether it is clear that nothing waits."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._file = Path(checkpoint) / "shards"
+        number, _, word = (self._file.read_text() if self._file.exists() else "0").partition(" ")
+        self.first, self.clear = int(number), word == "clear"
+
+    def write(self, first: int, *, clear: bool = False) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(f"{first} clear" if clear else str(first))
+        draft.rename(self._file)

@@ -22,7 +22,7 @@ from ingest.readings import reading
 from ingest.sources import Source
 from pipelines.halves import join_halves
 from pipelines.leases import lease
-from pipelines.shards import join_shards
+from pipelines.shards import expect_shards, join_shards
 from pipelines.silver_counts import Counts, count, observed, seen
 from pipelines.tables import Warehouse, create_bronze, create_silver
 
@@ -62,11 +62,14 @@ def decode_source(
     checkpoint = warehouse.checkpoint("silver", source.name)
     with lease(warehouse.checkpoint(), "silver"):
         before = last_batch(warehouse)
+        sharded = source.format in ("auto", "ob_avro")
+        if sharded:
+            expect_shards(checkpoint, before)
         written = _stream(warehouse, source, checkpoint, before, stop)
         if is_remote():
             rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
             written = [count(rows.where(F.col("source") == source.name))]
-        if source.format in ("auto", "ob_avro") and not stop():
+        if sharded and not stop():
             came = any(counts.shards for counts in written)
             span = (before, last_batch(warehouse))
             written += [Counts(rows=join_shards(warehouse, source, checkpoint, span, came=came))]

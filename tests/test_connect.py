@@ -13,8 +13,6 @@ import pytest
 
 from tests.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.long
-
 ROOT = Path(__file__).parent.parent
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\norder: source\n"
 TYPES = {"id": "int", "name": "varchar(20)", "price": "decimal(12,2)"}

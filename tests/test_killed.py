@@ -24,8 +24,6 @@ from tests.killing import POINTS
 from tests.merge_scenarios import plain
 from tests.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.long
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -15,8 +15,6 @@ import pytest
 
 from tests.merge_scenarios import Laboratory, Row, Scenario, scenarios
 
-pytestmark = pytest.mark.long
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -5,8 +5,10 @@ The source has one row a key: `_k0`… the key, the data columns, and `_gone` (t
 stand without a stored row), `_sets` (null: all of `sets`, else the columns this row sets),
 `_event_time`, `_source_table`, `_deleted_at`.
 
-A row is written only where it is newer (or exact) and differs: a change that changes nothing
-rewrites no file. A stored row that a truncate reaches is no base: it differs from whatever follows.
+A row is written only where it is newer, or exact. Delta rewrites a file where any row of it
+matches, whatever comes of the match: where changes may change nothing, `sparing` takes them out of
+the source beforehand, so that they rewrite no file. A stored row that a truncate reaches is no
+base: it differs from whatever follows.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Merge:
     soft: bool = False
     mixed: bool = False
     own: bool = False
+    sparing: bool = False
     cuts: tuple[Cut, ...] = ()
 
 
@@ -75,6 +78,12 @@ def sql(merge: Merge) -> str:
         same = f"({same}) AND t._deleted_at <=> s._deleted_at"
     if merge.cuts:
         same = f"({same}) AND NOT ({_cut_off(merge)})"
+    rows = merge.rows
+    if merge.sparing:
+        rows = (
+            f"(SELECT s.* FROM {rows} s LEFT JOIN {merge.target} t ON {on} "
+            f"WHERE t._pos IS NULL OR s._gone OR NOT ({newer}) OR NOT ({same}))"
+        )
     gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
     names = [*merge.keys, *data, *METADATA, *(["_deleted_at"] if merge.soft else [])]
     values = [
@@ -87,10 +96,9 @@ def sql(merge: Merge) -> str:
         *(["s._deleted_at"] if merge.soft else []),
     ]
     clauses = [
-        f"MERGE INTO {merge.target} t USING {merge.rows} s ON {on}",
+        f"MERGE INTO {merge.target} t USING {rows} s ON {on}",
         gone,
-        f"WHEN MATCHED AND NOT s._gone AND {newer} AND NOT ({same}) "
-        f"THEN UPDATE SET {', '.join(updates)}",
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {', '.join(updates)}",
         "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
         f"THEN INSERT ({', '.join(map(column, names))}) "
         f"VALUES ({', '.join(values)})",

@@ -69,6 +69,8 @@ def merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
             soft=work.soft,
             mixed=exact,
             own=work.shared,
+            # Late changes mostly lose: what is folded again is often as it was.
+            sparing=bool(work.total("no_ops") or counts["keys_refolded"]),
             cuts=tuple(
                 Cut(
                     label=work.shape.label,
@@ -96,7 +98,9 @@ def _new_marks(work: Work, counts: Counter[str], careful: Careful | None) -> Mar
         skipped = written < careful.expected or (work.soft and bool(work.new_cuts))
     else:
         affected = counts["inserted"] + counts["updated"] + counts["deleted"]
-        skipped = affected < work.total("changes") and affected < _source_rows(work)
+        skipped = affected < work.total("changes") and (
+            bool(work.total("no_ops")) or affected < _source_rows(work)
+        )
     return replace(
         marks,
         applied=highest([marks.applied, top]),

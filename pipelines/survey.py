@@ -43,6 +43,7 @@ class Slice(NamedTuple):
     zero_dates: int
     newest: int | None
     snapshots: int
+    no_ops: int
     oldest: int | None = None
 
 
@@ -89,6 +90,7 @@ def survey(
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
   max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
   count_if(op = 'snapshot') AS snapshots,
+  count_if(op = 'update' AND map_values(before) = map_values(after)) AS no_ops,
   min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
   collect_list(struct(`partition`, offset, schema_id, columns)) FILTER (WHERE kind = 'schema')
     AS types

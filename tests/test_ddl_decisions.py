@@ -39,14 +39,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     project = Project(tmp_path_factory.mktemp("decisions"), lambda: ("", ""))
     project.write("conf/sources/shop.yml", SOURCE)
     project.write("conf/tables/shop.yml", TABLES)
-    types = {"id": "int", "a": "varchar(9)", "c": "int"}
+    types = {"id": "int", "a": "varchar(9)"}
+    later = {**types, "c": "int"}
     sent = []
     for table in TABLE:
         sent += [
             canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
             canal_ddl(table, ADD.format(table), es=T0 + 1000, id_=2),
             canal(
-                table, "INSERT", {"id": "2", "a": "y", "c": "8"}, es=T0 + 2000, id_=3, types=types
+                table, "INSERT", {"id": "2", "a": "y", "c": "8"}, es=T0 + 2000, id_=3, types=later
             ),
         ]
     project.land("1.jsonl", sent)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 from pipelines.tables import Warehouse
 
 Columns = Sequence[tuple[str, str]]
+_ONE_AT_A_TIME = threading.Lock()
+"""Targets are merged by several threads, and two MERGEs into one table conflict; other processes
+are kept out by the lease."""
 
 
 def upsert(
@@ -19,9 +23,10 @@ def upsert(
     view = f"_{table}_{id(frame)}"
     frame.createOrReplaceTempView(f"`{view}`")
     try:
-        warehouse.session.sql(
-            f"MERGE INTO {warehouse.name(layer, table)} t USING `{view}` s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        with _ONE_AT_A_TIME:
+            warehouse.session.sql(
+                f"MERGE INTO {warehouse.name(layer, table)} t USING `{view}` s ON t.id = s.id "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
     finally:
         warehouse.session.catalog.dropTempView(view)

@@ -72,8 +72,7 @@ def reconcile(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> 
         warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
     )
     with history as standing:
-        added = ["_source_table", *(["_deleted_at"] if standing.soft else [])]
-        compared = [*standing.columns, *added]
+        compared = standing.compared
         mine = _side(warehouse, summary(gold, compared))
         other = standing.tried(
             lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos"))
@@ -100,6 +99,8 @@ def reconcile_snapshot(
     stand = stand_of(warehouse, ways[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Standing(warehouse, config, target, ways[target], marks=stand.marks) as standing:
+        if standing.made.mode == "append":
+            raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(warehouse, config, standing, path, format_)
         present = " AND ".join(standing.present) or "true"
         listed = ", ".join(map(column, columns))
@@ -135,7 +136,7 @@ def _listed(
     compared: Sequence[str],
     order: str,
 ) -> list[Difference]:
-    keys = standing.keys
+    keys = standing.row_keys
     by = ", ".join(map(column, keys))
     numbered = (
         f"(SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS _nth FROM {{}})"

@@ -19,7 +19,7 @@ from ingest.config import Config
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.lineage import Lineage
-from ingest.modes import Made, mode_of
+from ingest.modes import ADDED, Made, mode_of
 from ingest.names import SourceTable
 from ingest.routes import Route
 from ingest.shape import column
@@ -30,7 +30,7 @@ from pipelines.progress import moment as moment_of
 from pipelines.survey import Slice, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_of, shape_of
-from pipelines.targets import columns_of, wanted_columns
+from pipelines.targets import METADATA, columns_of, made_for, wanted_columns
 from pipelines.whole_fold import quick_fold, sure_fold
 from pipelines.work import Work
 
@@ -69,16 +69,16 @@ class Standing:
         ]
         slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
         read = {table: read_through(warehouse, table) for table, _ in tables}
-        self.keys = key_of(warehouse, config, route, slices, read[tables[0][0]]) if slices else ()
+        made = made_for(warehouse, target)
+        if made is not None and (made.mode == "append" or not slices):
+            self.keys = made.keys
+        else:
+            self.keys = key_of(warehouse, config, route, slices, read[tables[0][0]])
         mode = mode_of(route, self.keys)
-        if slices and mode != "scd1":
-            raise TableError(
-                f"expected a target of stored_as_scd_type 1, got {target}, which keeps every "
-                f"{'version' if route.stored_as_scd_type == 2 else 'change'} of its rows already"
-            )
-        self.made = Made("scd1", self.keys, route.sequence_by or ())
-        if not self.keys:
+        if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
+        self.made = Made(mode, self.keys, (route.sequence_by or ()) if mode != "append" else ())
+        self.soft = self.soft and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None:
             types = [types for _, _, _, found in surveyed for types in found]
@@ -87,7 +87,7 @@ class Standing:
         self.columns = columns
         self.works = [
             _work(
-                *(warehouse, config, table, way, found, columns, self.keys, target, marks, only),
+                *(warehouse, config, table, way, found, columns, self.made, target, marks, only),
                 lineage=read[table],
                 types=types,
             )
@@ -96,13 +96,28 @@ class Standing:
         ]
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
-        added = ["_pos", "_event_time", "_source", "_source_table"]
-        self.names = [*columns, *added, *(["_deleted_at"] if self.soft else [])]
+        self.added = {**METADATA, **ADDED[mode]}
+        if self.soft:
+            self.added["_deleted_at"] = "timestamp"
+        self.names = [*columns, *self.added]
+
+    @property
+    def row_keys(self) -> tuple[str, ...]:
+        """The columns that tell rows apart: of versions the keys alone, of images their place."""
+        return self.keys if self.made.mode != "append" else ("_source_table", "_pos")
+
+    @property
+    def compared(self) -> list[str]:
+        """The columns whose values history determines."""
+        ours = ("_pos", "_event_time", "_source")
+        added = [name for name in self.added if name not in ours or name in self.row_keys]
+        return [*self.columns, *added]
 
     @property
     def present(self) -> list[str]:
         """SQL, all of it true for the gold rows that the source has now."""
-        return ["_deleted_at IS NULL"] if self.soft else []
+        soft = ["_deleted_at IS NULL"] if self.soft else []
+        return [*soft, "_current"] if self.made.mode == "scd2" else soft
 
     def __enter__(self) -> Standing:
         return self
@@ -148,36 +163,39 @@ class Standing:
     def _owned(self, parts: Sequence[str]) -> str:
         """Rows of the fold as rows of the target, each key once."""
         if not parts:
-            types = {**self.columns, **_ADDED}
+            types = {**self.columns, **self.added}
             nulls = [f"CAST(NULL AS {types[name]}) AS {column(name)}" for name in self.names]
             return f"SELECT {', '.join(nulls)} WHERE false"
-        keys = [f"_k{i}" for i in range(len(self.keys))]
         values = [
             f"_k{self.keys.index(name)} AS {column(name)}" if name in self.keys else column(name)
             for name in self.columns
         ]
-        source = sql_text(self.works[0].shape.source)
-        added = ["_pos", "_event_time", f"{source} AS _source", "_source_table"]
-        if self.soft:
-            added.append("_deleted_at")
-        live = " UNION ALL ".join(f"SELECT * FROM ({part}) WHERE NOT _gone" for part in parts)
-        if len(parts) > 1:
-            live = self._one_owner(live, keys)
-        return f"SELECT {', '.join([*values, *added])} FROM ({live})"
+        source = sql_text(self.source)
+        added = [f"{source} AS _source" if name == "_source" else name for name in self.added]
+        live = " UNION ALL ".join(
+            f"SELECT {', '.join([*values, *added])} FROM ({part})" for part in parts
+        )
+        if len(parts) > 1 and self.made.mode != "append":
+            live = self._one_owner(live)
+        return live
 
-    def _one_owner(self, live: str, keys: Sequence[str]) -> str:
-        """Of a key that several source tables have, the row of the one that gold has it from."""
-        first = "s._pos"
-        stored = ""
+    def _one_owner(self, live: str) -> str:
+        """Of a key that several source tables have, the rows of the one that gold has it from."""
+        keys = ", ".join(f"s.{column(key)}" for key in self.keys)
+        first, stored = "s._pos", ""
         if self.warehouse.exists("gold", self.target):
-            on = " AND ".join(
-                f"t.{column(name)} = s.{key}" for name, key in zip(self.keys, keys, strict=True)
+            names = ", ".join(map(column, self.keys))
+            on = " AND ".join(f"t.{column(key)} = s.{column(key)}" for key in self.keys)
+            stored = (
+                f"LEFT JOIN (SELECT {names}, min(_source_table) AS _owner "
+                f"FROM {self.warehouse.name('gold', self.target)} GROUP BY {names}) t ON {on}"
             )
-            stored = f"LEFT JOIN {self.warehouse.name('gold', self.target)} t ON {on}"
-            first = f"coalesce(t._source_table <> s._source_table, false), {first}"
+            first = f"coalesce(t._owner <> s._source_table, false), {first}"
+        listed = ", ".join(map(column, self.names))
         return (
-            f"SELECT * FROM (SELECT s.*, row_number() OVER (PARTITION BY {', '.join(keys)} "
-            f"ORDER BY {first}) AS _claim FROM ({live}) s {stored}) WHERE _claim = 1"
+            f"SELECT {listed} FROM (SELECT s.*, first_value(s._source_table) OVER ("
+            f"PARTITION BY {keys} ORDER BY {first}) AS _claim FROM ({live}) s {stored}) "
+            f"WHERE _claim = _source_table"
         )
 
 
@@ -203,15 +221,6 @@ def as_of(
     return Standing(warehouse, config, target, tables, marks=marks, only=moment.until)
 
 
-_ADDED = {
-    "_pos": "array<bigint>",
-    "_event_time": "timestamp",
-    "_source": "string",
-    "_source_table": "string",
-    "_deleted_at": "timestamp",
-}
-
-
 def _slices(
     warehouse: Warehouse, table: SourceTable, last: int | None
 ) -> tuple[list[Slice], list[tuple[ColumnType, ...]]]:
@@ -231,7 +240,7 @@ def _work(
     way: Route,
     slices: Sequence[Slice],
     columns: dict[str, str],
-    keys: Key,
+    made: Made,
     target: str,
     marks: Mapping[str, Marks],
     only: str,
@@ -239,8 +248,8 @@ def _work(
     lineage: Lineage,
     types: Sequence[Sequence[ColumnType]],
 ) -> Work:
-    shape = shape_of(config, way, keys, columns, slices, lineage, types)
-    if not shape.native:
+    shape = shape_of(config, way, made.keys, columns, slices, lineage, types)
+    if not shape.native and shape.keys:
         slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
     return Work(
         warehouse=warehouse,
@@ -255,4 +264,5 @@ def _work(
         fresh=True,
         shared=False,
         only=only,
+        mode=made.mode,
     )

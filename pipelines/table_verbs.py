@@ -54,11 +54,11 @@ def as_of(call: Call, table: str, time: str | None, pos: str | None) -> None:
     warehouse = call.warehouse
     with as_of(warehouse, call.config, target, ways[target], moment) as standing:
         shown = [name for name in standing.names if name not in ("_pos", "_source")]
-        order = ", ".join(map(column, standing.keys))
+        order = ", ".join([*map(column, standing.keys), "_pos"])
         standing.tried(
             lambda rows: print_frame(
                 call,
-                warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}, _pos"),
+                warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}"),
                 shown=shown,
             )
         )

@@ -53,8 +53,7 @@ def trim_target(
 ) -> int:
     """Delete superseded changes of a target's source tables; how many there were."""
     stand = stand_of(warehouse, tables[0][0].source, target)
-    versions = any(way.stored_as_scd_type != 1 for _, way in tables)
-    if versions or not stand.batch or not warehouse.exists("gold", target):
+    if not stand.batch or not warehouse.exists("gold", target):
         return 0
     last, only = stand.applied
     # The last batch stays: silver numbers its appends by the highest there is.
@@ -64,6 +63,8 @@ def trim_target(
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     history = Standing(warehouse, config, target, tables, marks=stand.marks, last=last, only=only)
     with history as standing:
+        if standing.made.mode != "scd1":
+            return 0
         found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
         if not found:
             return 0

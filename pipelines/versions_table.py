@@ -150,6 +150,28 @@ class Versions(Careful):
         nobody = self._work.view(SCHEMA.empty_table())
         return self._rows_of(nobody, exact=True)
 
+    def of_history(self, relation: str) -> str:
+        """SQL of the versions that all history leads to; `relation` has the steps of each key."""
+        return self._rows_of(relation, exact=True)
+
+    def of_batches(self) -> str:
+        """SQL of the versions that the changes lead to, where they are simple; see
+        `versions.changes_as_steps`."""
+        work = self._work
+        steps = versions.changes_as_steps(work.shape, work.changes(), sets=work.sets)
+        return versions.rows(
+            work.shape, f"SELECT *, {self._nothing_open()} FROM ({steps})", sets=work.sets
+        )
+
+    def _nothing_open(self) -> str:
+        fields = ", ".join(
+            f"{column(name)}: {type_}" for name, type_ in self._work.shape.columns.items()
+        )
+        return (
+            f"CAST(NULL AS struct<_pos: array<bigint>, {fields}>) AS _open, "
+            "CAST(NULL AS timestamp) AS _clock"
+        )
+
     def _judged(self, all_events: str) -> pa.Table:
         work, marks = self._work, self._work.marks
         shape = work.shape
@@ -241,10 +263,7 @@ class Versions(Careful):
         work, shape = self._work, self._work.shape
         typed = work.typed_states(relation, exact=exact)
         if exact:
-            ours = "CAST(NULL AS struct<_pos: array<bigint>, {}>) AS _open".format(
-                ", ".join(f"{column(name)}: {type_}" for name, type_ in shape.columns.items())
-            )
-            beside = f"SELECT *, {ours}, CAST(NULL AS timestamp) AS _clock FROM ({typed})"
+            beside = f"SELECT *, {self._nothing_open()} FROM ({typed})"
         else:
             stored = versions.stored_versions(
                 shape, work.target_name, timely=False, keys=self._typed_keys(relation)

@@ -1,17 +1,20 @@
-"""All history of one source table, folded: quickly where one aggregation in SQL is the fold.
+"""All history of one source table, folded: quickly where one query of SQL is the fold.
 
-It is for keys that have whole images only, with all the columns there are, and never changed their
-key. Where few others are, those alone go event by event through `ingest.fold` in Spark's workers;
-else all do.
+The result has the target's keys as `_k0`…, its columns and what gold adds, whichever way it keeps
+them: rows as they are, versions, or every image. Rows as they are come from SQL alone for keys that
+have whole images only, with all the columns there are, and never changed; where few others are,
+those alone go event by event through `ingest.fold` in Spark's workers, else all do.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from ingest import append, trail
 from ingest.kin import linked
-from ingest.refold import OUTPUT, fold_batches
-from ingest.shape import events, latest
+from ingest.refold import OUTPUT, Run, fold_batches
+from ingest.shape import column, events, latest
+from pipelines.versions_table import Versions
 from pipelines.work import Work
 
 Key = tuple[str, ...]
@@ -20,10 +23,32 @@ _ODD_MOST = 100_000
 
 
 def quick_fold(work: Work) -> str | None:
-    """SQL of the states of all keys, most of them folded in SQL; None where too few could be.
+    """SQL of all rows, most of them folded in SQL; None where too few could be.
 
     It raises SURPRISE where the newest change of a key was delivered more than once.
     """
+    if work.mode == "append":
+        return None
+    if work.mode == "scd2":
+        return Versions(work).of_batches() if work.whole else None
+    folded = _quick_states(work)
+    return None if folded is None else f"SELECT * FROM ({folded}) WHERE NOT _gone"
+
+
+def sure_fold(work: Work) -> str:
+    """SQL of all rows, folded event by event where that matters."""
+    if work.mode == "append":
+        rows = append.rows(work.shape, work.history(append.IMAGES), checked=False)
+        keys = "".join(f"{column(key)} AS _k{i}, " for i, key in enumerate(work.shape.keys))
+        return f"SELECT {keys}* FROM ({rows})"
+    if work.mode == "scd2":
+        versions = Versions(work)
+        run = trail.retrace(by_arrival=work.shape.by_arrival, truncates=versions.truncates)
+        return versions.of_history(f"(SELECT * FROM {_folded(work, run)} WHERE kind = 'state')")
+    return f"SELECT * FROM ({_sure_states(work)}) WHERE NOT _gone"
+
+
+def _quick_states(work: Work) -> str | None:
     if work.whole:
         return work.listed(latest(work.shape, work.changes(), sets=work.sets))
     odd = _odd_keys(work) if not work.reread else None
@@ -38,11 +63,18 @@ def quick_fold(work: Work) -> str | None:
     folded = work.listed(latest(work.shape, plain, sets=work.sets))
     if not odd:
         return folded
-    return f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({sure_fold(work, keys)})"
+    return f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({_sure_states(work, keys)})"
 
 
-def sure_fold(work: Work, among: str | None = None) -> str:
-    """SQL of the states of all keys, or those of the relation `among`, folded event by event."""
+def _sure_states(work: Work, among: str | None = None) -> str:
+    """The states of all keys, or those of the relation `among`."""
+    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
+    folded = _folded(work, run, among)
+    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+
+
+def _folded(work: Work, run: Run, among: str | None = None) -> str:
+    """A relation of what `run` gives of the history of all keys, or those of `among`."""
     session = work.warehouse.session
     listed = events(work.shape, work.history("op <> 'truncate'"))
     chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
@@ -62,10 +94,8 @@ def sure_fold(work: Work, among: str | None = None) -> str:
         )
     else:
         chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
-    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
     spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
-    folded = work.view(spread.mapInArrow(run, OUTPUT))
-    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+    return work.view(spread.mapInArrow(run, OUTPUT))
 
 
 def _odd_keys(work: Work) -> list[list[str]] | None:

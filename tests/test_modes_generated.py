@@ -12,6 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingest.config import load
+from pipelines.known_targets import known
+from pipelines.rebuild import rebuild
+from pipelines.reconcile import reconcile
+from pipelines.tables import Warehouse
 from tests.databases import Database
 from tests.debezium_log import COLUMNS
 from tests.test_gold_generated import SOURCE, run_once, write_batches
@@ -109,4 +114,12 @@ def test_every_mode_is_what_the_databases_went_through(spark: SparkSession, tmp_
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted
     shutil.rmtree(tmp_path / "warehouse" / "gold" / "_progress")
     assert [merged.error for merged in run_once(spark, tmp_path) if merged.error] == []
+    assert {name: held(spark, tmp_path, name) for name in databases} == wanted
+    config = load(tmp_path / "conf", environ={})
+    warehouse = Warehouse(config.settings, spark)
+    ways = known(warehouse, config).ways
+    for target in ways:
+        assert reconcile(warehouse, config, target, ways).differences == []
+        rebuild(warehouse, config, target, ways)
+        assert reconcile(warehouse, config, target, ways).equal
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted

@@ -15,6 +15,8 @@ POINTS = ("registered", "appending", "appended", "decoded", "merged")
 """registered: files have their numbers, nothing is appended. appending: a task has read messages.
 appended: bronze has them, its log does not say so. decoded: silver has the rows, its stream does
 not say so. merged: the targets are changed, gold's progress and ledger do not say so."""
+REPAIRS = ("rebuilt",)
+"""rebuilt: the target is swapped in, gold's progress does not say so."""
 
 
 def die(pid: int | None = None) -> None:
@@ -36,7 +38,7 @@ def _then(act: Callable[..., Any], when: Callable[..., bool]) -> Callable[..., A
 
 def arm(point: str) -> None:
     """Patch the product so that it ends at `point`."""
-    from pipelines import bronze_files, gold
+    from pipelines import bronze_files, gold, rebuild
     from pipelines.file_log import FileLog
     from pipelines.tables import Warehouse
 
@@ -54,7 +56,7 @@ def arm(point: str) -> None:
         def record(*_: Any) -> None:
             die()
 
-        gold.record = record
+        (rebuild if point in REPAIRS else gold).record = record  # type: ignore[attr-defined]
 
 
 def _killing(driver: int, reading: Callable[..., Any]) -> Callable[..., Any]:

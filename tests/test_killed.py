@@ -20,7 +20,7 @@ import pytest
 from ingest.config import load
 from pipelines.results import records
 from pipelines.tables import Warehouse
-from tests.killing import POINTS
+from tests.killing import POINTS, REPAIRS
 from tests.merge_scenarios import plain
 from tests.project import Project, canal, canal_ddl
 
@@ -78,11 +78,11 @@ def _project(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
     return project
 
 
-def _killed(project: Project, point: str) -> None:
-    """Run until the end at `point`; returns when the JVM is gone, too."""
+def _killed(project: Project, point: str, *words: str) -> None:
+    """Run, or what `words` say, until the end at `point`; returns when the JVM is gone, too."""
     command = [sys.executable, "-m", "tests.killing", point, "--conf", str(project.folder / "conf")]
     process = subprocess.Popen(
-        [*command, "run"],
+        [*command, *(words or ["run"])],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -142,3 +142,9 @@ def test_killed_at_every_point(
     answer = harmed.ingest("run")
     assert answer.code == 0, answer.err
     assert _tables(harmed, spark) == expected
+    for point in REPAIRS:
+        _killed(harmed, point, "rebuild", "shop_item")
+        assert _tables(harmed, spark) == expected
+        assert harmed.ingest("run").code == 0
+    assert _tables(harmed, spark) == expected
+    assert harmed.ingest("reconcile", "shop_item").code == 0

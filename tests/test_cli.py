@@ -64,8 +64,8 @@ def test_success_returns_and_help_too() -> None:
         (["as-of", "items"], "expected either --time or --pos"),
         (["as-of", "items", "--time", "soon"], "`--time`: expected a date or time like"),
         (["reconcile", "items", "--format", "csv"], "--format is that of a --snapshot"),
-        (["ddl", "approve", "x"], "No such command 'approve'"),
-        (["rejects", "replay"], "No such command 'replay'"),
+        (["ddl", "decide", "x"], "No such command 'decide'"),
+        (["rejects", "again"], "No such command 'again'"),
         (["history", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
     ],
 )
@@ -170,9 +170,11 @@ def test_formats_tells_all_of_one(project: Project, name: str) -> None:
             for key, option in format_.options.items()
         },
         "impossible": dict(format_.impossible),
+        "losses": [loss._asdict() for loss in format_.losses],
     }
     people = project.ingest("formats", name).out
-    assert all(key in people for key in [*format_.options, *format_.impossible])
+    lost = [loss.what for loss in format_.losses]
+    assert all(key in people for key in [*format_.options, *format_.impossible, *lost])
 
 
 def test_unknown_format_has_a_nearest(project: Project) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from ingest.config import load
 from ingest.formats import FORMATS
 from ingest.order import stream_number
-from pipelines.listings import DDL, REJECTS, ddl, rejects
+from pipelines.listings import DDL, REJECT, ddl, rejects
 from pipelines.results import records
 from pipelines.tables import Warehouse
 from tests.demo import Demo, ingest
@@ -250,7 +250,7 @@ def _messages(path: Path) -> int:
 
 
 def test_what_was_set_aside(tables: Warehouse) -> None:
-    found = [dict(zip(REJECTS, row, strict=True)) for row in rejects(tables)]
+    found = [dict(zip(REJECT, row, strict=True)) for row in rejects(tables)]
     for row in found:
         row["topic"] = row["topic"].rpartition("/conf/demo/")[2]
     named = ("stage", "status", "source", "topic", "partition", "offset", "target", "code")

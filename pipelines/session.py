@@ -53,8 +53,14 @@ SETTINGS = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     # Spark otherwise raises the level of its log to WARN by itself.
     "spark.log.level": "ERROR",
-    # Nobody looks: saves a web server, its port and its bookkeeping.
+    # Nobody looks: saves a web server, its port and its bookkeeping, which keeps the plans of a
+    # thousand queries as text.
     "spark.ui.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.maxPlanStringLength": "1000",
     "spark.ui.showConsoleProgress": "false",
     # The machine's own name need not resolve, and nothing is open to the network.
     "spark.driver.host": "localhost",
@@ -62,12 +68,13 @@ SETTINGS = {
 }
 
 
-def spark(*, warehouse: Path, memory: str = "2g") -> SparkSession:
+def spark(*, warehouse: Path, memory: str | None = None) -> SparkSession:
     """Gives the session to work with; a second call gives the same one.
 
     Args:
         warehouse: folder of the embedded platform; Spark's own log goes to `_spark.log` in it.
-        memory: heap of the embedded JVM, in Java's words (`2g`).
+        memory: heap of the embedded JVM, in Java's words (`2g`); a quarter of the machine's if not
+            given, at least 2g: Delta keeps some megabytes for every table that is written.
 
     Raises:
         PlatformError: no Java or Delta jars to start with, or a warehouse that is not writable.
@@ -79,6 +86,7 @@ def spark(*, warehouse: Path, memory: str = "2g") -> SparkSession:
     elsewhere = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
     if elsewhere or (remote and not remote.startswith("local")):
         return SparkSession.builder.getOrCreate()
+    memory = memory or _quarter()
     os.environ["JAVA_HOME"] = str(find_java())
     # Workers run in this Python, whatever `python3` comes first on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -129,6 +137,15 @@ def _knows_kafka(session: SparkSession) -> bool:
     except PySparkException:
         return True
     return True
+
+
+def _quarter() -> str:
+    """A quarter of the machine's memory, from 2 to 16 GB."""
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (ValueError, OSError):
+        there = 0.0
+    return f"{min(max(2, int(there / 4)), 16)}g"
 
 
 def _launch_settings(memory: str) -> dict[str, str]:

@@ -47,6 +47,9 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     # The source of every MERGE here is a deterministic read: no need to write it out first.
     "spark.databricks.delta.merge.materializeSource": "none",
+    # Delta keeps about 10 MB for every table it has looked at: enough of them at hand for a run,
+    # and the heap stays free with hundreds of tables.
+    "spark.databricks.delta.delta.log.cacheSize": "60",
     # Every sort and aggregation of a task begins with a page, by default of up to 64 MB: for small
     # batches most of the heap, and of the time to clear it.
     "spark.buffer.pageSize": "2m",

@@ -15,6 +15,8 @@ import pytest
 
 from tests.merge_scenarios import Laboratory, Row, Scenario, scenarios
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

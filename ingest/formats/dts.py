@@ -16,7 +16,8 @@ from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
-from ingest.formats.dts_record import NEWEST, Fields, Image, Record, image_of, read
+from ingest.formats.avro_fields import Fields
+from ingest.formats.dts_record import NEWEST, Image, Record, image_of, read
 from ingest.formats.dts_types import corrections, family_of_source, source_types
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option

@@ -22,6 +22,7 @@ from ingest.formats.avro_bytes import (
     text,
     whole,
 )
+from ingest.formats.avro_fields import Fields, KnownFields
 from ingest.formats.dts_values import EMPTY, MICROS, NANOS, Reader, Words
 
 SOURCES = (
@@ -36,15 +37,7 @@ NEWEST = 15
 """Versions to this one are taken for the format's; 0 is the only one seen."""
 _IN_MICROS = ("MySQL", "PostgreSQL")
 _NULL, _TEXT, _LIST = 0, 2, 4
-_FIELDS_MOST = 10_000
-_fields_of: dict[str | None, tuple[bytes, Fields]] = {}
-
-
-class Fields(NamedTuple):
-    """The columns of a record, by position: names and the source's type numbers."""
-
-    names: tuple[str, ...]
-    numbers: tuple[int, ...]
+_known = KnownFields()
 
 
 class Image(NamedTuple):
@@ -155,26 +148,7 @@ def _fields(data: bytes, at: int, object_: str | None) -> tuple[Fields | str | N
         return text(data, at + 1)
     if branch != _LIST:
         raise malformed("null, text or an array of fields", at)
-    # Every row of a table has the same fields, so they are compared, not read.
-    known = _fields_of.get(object_)
-    if known is not None and data.startswith(known[0], at):
-        return known[1], at + len(known[0])
-    start = at
-    names: list[str] = []
-    types: list[int] = []
-    left, at = count(data, at + 1)
-    while left:
-        for _ in range(left):
-            name, at = text(data, at)
-            type_, at = number(data, at)
-            names.append(name)
-            types.append(type_)
-        left, at = count(data, at)
-    fields = Fields(tuple(names), tuple(types))
-    if len(_fields_of) >= _FIELDS_MOST:
-        _fields_of.clear()
-    _fields_of[object_] = data[start:at], fields
-    return fields, at
+    return _known.read(data, at, object_)
 
 
 def _image(

@@ -15,8 +15,9 @@ from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import ob_avro_values as made
+from ingest.formats.avro_fields import Fields
 from ingest.formats.floats import double_of, is_single, single_of
-from ingest.formats.ob_avro_record import Fields, Image, Record
+from ingest.formats.ob_avro_record import Image, Record
 from ingest.formats.ob_avro_types import word_of
 from ingest.formats.ob_avro_values import BRANCHES, TYPES, Words
 

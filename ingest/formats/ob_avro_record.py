@@ -18,24 +18,16 @@ from ingest.formats.avro_bytes import (
     number,
     numbers,
     octets,
-    text,
     there,
     whole,
 )
+from ingest.formats.avro_fields import Fields, KnownFields
 from ingest.formats.ob_avro_types import WORDS
 from ingest.formats.ob_avro_values import READERS, Words
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE", "DDL", "BEGIN", "COMMIT", "HEARTBEAT")
 MARKS = ("B", "M", "E", "W")
 SOURCES = ("OB_MYSQL", "OB_ORACLE")
-_FIELDS_MOST = 10_000
-
-
-class Fields(NamedTuple):
-    """The columns of a record, by position: names and the source's type numbers."""
-
-    names: tuple[str, ...]
-    numbers: tuple[int, ...]
 
 
 class Image(NamedTuple):
@@ -71,7 +63,7 @@ class Record(NamedTuple):
     warnings: list[str]
 
 
-_fields_of: dict[tuple[str | None, str | None], tuple[bytes, Fields]] = {}
+_known = KnownFields()
 
 
 def read(data: bytes, at: int = 0) -> Record:
@@ -165,26 +157,7 @@ def _fields(
 ) -> tuple[Fields | None, int]:
     if not there(data, at):
         return None, at + 1
-    # Every row of a table has the same fields, so they are compared, not read.
-    known = _fields_of.get(place)
-    if known is not None and data.startswith(known[0], at):
-        return known[1], at + len(known[0])
-    start = at
-    names: list[str] = []
-    types: list[int] = []
-    left, at = count(data, at + 1)
-    while left:
-        for _ in range(left):
-            name, at = text(data, at)
-            type_, at = number(data, at)
-            names.append(name)
-            types.append(type_)
-        left, at = count(data, at)
-    fields = Fields(tuple(names), tuple(types))
-    if len(_fields_of) >= _FIELDS_MOST:
-        _fields_of.clear()
-    _fields_of[place] = data[start:at], fields
-    return fields, at
+    return _known.read(data, at, place)
 
 
 def _lists(data: bytes, at: int) -> tuple[list[list[int]], int]:

@@ -82,6 +82,11 @@ def merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
             ),
         )
     )
+    carry_out(work, statement, counts)
+
+
+def carry_out(work: Work, statement: str, counts: Counter[str]) -> None:
+    """Run a MERGE, and count the rows that it inserted, updated and deleted."""
     done = work.warehouse.session.sql(statement).first()
     assert done is not None
     result = done.asDict()
@@ -90,8 +95,6 @@ def merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:
 
 
 def _new_marks(work: Work, counts: Counter[str], careful: Careful | None) -> Marks:
-    marks = work.marks
-    top = highest(slice_.highest for slice_ in work.slices)
     if careful is not None:
         # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
         written = counts["inserted"] + counts["updated"]
@@ -101,13 +104,24 @@ def _new_marks(work: Work, counts: Counter[str], careful: Careful | None) -> Mar
         skipped = affected < work.total("changes") and (
             bool(work.total("no_ops")) or affected < _source_rows(work)
         )
+    return marked(work, careful, skipped=skipped, partial=work.partial)
+
+
+def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool) -> Marks:
+    """The marks of the source table after the batch.
+
+    `skipped`: some change may not have been written because it changed nothing; `partial`: some
+    image left columns as they were.
+    """
+    marks = work.marks
+    top = highest(slice_.highest for slice_ in work.slices)
     return replace(
         marks,
         applied=highest([marks.applied, top]),
         removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
         skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
         cuts=tuple(sorted({*marks.cuts, *work.new_cuts})[-_CUTS_KEPT:]),
-        partials=marks.partials or work.partial,
+        partials=marks.partials or partial,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
     )
 

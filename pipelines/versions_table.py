@@ -26,13 +26,11 @@ from ingest.refold import OUTPUT, SCHEMA
 from ingest.shape import as_text, column, events
 from pipelines.careful import Careful, Key, array_of, run_here
 from pipelines.commits import certain, commits
-from pipelines.gold_table import surprised
-from pipelines.progress import Marks, highest
+from pipelines.gold_table import carry_out, marked, surprised
+from pipelines.progress import Marks
 from pipelines.rejects import conflict_rejects
 from pipelines.results import rows as rows_of
 from pipelines.work import Work
-
-_CUTS_KEPT = 64
 
 
 def apply(work: Work) -> tuple[Marks, Counter[str]]:
@@ -95,28 +93,14 @@ def merge(work: Work, rows: str, counts: Counter[str], *, careful: Versions | No
             ),
         )
     )
-    done = work.warehouse.session.sql(statement).first()
-    assert done is not None
-    result = done.asDict()
-    for name in ("inserted", "updated", "deleted"):
-        counts[name] += int(result.get(f"num_{name}_rows") or 0)
+    carry_out(work, statement, counts)
 
 
 def _new_marks(work: Work, counts: Counter[str], careful: Versions | None) -> Marks:
-    marks = work.marks
-    top = highest(slice_.highest for slice_ in work.slices)
     upserts = work.total("changes") - work.total("deletes") - work.total("truncates")
     # What a refold wrote hides how many changes of other keys changed nothing.
     skipped = counts["inserted"] < upserts or bool(counts["keys_refolded"])
-    return replace(
-        marks,
-        applied=highest([marks.applied, top]),
-        removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
-        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
-        cuts=tuple(sorted({*marks.cuts, *work.new_cuts})[-_CUTS_KEPT:]),
-        partials=marks.partials or bool(work.total("partials")),
-        orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
-    )
+    return marked(work, careful, skipped=skipped, partial=bool(work.total("partials")))
 
 
 class Versions(Careful):

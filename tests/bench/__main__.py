@@ -29,6 +29,7 @@ from tests.bench import (
     late_events,
     many_tables,
     rebuilding,
+    versions_cost,
 )
 from tests.bench.figures import Bench, Figure
 
@@ -39,6 +40,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "many_tables": many_tables.run,
     "late": late_events.run,
     "rebuild": rebuilding.run,
+    "versions": versions_cost.run,
     "growth": growth.run,
 }
 

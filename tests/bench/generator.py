@@ -62,6 +62,7 @@ class Table:
         letters = "abcdefghijklmnopqrstuvwxyz     "
         self._text = "".join(self._random.choices(letters, k=_TEXT_SIZE))
         self._versions: dict[int, int] = {}
+        self._updated: dict[int, None] = {}
         self._last: dict[int, int] = {}
         self._pos = 0
 
@@ -73,6 +74,7 @@ class Table:
             version = self._versions.get(key, 0)
             self._pos += POS_STEP
             self._last[key] = self._pos
+            self._updated.pop(key, None)
             if version <= 0:
                 self._versions[key] = 1 - version
                 yield Change("c", self._pos, self.name, None, self._row(key, 1 - version))
@@ -81,6 +83,7 @@ class Table:
                 yield Change("d", self._pos, self.name, self._row(key, version), None)
             else:
                 self._versions[key] = version + 1
+                self._updated[key] = None
                 before, after = self._row(key, version), self._row(key, version + 1)
                 yield Change("u", self._pos, self.name, before, after)
 
@@ -90,7 +93,8 @@ class Table:
         Four tenths are of rows that are there, three of rows deleted since, three (of rows that are
         there) lack a column that the source could not supply.
         """
-        present = [key for key, version in self._versions.items() if version > 1]
+        # Below an insert there is no row that lacks but a column.
+        present = list(self._updated)
         deleted = [key for key, version in self._versions.items() if version < 0]
         whole, below, partial = count * 4 // 10, count * 3 // 10, count * 3 // 10
         chosen = self._random.sample(present, whole + partial)

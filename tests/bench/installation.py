@@ -17,7 +17,10 @@ from tests.bench.wire import COLUMNS
 
 
 class Installation:
-    """`conf`, `landing` and `warehouse` in one folder; one source a format, tables as given."""
+    """`conf`, `landing` and `warehouse` in one folder; one source a format, tables as given.
+
+    `merge` are the tables that become gold, all by default; `options` those of their entries.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Installation:
         tables: Iterable[str] = ("orders",),
         warehouse: Path | None = None,
         merge: Iterable[str] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.landing = folder / "landing"
@@ -43,7 +47,7 @@ class Installation:
                 source |= {"keys": keys, "columns": typed}
             self._write(f"sources/{name}.yml", source)
             if merge is not None:
-                entries = [{"from": f"shop.{table}"} for table in merge]
+                entries = [{"from": f"shop.{table}", **(options or {})} for table in merge]
                 self._write(f"tables/{name}.yml", {"source": name, "tables": entries})
         self.config: Config = load(folder / "conf", environ={})
         self.warehouse = Warehouse(self.config.settings, session)

@@ -1,4 +1,4 @@
-"""A batch of late events, after a short and after a long history."""
+"""A batch of late events, after short and after long histories, beside one on time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _LONG = 20
 _BATCH = 20_000
 _LATE = 1_000
 _ROUNDS = 3
+_PART = 200_000
+_PARTS = 5
+_GROWN = 4
 
 
 def run(bench: Bench) -> Iterator[Figure]:
     """CPU of all three stages of late batches, in turns."""
-    batch = bench.sized(_BATCH, least=4_000)
+    batch = bench.sized(_BATCH, least=10_000)
     places = {history: _filled(bench, history, batch) for history in (_SHORT, _LONG)}
     runs: dict[int, list[dict[str, Cost]]] = {_SHORT: [], _LONG: []}
     for turn in range(_ROUNDS + 1):
@@ -41,6 +44,45 @@ def run(bench: Bench) -> Iterator[Figure]:
         f"{statistics.median(long):.1f} CPU s ({told(runs[_LONG][-1])}) and "
         f"{statistics.median(short):.1f} ({told(runs[_SHORT][-1])}); batches of {batch:,}",
     )
+    yield from _by_history(bench)
+
+
+def _by_history(bench: Bench) -> Iterator[Figure]:
+    batch = bench.sized(_PART, least=10_000)
+    place, table = _filled(bench, _PARTS, batch)
+    late, on_time = _measured(place, table, 100), _measured(place, table, None)
+    rows = _PARTS * batch
+    yield Figure(
+        f"{_LATE:,} late events after {rows:,}, beside as many on time",
+        3.0,
+        ratio(late, on_time),
+        f"{statistics.median(late):.1f} and {statistics.median(on_time):.1f} CPU s",
+    )
+    for number in range(_PARTS, _GROWN * _PARTS):
+        write(place.landing / "shop" / f"{number:03d}.jsonl", table.changes(batch), debezium)
+        place.run(events=batch)
+    later = _measured(place, table, 200)
+    yield Figure(
+        f"{_LATE:,} late events after {_GROWN * rows:,} and after {rows:,}",
+        1.2,
+        statistics.median(later) / statistics.median(late),
+        f"{statistics.median(later):.1f} and {statistics.median(late):.1f} CPU s",
+    )
+
+
+def _measured(place: Installation, table: Table, turns: int | None) -> list[float]:
+    """CPU of gold for batches of late events, numbered from `turns`; of events on time for None."""
+    found = []
+    for turn in range(_ROUNDS + 1):
+        if turns is None:
+            changes, name = list(table.changes(_LATE)), f"timely{turn}"
+        else:
+            changes, name = table.late(_LATE, turn=turns + turn), f"late{turns + turn}"
+        write(place.landing / "shop" / f"{name}.jsonl", changes, debezium)
+        stages = place.run(events=len(changes))
+        if turn:
+            found.append(stages["gold"].cpu)
+    return found
 
 
 def _filled(bench: Bench, history: int, batch: int) -> tuple[Installation, Table]:

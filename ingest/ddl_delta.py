@@ -150,11 +150,10 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         picture.columns[folded] = (name, type_)
         text = picture.alter(f"ALTER COLUMN {quoted(name)} TYPE {type_}")
         return Outcome(clause=clause, risk="widening", proposed=(text,))
-    if folded in picture.keys:
-        note = f"{name} is part of the key: rebuild the table as {type_}"
-        return Outcome(clause=clause, risk="destructive", note=note)
     again = (picture.alter(f"DROP COLUMN {quoted(name)}"), picture.add(name, type_))
     note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
+    if folded in picture.keys:
+        note = f"{name} is part of the key: approval folds every row again with it as {type_}"
     return Outcome(clause=clause, risk="destructive", proposed=again, note=note)
 
 

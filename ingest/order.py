@@ -11,6 +11,7 @@ change and 1 for everything else. The same comparison serves in Python (tuples),
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import xxhash
@@ -64,6 +65,13 @@ def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
     if ordinal is not None:
         return (ordinal,)
     return (max(timestamp or 0, 0),)
+
+
+def outermost(cuts: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
+    """Of truncates those that void whatever the others void: the last one, by arrival (where a
+    truncate reaches its own partition alone) the last of each stream."""
+    newest = {cut[STREAM] if by_arrival else None: cut for cut in sorted(cuts)}
+    return sorted(newest.values())
 
 
 def pos_literal(pos: Pos) -> str:

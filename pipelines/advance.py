@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,6 +49,11 @@ class Task(NamedTuple):
     slices: dict[SourceTable, list[Slice]]
     error: str | None
 
+    @property
+    def rows(self) -> int:
+        """How many changes there are."""
+        return sum(slice_.changes for of_table in self.slices.values() for slice_ in of_table)
+
 
 def advance(
     warehouse: Warehouse,
@@ -88,12 +93,13 @@ def advance(
         lineage = ledger.lineage(table)
         types = found.types.get(table, []) if made.sequence else []
         shape = shape_of(config, route, keys, columns, of_table, lineage, types)
-        counted, missing = _counted(warehouse, of_table, shape)
+        names = also(table, ledger.moves)
+        counted, missing = _counted(warehouse, of_table, names, shape)
         work = Work(
             warehouse=warehouse,
             marks=row.marks.get(shape.label, Marks()),
             table=table,
-            also=also(table, ledger.moves),
+            also=names,
             shape=shape,
             slices=counted,
             target=route.target,
@@ -115,7 +121,7 @@ def advance(
             row = replace(row, rejected=row.rejected + placeless_rejects(work))
         fresh = False
     if len(labels) > 1 and mode != "append" and not route.shard_column and _freed(row):
-        row = try_again(warehouse, config, route, made, row, found.last)
+        row = try_again(ledger, route, made, row, found.last)
     row = replace(row, below=found.cut.below, seen=found.cut.newest)
     return replace(row, batch=found.last, made=made)
 
@@ -161,16 +167,18 @@ def _new(task: Task, above: int) -> dict[SourceTable, list[Slice]]:
     }
 
 
-def _counted(warehouse: Warehouse, slices: list[Slice], shape: Shape) -> tuple[list[Slice], int]:
+def _counted(
+    warehouse: Warehouse, slices: list[Slice], names: Iterable[SourceTable], shape: Shape
+) -> tuple[list[Slice], int]:
     """The slices as the target's own key and order have them, where those are not silver's.
 
     Gives also how many changes have no place in that order.
     """
     if shape.keys and not shape.native:
-        slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
+        slices = [with_moves(warehouse, slice_, names, shape.moved) for slice_ in slices]
     if not shape.sequence:
         return slices, 0
-    placed = [with_places(warehouse, slice_, shape) for slice_ in slices]
+    placed = [with_places(warehouse, slice_, names, shape) for slice_ in slices]
     return [slice_ for slice_, _ in placed], sum(missing for _, missing in placed)
 
 

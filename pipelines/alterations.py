@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ingest.casts import misfit, sql_text, typed
 from ingest.ddl_delta import Review, quoted, review
@@ -31,6 +31,35 @@ def as_stored(effect: Effect, columns: Mapping[str, str]) -> Effect | None:
     if old == new:
         return None
     return effect._replace(op="widen") if widens(old, new) else effect
+
+
+def effects_on(
+    found: Iterable[Effect],
+    columns: Mapping[str, str],
+    keys: Collection[str],
+    exclude: Iterable[str],
+) -> tuple[Effect, ...]:
+    """What effects of a statement come to on a target with these columns and keys."""
+    hidden = {name.lower() for name in exclude}
+    held = {name.lower(): type_ for name, type_ in columns.items()}
+    fixed = {key.lower(): key for key in keys}
+    done: list[Effect] = []
+    anew = False
+    for effect in found:
+        stored = as_stored(effect, held) if effect.column not in hidden else None
+        if stored is None or (stored.op == "drop" and stored.column in fixed):
+            continue
+        done.append(stored)
+        anew |= stored.op == "retype" and stored.column in fixed
+        new = stored.args[1] if stored.op == "rename" else None
+        if new is not None and stored.column in held:
+            held[new.lower()] = held.pop(stored.column)
+            fixed = {(new.lower() if k == stored.column else k): n for k, n in fixed.items()}
+            fixed.update({new.lower(): new} if new.lower() in fixed else {})
+    if anew:
+        # Rows are told apart anew: the same key, read as another type.
+        done.append(Effect("key", tuple(fixed.values())))
+    return tuple(done)
 
 
 def refill_needed(entry: Entry, applied: Pos | None) -> bool:

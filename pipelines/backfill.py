@@ -1,8 +1,7 @@
-"""A target's rows folded again from all of silver: when a schema change came after its data.
+"""Some rows of a target folded again from all of silver: those of events that fit at last.
 
-The fold reads every event through the lineage (`ingest.lineage`), so a column that was added,
-renamed or retyped later is filled with what history has of it, and events that did not fit then and
-do now come in. One MERGE changes what differs and nothing else; done twice it changes nothing.
+The fold reads every event through the lineage (`ingest.lineage`). One MERGE changes what differs
+and nothing else; done twice it changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ingest.lineage import Lineage
 from ingest.merge import Merge
 from ingest.merge import sql as merge_sql
 from ingest.names import SourceTable
-from ingest.refold import OUTPUT, fold_batches
+from ingest.refold import fold_batches
 from ingest.routes import Route
 from ingest.shape import column, events
 from pipelines.careful import Key, run_here
@@ -62,7 +61,7 @@ def all_of(
         return None
     shape = shape_of(config, route, keys, columns, slices, lineage)
     if not shape.native:
-        slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
+        slices = [with_moves(warehouse, slice_, also, shape.moved) for slice_ in slices]
     return Work(
         warehouse=warehouse,
         marks=Marks(horizons=marks.get(shape.label, Marks()).horizons),
@@ -80,12 +79,12 @@ def all_of(
     )
 
 
-def refold(work: Work, keys: Collection[Key] | None = None) -> set[Origin]:
-    """Bring the rows of `keys` (and of what key changes link to them), or all, to what history
-    says; gives the partial images among them that found no base."""
+def refold(work: Work, keys: Collection[Key]) -> set[Origin]:
+    """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
+    the partial images among them that found no base."""
     baseless: set[Origin] = set()
     try:
-        rows = f"({states(work, keys, baseless)})"
+        rows = f"({_states(work, keys, baseless)})"
         statement = merge_sql(
             Merge(
                 target=work.target_name,
@@ -104,43 +103,28 @@ def refold(work: Work, keys: Collection[Key] | None = None) -> set[Origin]:
     return baseless
 
 
-def states(work: Work, keys: Collection[Key] | None, baseless: set[Origin]) -> str:
-    """SQL of the states of `keys` and their kin, or of all keys, as rows for a MERGE.
-
-    Chosen keys are folded here, and their partial images without base put into `baseless`; all keys
-    in Spark's workers.
-    """
-    session = work.warehouse.session
+def _states(work: Work, keys: Collection[Key], baseless: set[Origin]) -> str:
+    """SQL of the states of `keys` and their kin as rows for a MERGE; their partial images without
+    base are put into `baseless`."""
     listed = events(work.shape, work.history("op <> 'truncate'"))
-    chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     groups = _groups(work, keys)
-    component = "to_json(h.key)"
-    if groups or keys is not None:
-        kin = work.view(
-            pa.table(
-                {
-                    "key": pa.array([list(key) for key in groups], pa.list_(pa.string())),
-                    "component": pa.array([str(n) for n in groups.values()], pa.string()),
-                }
-            )
+    kin = work.view(
+        pa.table(
+            {
+                "key": pa.array([list(key) for key in groups], pa.list_(pa.string())),
+                "component": pa.array([str(n) for n in groups.values()], pa.string()),
+            }
         )
-        how = "LEFT JOIN" if keys is None else "JOIN"
-        chosen = (
-            f"SELECT /*+ BROADCAST(l) */ h.*, coalesce(l.component, {component}) AS component "
-            f"FROM ({chosen}) h {how} {kin} l ON l.key = h.key"
-        )
-    else:
-        chosen = f"SELECT h.*, {component} AS component FROM ({chosen}) h"
+    )
+    chosen = (
+        f"SELECT /*+ BROADCAST(l) */ h.*, l.component FROM ({listed}) h JOIN {kin} l "
+        "ON l.key = h.key WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
+    )
     run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
-    if keys is None:
-        spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
-        folded = work.view(spread.mapInArrow(run, OUTPUT))
-    else:
-        found = run_here(run, session.sql(chosen).toArrow())
-        for row in found.filter(pc.equal(found["kind"], "baseless")).to_pylist():
-            baseless.add((row["topic"], row["partition"], row["offset"], row["place"]))
-        folded = work.view(found)
-    rows = work.typed_states(f"{folded} WHERE kind = 'state'", exact=True)
+    found = run_here(run, work.warehouse.session.sql(chosen).toArrow())
+    for row in found.filter(pc.equal(found["kind"], "baseless")).to_pylist():
+        baseless.add((row["topic"], row["partition"], row["offset"], row["place"]))
+    rows = work.typed_states(f"{work.view(found)} WHERE kind = 'state'", exact=True)
     return _own(work, rows) if work.shared else rows
 
 
@@ -153,8 +137,8 @@ def _own(work: Work, rows: str) -> str:
     )
 
 
-def _groups(work: Work, keys: Collection[Key] | None) -> dict[Key, int]:
-    """The keys that key changes link, each with its group's number; `keys` among them always."""
+def _groups(work: Work, keys: Collection[Key]) -> dict[Key, int]:
+    """The keys and those that key changes link to them, each with its group's number."""
     edges: list[tuple[Key, Key]] = []
     if work.total("moves"):
         moved = events(work.shape, work.history(work.shape.moved))
@@ -164,5 +148,4 @@ def _groups(work: Work, keys: Collection[Key] | None) -> dict[Key, int]:
         ).toArrow()
         pairs = zip(*(column.to_pylist() for column in found.columns), strict=True)
         edges = [(tuple(before), tuple(after)) for before, after in pairs]
-    wanted = {key for edge in edges for key in edge} if keys is None else set(keys)
-    return linked(wanted, edges) if wanted else {}
+    return linked(set(keys), edges)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from ingest.errors import SourceError
 from ingest.sources import Files, Source
+from pipelines.checkpoints import spoilt
 from pipelines.file_lists import escaped, is_uri, list_local, list_uri, openable
 from pipelines.file_log import FileBatch, FileLog, Listed, Numbered
 from pipelines.file_rows import COLUMNS, FILE_HEADER, Unreadable, by_content, by_path, unreadable
@@ -49,9 +50,14 @@ def ingest_files(
 
     Raises:
         PlatformError: the folder does not exist.
-        SourceError: Spark could not read or append.
+        SourceError: Spark could not read or append, or the log of the files is damaged.
     """
-    log = FileLog(warehouse.checkpoint("bronze", source.name, "files"))
+    folder = warehouse.checkpoint("bronze", source.name, "files")
+    try:
+        log = FileLog(folder)
+    except (ValueError, LookupError, TypeError) as error:
+        then = "bronze goes on after the files that it holds"
+        raise spoilt(source.name, folder, error, remove=folder, then=then) from error
     bad: list[Unreadable] = []
     if is_uri(files.path):
         listed = list_uri(warehouse.session, source.name, files.path)

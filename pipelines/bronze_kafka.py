@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.sources import Kafka, Source
+from pipelines.checkpoints import damaged
 from pipelines.session import connect_kafka
 from pipelines.tables import BRONZE, Warehouse
 
@@ -79,7 +80,8 @@ def ingest_kafka(
             query.stop()
         _count(query, counts)
     except PySparkException as error:
-        raise _explained(error, source.name, kafka, checkpoint) from error
+        damage = damaged(source.name, checkpoint, remove=checkpoint)
+        raise damage or _explained(error, source.name, kafka, checkpoint) from error
     return sum(counts.values())
 
 

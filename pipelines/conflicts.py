@@ -12,13 +12,14 @@ from dataclasses import replace
 
 from ingest.casts import sql_text
 from ingest.codes import Code
-from ingest.config import Config
 from ingest.modes import Made
 from ingest.names import SourceTable, label_of
 from ingest.routes import Route
 from ingest.shape import events
 from pipelines import gold_table, versions_table
 from pipelines.careful import Careful
+from pipelines.ledger import Ledger
+from pipelines.moves import also, under_first_names
 from pipelines.progress import Marks, Progress
 from pipelines.rejects import present, settle
 from pipelines.results import rows
@@ -32,18 +33,21 @@ from pipelines.work import Work
 _PLACE = ("source", "topic", "partition", "offset", "row")
 
 
-def try_again(
-    warehouse: Warehouse, config: Config, route: Route, made: Made, row: Progress, last: int
-) -> Progress:
+def try_again(ledger: Ledger, route: Route, made: Made, row: Progress, last: int) -> Progress:
     """Give the keys that are free now to the source tables whose changes wait for them."""
-    for table in _waiting(warehouse, route):
-        slices = [s for s in survey(warehouse, route.source, 0, [table]).slices if s.changes]
+    warehouse, moved = ledger.warehouse, ledger.moves
+    waiting = (moved.get(table, table) for table in _waiting(warehouse, route))
+    for table in dict.fromkeys(waiting):
+        names = also(table, moved)
+        found = survey(warehouse, route.source, 0, [table, *names])
+        slices = [s for s in under_first_names(found, moved).slices if s.changes]
         columns = columns_of(warehouse, route.target) or {}
         work = Work(
             warehouse=warehouse,
             marks=row.marks.get(label_of(table), Marks()),
             table=table,
-            shape=shape_of(config, route, made.keys, columns, slices),
+            also=names,
+            shape=shape_of(ledger.config, route, made.keys, columns, slices, ledger.lineage(table)),
             slices=slices,
             target=route.target,
             above=last,

@@ -161,11 +161,6 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
     return lineage(edits)
 
 
-def read_through(warehouse: Warehouse, table: SourceTable) -> Lineage:
-    """The schema changes through which a source table's events are read, as the ledger stands."""
-    return lineage_of(e for e in load(warehouse, table.source).values() if e.table == table)
-
-
 def readded(entry: Entry, others: Iterable[Entry]) -> list[Effect]:
     """What a waiting entry adds again under a name that a waiting one before it, of the same source
     table, takes away."""

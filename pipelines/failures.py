@@ -8,9 +8,17 @@ import traceback
 
 from ingest.errors import IngestError
 
+_NO_SPACE = "No space left on device"
+_FULL = (
+    "no space is left on a disk: that of the warehouse, of its checkpoints, or of temporary files;"
+    " free some and run again: what was begun is finished then, nothing is lost or doubled"
+)
+
 
 def described(error: BaseException) -> str:
     """One sentence on an error; with INGEST_DEBUG also where it came from."""
+    if full_disk(error):
+        return _FULL
     if isinstance(error, IngestError):
         return str(error)
     if os.environ.get("INGEST_DEBUG"):
@@ -18,6 +26,16 @@ def described(error: BaseException) -> str:
     first = _gist(str(error).strip())
     hint = "" if os.environ.get("INGEST_DEBUG") else "; INGEST_DEBUG=1 shows where"
     return f"unexpected {type(error).__name__}: {first}{hint}"
+
+
+def full_disk(error: BaseException | None) -> bool:
+    """Whether a full disk is behind an error, of Python's or of the JVM's."""
+    while error is not None:
+        trace = getattr(error, "getStackTrace", None)
+        if _NO_SPACE in str(error) or (trace is not None and _NO_SPACE in (trace() or "")):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _gist(text: str) -> str:

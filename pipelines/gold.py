@@ -21,6 +21,7 @@ from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
 from ingest.routes import Route, collisions
 from pipelines.advance import Task, advance
+from pipelines.failures import described, full_disk
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
 from pipelines.moves import under_first_names
@@ -94,7 +95,8 @@ def _merge_source(
     stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
     if stuck and not any(s.status == "parked" for (of, _), s in stands.items() if of == source):
         return []
-    found = _surveyed(warehouse, config, source, swept, stands, limit)
+    with warehouse.shuffling():
+        found = _surveyed(warehouse, config, source, swept, stands, limit)
     ledger.log(found)
     found = under_first_names(found, ledger.moves)
     tasks = _tasks(config, source, found, ledger.closed(found))
@@ -109,7 +111,9 @@ def _merge_source(
             progress = stands.get((source, name), Progress(target=name, source=source))
             rows.append(_apply(warehouse, config, tasks[name], progress, found, ledger))
 
-    with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
+    largest = max((task.rows for task in tasks.values()), default=0)
+    threads = ThreadPoolExecutor(max_workers=config.settings.merge_threads)
+    with warehouse.shuffling(largest), threads as pool:
         list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
     # First the ledger: what the sweep has passed is not looked for again.
     ledger.save()
@@ -191,7 +195,8 @@ def _apply(
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
-        return parked(progress, f"{type(error).__name__}: {str(error)[:2000]}")
+        text = described(error) if full_disk(error) else f"{type(error).__name__}: {error}"
+        return parked(progress, text[:2000])
 
 
 def _sweep(

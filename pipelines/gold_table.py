@@ -13,12 +13,11 @@ from dataclasses import replace
 
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
+from ingest.order import outermost
 from ingest.shape import SURPRISE, latest
 from pipelines.careful import Careful
 from pipelines.progress import Marks, highest
 from pipelines.work import Work
-
-_CUTS_KEPT = 64
 
 
 def apply(work: Work) -> tuple[Marks, Counter[str]]:
@@ -115,12 +114,16 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
     """
     marks = work.marks
     top = highest(slice_.highest for slice_ in work.slices)
+    cuts = {*marks.cuts, *work.new_cuts}
+    if work.mode == "scd1" and not work.soft:
+        # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
+        cuts = {*outermost(cuts, by_arrival=work.shape.by_arrival)}
     return replace(
         marks,
         applied=highest([marks.applied, top]),
         removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
         skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
-        cuts=tuple(sorted({*marks.cuts, *work.new_cuts})[-_CUTS_KEPT:]),
+        cuts=tuple(sorted(cuts)),
         partials=marks.partials or partial,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
     )

@@ -14,6 +14,8 @@ from ingest.mistakes import nearest
 from ingest.names import RESERVED, SourceTable
 from ingest.routes import Route
 from ingest.settings import Settings
+from pipelines.ddl_entries import load
+from pipelines.moves import Moves, moves
 from pipelines.results import rows
 from pipelines.tables import Warehouse
 
@@ -39,13 +41,15 @@ def source_tables(warehouse: Warehouse) -> list[SourceTable]:
     return sorted((SourceTable(*row) for row in rows(found)), key=str)
 
 
-def ways(config: Config, tables: Iterable[SourceTable]) -> Ways:
-    """Where the tables go; those of undeclared sources and without a matching entry go nowhere."""
+def ways(config: Config, tables: Iterable[SourceTable], moved: Moves) -> Ways:
+    """Where the tables go: renamed ones where they went under their first names, those of
+    undeclared sources and without a matching entry nowhere."""
     found: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
             continue
-        way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+        first = moved.get(table, table)
+        way = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
         if way is not None:
             found.setdefault(way.target, []).append((table, way))
     return found
@@ -53,7 +57,7 @@ def ways(config: Config, tables: Iterable[SourceTable]) -> Ways:
 
 def known(warehouse: Warehouse, config: Config) -> Known:
     """The targets that silver's source tables have, and those that gold holds."""
-    reached = ways(config, source_tables(warehouse))
+    reached = ways(config, source_tables(warehouse), moves(load(warehouse).values()))
     return Known(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
 
 

@@ -8,7 +8,7 @@ waits as `pending`, and so do its columns: data for them goes on in silver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
@@ -24,9 +24,9 @@ from ingest.order import Pos
 from ingest.routes import Route
 from pipelines.alterations import (
     DEFERRED,
-    as_stored,
     check_values,
     due,
+    effects_on,
     fill_defaults,
     refill_needed,
     reviewed,
@@ -195,7 +195,7 @@ class Ledger:
         return marks.applied if marks is not None else None
 
     def look(
-        self, entry: Entry, route: Route, columns: Mapping[str, str], keys: Iterable[str]
+        self, entry: Entry, route: Route, columns: Mapping[str, str], keys: Collection[str]
     ) -> Entry:
         """The entry as it concerns the target as it is now."""
         if entry.statement is None:
@@ -203,15 +203,7 @@ class Ledger:
         statement = self._statements.get(entry.id) or statement_of(entry)
         found = reviewed(self.warehouse, route, statement, columns, keys)
         types = {name.lower(): type_ for name, type_ in route.columns.items()}
-        hidden = {name.lower() for name in route.exclude}
-        fixed = {key.lower() for key in keys}
-        done = tuple(
-            effect
-            for effect in effects(statement.clauses, types)
-            if effect.column not in hidden
-            and not (effect.op in ("drop", "retype") and effect.column in fixed)
-        )
-        done = tuple(e for effect in done if (e := as_stored(effect, columns)) is not None)
+        done = effects_on(effects(statement.clauses, types), columns, keys, route.exclude)
         notes = "; ".join(dict.fromkeys(o.note for o in found.clauses if o.note)) or None
         return replace(
             entry,
@@ -224,7 +216,7 @@ class Ledger:
         )
 
     def settle(
-        self, table: SourceTable, route: Route, columns: dict[str, str], keys: Iterable[str]
+        self, table: SourceTable, route: Route, columns: dict[str, str], keys: Collection[str]
     ) -> dict[str, str]:
         """The target's columns after the DDL that the policy lets in, which is carried out here."""
         for entry in self._waiting.pop(table, []):
@@ -274,9 +266,11 @@ class Ledger:
 
     def begin(self, entry: Entry, route: Route) -> None:
         """Change the target's columns and fill in defaults; where rows have to be folded again, the
-        entry stays `approved` for `pipelines.review` to finish."""
+        entry stays `approved` for `pipelines.review` to finish, which alone changes keys."""
         if entry.proposed or any(effect.op in DEFERRED for effect in entry.effects):
             entry = self.put(entry)
+        if any(effect.op == "key" for effect in entry.effects):
+            return
         zone = self.config.sources[self.source].time_zone
         try:
             check_values(self.warehouse, route, entry, zone)

@@ -2,7 +2,7 @@
 
 1. Fold what was applied to the target, up to its own progress, and overwrite the table with it: one
    commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
-   finish. The table itself stays: its properties, column mapping, clustering, types and comments.
+   finish.
 2. Note that every row now stands at its own newest change.
 3. Bring forward what silver has beyond that.
 
@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.config import Config
-from ingest.shape import column
 from pipelines.gold import Merged, merge_tables
 from pipelines.known_targets import Ways
 from pipelines.leases import lease
 from pipelines.progress import Progress, load, record, stand_of
+from pipelines.refilling import overwrite
 from pipelines.standing import Standing
 from pipelines.tables import Warehouse
 from pipelines.targets import create
@@ -59,21 +59,12 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
             with history as standing:
                 if not warehouse.exists("gold", target):
                     create(warehouse, target, standing.columns, standing.made, soft=standing.soft)
-                written = _overwrite(standing)
+                written = overwrite(standing)
                 events = sum(work.total("changes") for work in standing.works)
             seconds = time.monotonic() - began
             record(warehouse, [_noted(stand, events, written, seconds)], load(warehouse))
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return Rebuilt(written, events, seconds, merged)
-
-
-def _overwrite(standing: Standing) -> int:
-    name = standing.warehouse.name("gold", standing.target)
-    listed = ", ".join(map(column, standing.names))
-    session = standing.warehouse.session
-    standing.tried(lambda made: session.sql(f"INSERT OVERWRITE {name} ({listed}) {made}"))
-    last = session.sql(f"DESCRIBE HISTORY {name} LIMIT 1").first()
-    return int(((last and last["operationMetrics"]) or {}).get("numOutputRows") or 0)
 
 
 def _noted(stand: Progress, events: int, written: int, seconds: float) -> Progress:

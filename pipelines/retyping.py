@@ -18,8 +18,10 @@ from pipelines.backfill import Origin, all_of, refold
 from pipelines.careful import Key
 from pipelines.ledger import Ledger
 from pipelines.moves import also
+from pipelines.refilling import applied, overwrite
 from pipelines.rejects import create_rejects, log, present, reason
 from pipelines.tables import Warehouse
+from pipelines.targets import made_for
 from pipelines.work import Work
 
 _ORIGIN = ("topic", "partition", "offset", "row")
@@ -46,20 +48,23 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     target, resolved, failed = chosen[0]["target"], [], dict[Origin, tuple[str, str] | None]()
     origins = {_origin(row) for row in chosen}
     named = tables_of(warehouse, ledger.source, chosen)
+    made = made_for(warehouse, target)
     for table in dict.fromkeys(ledger.moves.get(name, name) for name in named):
         route = ledger.route(table)
-        stand = ledger.stands.get((ledger.source, target))
-        work = None
-        if route is not None and route.target == target:
-            work = all_of(
-                warehouse,
-                ledger.config,
-                route,
-                table,
-                lineage=ledger.lineage(table),
-                stand=stand,
-                also=also(table, ledger.moves),
-            )
+        if route is None or route.target != target:
+            continue
+        if made is not None and made.mode != "scd1":
+            failed.update(_told_again(ledger, route, chosen))
+            break
+        work = all_of(
+            warehouse,
+            ledger.config,
+            route,
+            table,
+            lineage=ledger.lineage(table),
+            stand=ledger.stands.get((ledger.source, target)),
+            also=also(table, ledger.moves),
+        )
         if work is not None:
             failed.update(_typed_again(work, chosen))
     for row in chosen:
@@ -75,22 +80,31 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     return len(resolved)
 
 
+def _told_again(
+    ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]
+) -> dict[Origin, tuple[str, str] | None]:
+    """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
+    found: dict[Origin, tuple[str, str] | None] = {}
+    history = applied(ledger, route)
+    if history is None:
+        return found
+    retyped = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
+    mine = [row for row in chosen if row["code"] in retyped]
+    with history as standing:
+        for work in standing.works:
+            for row in _tried(work, mine):
+                why = None if row["fits"] else (row["code"], row["error"])
+                found[_origin(row.asDict())] = why
+        if None in found.values():
+            overwrite(standing)
+    return found
+
+
 def _typed_again(
     work: Work, chosen: Iterable[Mapping[str, Any]]
 ) -> dict[Origin, tuple[str, str] | None]:
     """Of each event of the work among the rejects: code and error of why not, or None: it is in."""
-    session = work.warehouse.session
-    wanted = session.createDataFrame(
-        [_origin(row) for row in chosen], "topic string, `partition` int, offset bigint, `row` int"
-    )
-    named = work.view(wanted)
-    on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
-    listed = events(work.shape, work.history("op <> 'truncate'"))
-    rows = session.sql(
-        f"SELECT e.topic, e.`partition`, e.offset, e.`row`, e.key, e.key_before, "
-        f"key IS NOT NULL AND size(misfits) = 0 AS fits, {reason(work.shape)} "
-        f"FROM ({listed}) e JOIN {named} o ON {on}"
-    ).collect()
+    rows = _tried(work, chosen)
     keys: set[Key] = set()
     for row in rows:
         if row["fits"]:
@@ -111,6 +125,23 @@ def _typed_again(
         else:
             found[origin] = None
     return found
+
+
+def _tried(work: Work, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """The events of the work among the rejects, typed: whether each fits, and why not."""
+    session = work.warehouse.session
+    wanted = session.createDataFrame(
+        [_origin(row) for row in chosen], "topic string, `partition` int, offset bigint, `row` int"
+    )
+    named = work.view(wanted)
+    on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
+    listed = events(work.shape, work.history("op <> 'truncate'"))
+    keyed = "key IS NOT NULL AND " if work.shape.keys else ""
+    return session.sql(
+        f"SELECT e.topic, e.`partition`, e.offset, e.`row`, e.key, e.key_before, "
+        f"{keyed}size(misfits) = 0 AS fits, {reason(work.shape)} "
+        f"FROM ({listed}) e JOIN {named} o ON {on}"
+    ).collect()
 
 
 def _foreign(work: Work, keys: set[Key]) -> set[Key]:

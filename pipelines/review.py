@@ -25,12 +25,12 @@ from ingest.mistakes import nearest
 from ingest.names import label_of
 from ingest.routes import Route
 from pipelines.alterations import check_values, due, fill_defaults, refill_needed
-from pipelines.backfill import all_of, refold
 from pipelines.ddl_entries import IN_FORCE, WAITING, Entry, load, readded
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.moves import also, moves
+from pipelines.moves import moves
 from pipelines.progress import load as load_progress
+from pipelines.refilling import refill
 from pipelines.rekeying import rekey
 from pipelines.retyping import replay_misfits
 from pipelines.tables import Warehouse
@@ -154,9 +154,9 @@ def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
     keyed = [effect for effect in entry.effects if effect.op == "key"]
     renamed = any(effect.op == "move" for effect in entry.effects)
     if keyed:
-        rekey(ledger, entry, route, keyed[-1])
+        rekey(ledger, route, keyed[-1])
     elif again or restored or renamed or refill_needed(entry, ledger.applied(entry)):
-        refill(ledger, entry, route)
+        refill(ledger, route)
     else:
         fill_defaults(warehouse, entry, label_of(entry.table), zone)
     replay_misfits(ledger, route)
@@ -172,22 +172,6 @@ def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
                     f"expected no target for {table} before {first} took that name, got "
                     f"{way.target}; reject this change, or take {way.target} away first"
                 )
-
-
-def refill(ledger: Ledger, entry: Entry, route: Route) -> None:
-    """Fold the target's rows of the entry's source table again."""
-    stand = ledger.stands.get((ledger.source, route.target))
-    work = all_of(
-        ledger.warehouse,
-        ledger.config,
-        route,
-        entry.table,
-        lineage=ledger.lineage(entry.table),
-        stand=stand,
-        also=also(entry.table, ledger.moves),
-    )
-    if work is not None:
-        refold(work)
 
 
 def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[Effect]:

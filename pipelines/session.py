@@ -42,14 +42,17 @@ SETTINGS = {
     # A list of values stands beside the generated code, not in it: each batch would be compiled
     # anew for the sake of its number.
     "spark.sql.optimizer.inSetConversionThreshold": "0",
-    # Two cores or a few: 200 shuffle partitions and 50 of a snapshot are mostly empty tasks.
+    # Two cores or a few: 200 shuffle partitions and 50 of a snapshot are mostly empty tasks, and
+    # each task writes the source of its code anew.
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # VACUUM lists folders in as many tasks, by default 10,000: a minute for each of its steps.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # The source of every MERGE here is a deterministic read: no need to write it out first.
     "spark.databricks.delta.merge.materializeSource": "none",
-    # Delta keeps about 10 MB for every table it has looked at: enough of them at hand for a run,
-    # and the heap stays free with hundreds of tables.
-    "spark.databricks.delta.delta.log.cacheSize": "60",
+    # Delta keeps the plans of every table it has looked at, 40 MB each after some commits: enough
+    # tables at hand for a batch, and the heap stays free with hundreds of them.
+    "spark.databricks.delta.delta.log.cacheSize": "16",
     # Every sort and aggregation of a task begins with a page, by default of up to 64 MB: for small
     # batches most of the heap, and of the time to clear it.
     "spark.buffer.pageSize": "2m",

@@ -20,6 +20,7 @@ from ingest.decode import decode
 from ingest.events import SILVER
 from ingest.readings import reading
 from ingest.sources import Source
+from pipelines.checkpoints import damaged
 from pipelines.halves import join_halves
 from pipelines.leases import lease
 from pipelines.shards import expect_shards, join_shards
@@ -137,16 +138,18 @@ def _stream(
         if local
         else bronze.table(warehouse.name("bronze", "messages"))
     )
-    query = (
+    stream = (
         frame.where(F.col("source") == source.name)
         .writeStream.foreachBatch(append)
         .option("checkpointLocation", f"{checkpoint}/stream")
         .trigger(availableNow=True)
-        .start()
     )
     try:
-        query.awaitTermination()
-    except Exception:
+        stream.start().awaitTermination()
+    except Exception as error:
+        damage = damaged(source.name, f"{checkpoint}/stream", remove=checkpoint)
+        if damage is not None:
+            raise damage from error
         if not stopped():
             raise
     return written

@@ -23,8 +23,9 @@ from ingest.modes import ADDED, Made, mode_of
 from ingest.names import SourceTable
 from ingest.routes import Route
 from ingest.shape import column
-from pipelines.ddl_entries import read_through
+from pipelines.ddl_entries import lineage_of, load
 from pipelines.gold_table import surprised
+from pipelines.moves import Moves, also, moves, under_first_names
 from pipelines.progress import Marks, stand_of
 from pipelines.progress import moment as moment_of
 from pipelines.survey import Slice, survey, with_moves
@@ -64,16 +65,22 @@ class Standing:
         self.source = route.source
         self._views: list[str] = []
         self.soft = route.deletes == "soft"
+        entries = load(warehouse, self.source).values()
+        moved = moves(entries)
+        own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
         surveyed = [
-            (table, way, *_slices(warehouse, table, last)) for table, way in sorted(tables, key=str)
+            (table, way, *_slices(warehouse, table, moved, last)) for table, way in own.items()
         ]
         slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
-        read = {table: read_through(warehouse, table) for table, _ in tables}
+        read = {
+            table: lineage_of(e for e in entries if moved.get(e.table, e.table) == table)
+            for table in own
+        }
         made = made_for(warehouse, target)
         if made is not None and (made.mode == "append" or not slices):
             self.keys = made.keys
         else:
-            self.keys = key_of(warehouse, config, route, slices, read[tables[0][0]])
+            self.keys = key_of(warehouse, config, route, slices, next(iter(read.values())))
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
@@ -88,6 +95,7 @@ class Standing:
         self.works = [
             _work(
                 *(warehouse, config, table, way, found, columns, self.made, target, marks, only),
+                also=also(table, moved),
                 lineage=read[table],
                 types=types,
             )
@@ -146,15 +154,16 @@ class Standing:
 
         `act` must look at `_pos` of every row: that is where the quick way tells what is odd.
         """
-        quick = [quick_fold(work) for work in self.works]
-        if any(quick):
-            parts = [part or sure_fold(work) for part, work in zip(quick, self.works, strict=True)]
-            try:
-                return act(self._owned(parts))
-            except Exception as error:
-                if not surprised(error):
-                    raise
-        return act(self.sure())
+        with self.warehouse.shuffling(sum(work.total("changes") for work in self.works)):
+            quick = [quick_fold(work) for work in self.works]
+            if any(quick):
+                pairs = zip(quick, self.works, strict=True)
+                try:
+                    return act(self._owned([part or sure_fold(work) for part, work in pairs]))
+                except Exception as error:
+                    if not surprised(error):
+                        raise
+            return act(self.sure())
 
     def sure(self) -> str:
         """SQL of the rows, folded event by event."""
@@ -222,9 +231,10 @@ def as_of(
 
 
 def _slices(
-    warehouse: Warehouse, table: SourceTable, last: int | None
+    warehouse: Warehouse, table: SourceTable, moved: Moves, last: int | None
 ) -> tuple[list[Slice], list[tuple[ColumnType, ...]]]:
-    found = survey(warehouse, table.source, 0, [table])
+    named = survey(warehouse, table.source, 0, [table, *also(table, moved)])
+    found = under_first_names(named, moved)
     slices = [
         slice_
         for slice_ in found.slices
@@ -245,16 +255,18 @@ def _work(
     marks: Mapping[str, Marks],
     only: str,
     *,
+    also: tuple[SourceTable, ...],
     lineage: Lineage,
     types: Sequence[Sequence[ColumnType]],
 ) -> Work:
     shape = shape_of(config, way, made.keys, columns, slices, lineage, types)
     if not shape.native and shape.keys:
-        slices = [with_moves(warehouse, slice_, shape.moved) for slice_ in slices]
+        slices = [with_moves(warehouse, slice_, also, shape.moved) for slice_ in slices]
     return Work(
         warehouse=warehouse,
         marks=Marks(horizons=marks.get(shape.label, Marks()).horizons),
         table=table,
+        also=also,
         shape=shape,
         slices=slices,
         target=target,

@@ -128,11 +128,16 @@ def _slice(source: str, row: dict[str, Any]) -> Slice:
     return Slice(table=table, **row)
 
 
-def with_moves(warehouse: Warehouse, slice_: Slice, moved: str) -> Slice:
-    """The slice with key changes counted by `moved`, for keys that silver does not know."""
+def with_moves(
+    warehouse: Warehouse, slice_: Slice, also: Iterable[SourceTable], moved: str
+) -> Slice:
+    """The slice with key changes counted by `moved`, for keys that silver does not know.
+
+    `also`: other names that the slice's table has had.
+    """
     row = warehouse.session.sql(
         f"SELECT count(*) AS moves, max(pos) AS top FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(slice_.table.source)} AND {named(slice_.table)} "
+        f"WHERE source = {sql_text(slice_.table.source)}{_narrowed((slice_.table, *also))} "
         f"AND kind = 'change' AND batch = {slice_.batch} AND {moved}"
     ).first()
     if row is None or not row["moves"]:
@@ -141,14 +146,16 @@ def with_moves(warehouse: Warehouse, slice_: Slice, moved: str) -> Slice:
     return slice_._replace(moves=row["moves"], removed=removed)
 
 
-def with_places(warehouse: Warehouse, slice_: Slice, shape: Shape) -> tuple[Slice, int]:
+def with_places(
+    warehouse: Warehouse, slice_: Slice, also: Iterable[SourceTable], shape: Shape
+) -> tuple[Slice, int]:
     """The slice by the order of `shape.sequence`, and how many of its changes have no place."""
     cuts = str(shape.truncates).lower()
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
         f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS removed "
         f"FROM (SELECT *, {place(shape)} AS p FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(slice_.table.source)} AND {named(slice_.table)} "
+        f"WHERE source = {sql_text(slice_.table.source)}{_narrowed((slice_.table, *also))} "
         f"AND kind = 'change' AND batch = {slice_.batch}) WHERE op <> 'truncate' OR {cuts}"
     ).first()
     assert row is not None

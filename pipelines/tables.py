@@ -6,7 +6,8 @@ name in the catalog: the rest of the product asks here for a table's SQL name an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
@@ -19,6 +20,8 @@ from ingest.events import SILVER
 from ingest.settings import Settings
 
 T = TypeVar("T")
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_FEW = 50_000
 BRONZE = (
     ("source", "string"),
     ("topic", "string"),
@@ -60,6 +63,20 @@ class Warehouse:
         """Whether tables are folders."""
         return self.settings.catalog is None
 
+    @contextmanager
+    def shuffling(self, rows: int = 0) -> Iterator[None]:
+        """Work on so many rows: of few, a second part of every shuffle costs a third more CPU and
+        saves no time. A platform's own settings stand."""
+        conf = self.session.conf
+        before = conf.get(_SHUFFLE) if self.local and rows <= _FEW else None
+        if before is not None:
+            conf.set(_SHUFFLE, "1")
+        try:
+            yield
+        finally:
+            if before is not None:
+                conf.set(_SHUFFLE, before)
+
     def schema(self, layer: str) -> str:
         """The schema that holds `layer` (bronze, silver, gold or history)."""
         return str(getattr(self.settings.schemas, layer))
@@ -77,7 +94,7 @@ class Warehouse:
     def exists(self, layer: str, table: str) -> bool:
         """Whether the table has been created."""
         if self.local:
-            return (self.folder(layer, table) / "_delta_log").is_dir()
+            return any((self.folder(layer, table) / "_delta_log").glob("*.json"))
         return self.session.catalog.tableExists(self.name(layer, table).replace("`", ""))
 
     def read(self, layer: str, table: str) -> DataFrame:
@@ -96,7 +113,13 @@ class Warehouse:
         """Create the table unless it exists."""
         if self.exists(layer, table):
             return
-        if not self.local:
+        if self.local:
+            # What a creation left that failed, say for want of space: Delta takes it for a table.
+            log = self.folder(layer, table) / "_delta_log"
+            for empty in (log / "_staged_commits", log):
+                with suppress(OSError):
+                    empty.rmdir()
+        else:
             assert self.settings.catalog is not None
             place = quote(self.settings.catalog, self.schema(layer))
             self.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")

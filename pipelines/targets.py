@@ -24,7 +24,7 @@ METADATA = {
 }
 _DELETED = {"_deleted_at": "timestamp"}
 _OURS = METADATA.keys() | _DELETED.keys() | {name for added in ADDED.values() for name in added}
-_MADE = "ingest.made"
+_KEPT = "ingest.kept"
 _PROPERTIES = {
     "delta.columnMapping.mode": "name",
     "delta.enableTypeWidening": "true",
@@ -119,10 +119,11 @@ def create(
     """Create a target with its data columns and what gold adds to each row.
 
     The comment of a key column says that it is one: the key stays until a change of it is approved.
-    A property tells what the target is made for, should the progress of gold be lost. Versions that
+    A property tells the mode and `sequence_by`, should the progress of gold be lost. Versions that
     hold lie apart from those that ended, so that a batch reads and writes no more files of them
     than it would of the rows alone.
     """
+    kept = [made.mode, made.sequence]
     places = {key.lower(): number for number, key in enumerate(made.keys, 1)}
     data = [
         (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
@@ -134,7 +135,7 @@ def create(
         target,
         [*data, *added.items()],
         partitioned_by=["_current"] if made.mode == "scd2" else [],
-        properties={**_PROPERTIES, _MADE: json.dumps(made).replace("'", "\\u0027")},
+        properties={**_PROPERTIES, _KEPT: json.dumps(kept).replace("'", "\\u0027")},
     )
 
 
@@ -143,8 +144,11 @@ def made_for(warehouse: Warehouse, target: str) -> Made | None:
     if not warehouse.exists("gold", target):
         return None
     shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name('gold', target)}")
-    told = [row["value"] for row in shown.collect() if row["key"] == _MADE]
-    return Made.of(json.loads(told[0])) if told else None
+    told = [row["value"] for row in shown.collect() if row["key"] == _KEPT]
+    if not told:
+        return None
+    mode, sequence = json.loads(told[0])
+    return Made(mode, keys_of(warehouse, target), tuple(sequence))
 
 
 def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:

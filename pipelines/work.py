@@ -16,7 +16,7 @@ from ingest.late import stored_rows
 from ingest.lineage import reaches
 from ingest.modes import Mode
 from ingest.names import SourceTable
-from ingest.order import SOURCE_PART, STREAM, Pos, pos_literal
+from ingest.order import SOURCE_PART, STREAM, Pos, outermost, pos_literal
 from ingest.sequence import ordered
 from ingest.shape import Shape, column, from_text
 from pipelines.progress import Marks, highest
@@ -216,7 +216,7 @@ class Work:
             f"({pos} < {pos_literal(cut)}"
             + (f" AND element_at({pos}, {STREAM}) = {cut[STREAM]}" if self.shape.by_arrival else "")
             + ")"
-            for cut in self.cuts
+            for cut in outermost(self.cuts, by_arrival=self.shape.by_arrival)
         )
 
     def truncates(self) -> list[Change]:

@@ -15,6 +15,9 @@ POINTS = ("registered", "appending", "appended", "decoded", "merged")
 """registered: files have their numbers, nothing is appended. appending: a task has read messages.
 appended: bronze has them, its log does not say so. decoded: silver has the rows, its stream does
 not say so. merged: the targets are changed, gold's progress and ledger do not say so."""
+DECISIONS = ("decided", "altered")
+"""decided: a schema change is approved, nothing is done. altered: the columns are changed, the rows
+and the ledger are not."""
 REPAIRS = ("rebuilt",)
 """rebuilt: the target is swapped in, gold's progress does not say so."""
 
@@ -38,7 +41,7 @@ def _then(act: Callable[..., Any], when: Callable[..., bool]) -> Callable[..., A
 
 def arm(point: str) -> None:
     """Patch the product so that it ends at `point`."""
-    from pipelines import bronze_files, gold, rebuild
+    from pipelines import bronze_files, gold, rebuild, review
     from pipelines.file_log import FileLog
     from pipelines.tables import Warehouse
 
@@ -52,11 +55,13 @@ def arm(point: str) -> None:
             Warehouse.append, lambda _self, _frame, of, _table: of == layer
         )
     else:
-
-        def record(*_: Any) -> None:
-            die()
-
-        (rebuild if point in REPAIRS else gold).record = record  # type: ignore[attr-defined]
+        module, name = {
+            "merged": (gold, "record"),
+            "decided": (review, "finish"),
+            "altered": (review, "_restore"),
+            "rebuilt": (rebuild, "record"),
+        }[point]
+        setattr(module, name, lambda *_: die())
 
 
 def _killing(driver: int, reading: Callable[..., Any]) -> Callable[..., Any]:

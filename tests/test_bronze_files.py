@@ -297,7 +297,7 @@ def test_a_uri_is_read_through_spark(tables: Warehouse, landing: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys, threading, time
+import os, signal, sys
 from pathlib import Path
 
 from ingest.settings import Settings
@@ -307,55 +307,36 @@ from pipelines.bronze import ingest_source
 from pipelines.session import spark
 from pipelines.tables import Warehouse
 
-place, moment = Path(sys.argv[1]), sys.argv[2]
+place = Path(sys.argv[1])
 tables = Warehouse(
     Settings(warehouse=str(place), checkpoints=str(place / "_checkpoints")),
     spark(warehouse=place, memory="512m"),
 )
-source = Source.model_validate({"name": "shop", "files": {"path": sys.argv[3]}})
+source = Source.model_validate({"name": "shop", "files": {"path": sys.argv[2]}})
 bronze_files.MOST_FILES = 2
 
 
-def killing(function, *, before):
-    def call(*arguments, **named):
-        if not before:
-            function(*arguments, **named)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    return call
-
-
-def kill_while_writing():
-    while not any(tables.folder("bronze", "messages").glob("source=shop/*.parquet")):
-        time.sleep(0.001)
+def killing(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-if moment == "drafting":
-    file_log._settle = killing(file_log._settle, before=True)
-elif moment == "registered":
-    Warehouse.append = killing(Warehouse.append, before=True)
-elif moment == "appended":
-    Warehouse.append = killing(Warehouse.append, before=False)
-elif moment == "appending":
-    threading.Thread(target=kill_while_writing, daemon=True).start()
+file_log._settle = killing
 ingest_source(tables, source)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["drafting", "registered", "appending", "appended"])
-def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(
-    tables: Warehouse, warehouse: Path, landing: Path, moment: str
+def test_a_run_killed_while_it_registers_files_loses_and_doubles_nothing(
+    tables: Warehouse, warehouse: Path, landing: Path
 ) -> None:
+    """The other points are `tests.test_killed`'s."""
     for number in range(5):
         put(landing / f"{number}.jsonl", b"%d\n" % number * 1000, modified=number)
-    script = [sys.executable, "-c", KILLED, str(warehouse), moment, str(landing / "*.jsonl")]
+    script = [sys.executable, "-c", KILLED, str(warehouse), str(landing / "*.jsonl")]
     killed = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
     source = files(landing / "*.jsonl")
-    again = ingest_source(tables, source)
-    assert again.messages == (3000 if moment == "appended" else 5000) or moment == "appending"
+    assert ingest_source(tables, source).messages == 5000
     expected = [
         (str(landing / f"{number}.jsonl"), number, offset, b"%d" % number)
         for number in range(5)

@@ -20,7 +20,7 @@ import pytest
 from ingest.config import load
 from pipelines.results import records
 from pipelines.tables import Warehouse
-from tests.killing import POINTS, REPAIRS
+from tests.killing import DECISIONS, POINTS, REPAIRS
 from tests.merge_scenarios import plain
 from tests.project import Project, canal, canal_ddl
 
@@ -51,6 +51,7 @@ AFTER = [
     canal("customer", "UPDATE", _row(1, "Eve"), es=2100, id_=2, old={"name": "Ada"}),
     "no message of any format",
 ]
+RETYPED = [canal_ddl("item", "ALTER TABLE item MODIFY price varchar(9)", es=2007, id_=3)]
 
 
 def _land(project: Project, name: str, messages: list[Any], first: int) -> None:
@@ -141,6 +142,18 @@ def test_killed_at_every_point(
         _killed(harmed, point)
     answer = harmed.ingest("run")
     assert answer.code == 0, answer.err
+    assert _tables(harmed, spark) == expected
+    for project in (unharmed, harmed):
+        _land(project, "3.jsonl", RETYPED, len(BEFORE) + len(AFTER))
+        assert project.ingest("run").code == 0
+    (entry,) = [
+        e["id"] for e in harmed.ingest("ddl", "list", "--json").records if e["status"] == "pending"
+    ]
+    assert unharmed.ingest("ddl", "approve", entry).code == 0
+    expected = _tables(unharmed, spark)
+    for point in DECISIONS:
+        _killed(harmed, point, "ddl", "approve", entry)
+    assert harmed.ingest("run").code == 0
     assert _tables(harmed, spark) == expected
     for point in REPAIRS:
         _killed(harmed, point, "rebuild", "shop_item")

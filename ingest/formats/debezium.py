@@ -54,7 +54,6 @@ class _Debezium:
     def __init__(self, options: FormatOptions) -> None:
         self._rows = Rows(options)
         self._flattened = Flattened(options, self._rows)
-        self._deletes = options.options.get("tombstone") == "delete"
         self._openings: dict[str, _Opening] = {}
 
     def decode(self, message: Message) -> Iterator[Event]:
@@ -62,7 +61,7 @@ class _Debezium:
         warnings: list[str] = []
         value = message.value
         if not value:
-            return iter((self._tombstone(message, warnings),))
+            return iter((self._flattened.tombstone(message, warnings),))
         try:
             return iter((self._event(value, message, warnings),))
         except jsontext.UNREADABLE:
@@ -91,7 +90,7 @@ class _Debezium:
         elif inner is None:
             top = jsontext.members(whole)
             if top.keys() <= {"schema", "payload"}:
-                return self._tombstone(message, warnings)
+                return self._flattened.tombstone(message, warnings)
             return self._unlike(top, whole, message, warnings, None)
         word = inner.op
         row = inner.source or inner.after or inner.before
@@ -183,12 +182,6 @@ class _Debezium:
             "expected op with before, after or source, or a message Debezium is known to send, "
             f"got {jsontext.excerpt(value)}; rows without an envelope need flattened: true",
         )
-
-    def _tombstone(self, message: Message, warnings: list[str]) -> Event:
-        if self._deletes and message.key:
-            block = self._rows.schemas.block(b"")
-            return self._flattened.tombstone(block, message, warnings)
-        return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
 
 
 def decoder(options: FormatOptions) -> Decoder:

@@ -51,7 +51,6 @@ class _DebeziumAvro:
         self._rows = Rows(options, partial(AvroKeys, self._writers))
         self._keys = AvroKeys(self._writers, self._rows.schemas, self._rows.texts)
         self._flattened = Flattened(options, self._rows)
-        self._deletes = options.options.get("tombstone") == "delete"
 
     def decode(self, message: Message) -> Iterator[Event]:
         """The event of one message. Raises DecodeError for a message that is none."""
@@ -59,7 +58,7 @@ class _DebeziumAvro:
         warnings: list[str] = []
         schemas = self._rows.schemas
         if not value:
-            return iter((self._tombstone(message, warnings),))
+            return iter((self._flattened.tombstone(message, warnings),))
         writer, start = None, 0
         if message.headers:
             for name, text in message.headers:
@@ -141,12 +140,6 @@ class _DebeziumAvro:
             "expected an envelope, or a record Debezium is known to send, "
             f"got {jsontext.excerpt(raw)}; rows without an envelope need flattened: true",
         )
-
-    def _tombstone(self, message: Message, warnings: list[str]) -> Event:
-        if self._deletes and message.key:
-            block = self._rows.schemas.block(b"")
-            return self._flattened.tombstone(block, message, warnings)
-        return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
 
 
 def _op(word: str) -> str:

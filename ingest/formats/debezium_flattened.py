@@ -37,6 +37,7 @@ class Flattened:
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
         self._prefix = str(options.options.get("prefix") or "__")
         self._all = bool(options.options.get("flattened"))
+        self._deletes = options.options.get("tombstone") == "delete"
         named = options.options.get("topic_names") or "db.table"
         self._places = () if named == "none" else tuple(str(named).split("."))
         self._rows = rows
@@ -85,8 +86,10 @@ class Flattened:
             transaction=Transaction(id=inside.get("transaction_id")),
         )
 
-    def tombstone(self, block: Block, message: Message, warnings: list[str]) -> Event:
-        """A null value as the delete of the message key's row."""
+    def tombstone(self, message: Message, warnings: list[str]) -> Event:
+        """A null value: with `tombstone: delete` the delete of the message key's row."""
+        if not self._deletes or not message.key:
+            return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
         source = Source()
         return self._rows.change(
             "delete",
@@ -95,7 +98,7 @@ class Flattened:
             after=NO_IMAGE,
             source=source,
             names=self._names(source, message),
-            block=block,
+            block=self._rows.schemas.block(b""),
             fields=(),
             message=message,
             warnings=warnings,

@@ -22,7 +22,7 @@ from pipelines.known_targets import Ways
 from pipelines.leases import lease
 from pipelines.progress import Progress, load, record, stand_of
 from pipelines.refilling import overwrite
-from pipelines.standing import Standing
+from pipelines.standing import as_applied
 from pipelines.tables import Warehouse
 from pipelines.targets import create
 
@@ -51,12 +51,8 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
     seconds = 0.0
     with lease(warehouse.checkpoint(), "gold"):
         stand = stand_of(warehouse, source, target)
-        last, only = stand.applied
-        if last:
-            history = Standing(
-                warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
-            )
-            with history as standing:
+        if stand.applied[0]:
+            with as_applied(warehouse, config, target, ways[target], stand) as standing:
                 if not warehouse.exists("gold", target):
                     create(warehouse, target, standing.columns, standing.made, soft=standing.soft)
                 written = overwrite(standing)

@@ -19,7 +19,7 @@ from pipelines.leases import lease
 from pipelines.progress import stand_of
 from pipelines.results import rows
 from pipelines.snapshots import snapshot_rows
-from pipelines.standing import Standing
+from pipelines.standing import Standing, as_applied
 from pipelines.tables import Warehouse
 
 Difference = tuple[Any, ...]
@@ -67,11 +67,7 @@ def reconcile(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> 
     with lease(warehouse.checkpoint(), "gold"):
         stand = stand_of(warehouse, ways[target][0][0].source, target)
         gold = _pinned(warehouse, target)
-    last, only = stand.applied
-    history = Standing(
-        warehouse, config, target, ways[target], marks=stand.marks, last=last, only=only
-    )
-    with history as standing:
+    with as_applied(warehouse, config, target, ways[target], stand) as standing:
         compared = standing.compared
         mine = _side(warehouse, summary(gold, compared))
         other = standing.tried(

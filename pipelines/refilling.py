@@ -10,8 +10,7 @@ from ingest.routes import Route
 from ingest.shape import column
 from pipelines.known_targets import known
 from pipelines.ledger import Ledger
-from pipelines.progress import Progress
-from pipelines.standing import Standing
+from pipelines.standing import Standing, as_applied
 
 
 def overwrite(standing: Standing) -> int:
@@ -24,26 +23,18 @@ def overwrite(standing: Standing) -> int:
     return int(((last and last["operationMetrics"]) or {}).get("numOutputRows") or 0)
 
 
-def applied(ledger: Ledger, route: Route) -> Standing | None:
+def refolded(ledger: Ledger, route: Route) -> Standing | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
-    stand = ledger.stands.get((ledger.source, route.target)) or Progress(
-        target=route.target, source=ledger.source
-    )
-    last, only = stand.applied
+    stand = ledger.stands.get((ledger.source, route.target))
     ways = known(ledger.warehouse, ledger.config).ways.get(route.target)
-    if not last or not ways:
+    if stand is None or not stand.applied[0] or not ways:
         return None
-    return Standing(
-        *(ledger.warehouse, ledger.config, route.target, ways),
-        marks=stand.marks,
-        last=last,
-        only=only,
-    )
+    return as_applied(ledger.warehouse, ledger.config, route.target, ways, stand)
 
 
 def refill(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again, whichever way it keeps them."""
-    history = applied(ledger, route)
+    history = refolded(ledger, route)
     if history is not None:
         with history as standing:
             overwrite(standing)

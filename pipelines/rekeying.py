@@ -8,7 +8,7 @@ from ingest.lineage import Effect
 from ingest.routes import Route
 from ingest.shape import events
 from pipelines.ledger import Ledger
-from pipelines.refilling import applied, overwrite
+from pipelines.refilling import overwrite, refolded
 from pipelines.rejects import misfit_rejects
 from pipelines.targets import columns_of, keys_of
 
@@ -34,7 +34,7 @@ def rekey(ledger: Ledger, route: Route, effect: Effect) -> None:
         warehouse.session.sql(
             f"ALTER TABLE {name} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'"
         )
-    history = applied(ledger, route)
+    history = refolded(ledger, route)
     if history is None:
         return
     with history as standing:

@@ -26,7 +26,7 @@ from ingest.shape import column
 from pipelines.ddl_entries import lineage_of, load
 from pipelines.gold_table import surprised
 from pipelines.moves import Moves, also, moves, under_first_names
-from pipelines.progress import Marks, stand_of
+from pipelines.progress import Marks, Progress, stand_of
 from pipelines.progress import moment as moment_of
 from pipelines.survey import Slice, survey, with_moves
 from pipelines.tables import Warehouse
@@ -206,6 +206,18 @@ class Standing:
             f"PARTITION BY {keys} ORDER BY {first}) AS _claim FROM ({live}) s {stored}) "
             f"WHERE _claim = _source_table"
         )
+
+
+def as_applied(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    tables: Sequence[tuple[SourceTable, Route]],
+    stand: Progress,
+) -> Standing:
+    """The target as all that it has applied makes it."""
+    last, only = stand.applied
+    return Standing(warehouse, config, target, tables, marks=stand.marks, last=last, only=only)
 
 
 def as_of(

@@ -21,7 +21,7 @@ from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.shape import events, source_part
 from pipelines.progress import Horizon, Marks, Progress, load, record, stand_of
-from pipelines.standing import Standing
+from pipelines.standing import as_applied
 from pipelines.survey import named
 from pipelines.tables import Warehouse
 from pipelines.work import Work, silver_changes
@@ -55,14 +55,12 @@ def trim_target(
     stand = stand_of(warehouse, tables[0][0].source, target)
     if not stand.batch or not warehouse.exists("gold", target):
         return 0
-    last, only = stand.applied
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(
         f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
     ).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
-    history = Standing(warehouse, config, target, tables, marks=stand.marks, last=last, only=only)
-    with history as standing:
+    with as_applied(warehouse, config, target, tables, stand) as standing:
         if standing.made.mode != "scd1":
             return 0
         found = [(work, past) for work in standing.works if (past := _superseded(work, old))]

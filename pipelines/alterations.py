@@ -42,23 +42,23 @@ def effects_on(
     """What effects of a statement come to on a target with these columns and keys."""
     hidden = {name.lower() for name in exclude}
     held = {name.lower(): type_ for name, type_ in columns.items()}
-    fixed = {key.lower(): key for key in keys}
+    fixed = list(keys)
     done: list[Effect] = []
     anew = False
     for effect in found:
         stored = as_stored(effect, held) if effect.column not in hidden else None
-        if stored is None or (stored.op == "drop" and stored.column in fixed):
+        keyed = stored is not None and stored.column in map(str.lower, fixed)
+        if stored is None or (stored.op == "drop" and keyed):
             continue
         done.append(stored)
-        anew |= stored.op == "retype" and stored.column in fixed
+        anew |= stored.op == "retype" and keyed
         new = stored.args[1] if stored.op == "rename" else None
         if new is not None and stored.column in held:
             held[new.lower()] = held.pop(stored.column)
-            fixed = {(new.lower() if k == stored.column else k): n for k, n in fixed.items()}
-            fixed.update({new.lower(): new} if new.lower() in fixed else {})
+            fixed = [new if key.lower() == stored.column else key for key in fixed]
     if anew:
         # Rows are told apart anew: the same key, read as another type.
-        done.append(Effect("key", tuple(fixed.values())))
+        done.append(Effect("key", tuple(fixed)))
     return tuple(done)
 
 

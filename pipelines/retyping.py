@@ -18,11 +18,14 @@ from pipelines.backfill import Origin, all_of, refold
 from pipelines.careful import Key
 from pipelines.ledger import Ledger
 from pipelines.moves import also
-from pipelines.refilling import applied, overwrite
+from pipelines.refilling import overwrite, refolded
 from pipelines.rejects import create_rejects, log, present, reason
 from pipelines.tables import Warehouse
 from pipelines.targets import made_for
 from pipelines.work import Work
+
+Verdicts = dict[Origin, tuple[str, str] | None]
+"""Of rejected events: code and error of why they do not fit, or None: they do."""
 
 _ORIGIN = ("topic", "partition", "offset", "row")
 
@@ -45,47 +48,47 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     if not chosen:
         return 0
     warehouse = ledger.warehouse
-    target, resolved, failed = chosen[0]["target"], [], dict[Origin, tuple[str, str] | None]()
-    origins = {_origin(row) for row in chosen}
-    named = tables_of(warehouse, ledger.source, chosen)
+    target = chosen[0]["target"]
+    routes = {
+        table: route
+        for name in tables_of(warehouse, ledger.source, chosen)
+        if (route := ledger.route(table := ledger.moves.get(name, name))) is not None
+        and route.target == target
+    }
     made = made_for(warehouse, target)
-    for table in dict.fromkeys(ledger.moves.get(name, name) for name in named):
-        route = ledger.route(table)
-        if route is None or route.target != target:
-            continue
-        if made is not None and made.mode != "scd1":
-            failed.update(_told_again(ledger, route, chosen))
-            break
-        work = all_of(
-            warehouse,
-            ledger.config,
-            route,
-            table,
-            lineage=ledger.lineage(table),
-            stand=ledger.stands.get((ledger.source, target)),
-            also=also(table, ledger.moves),
-        )
-        if work is not None:
-            failed.update(_typed_again(work, chosen))
+    found: Verdicts = {}
+    if made is not None and made.mode != "scd1":
+        for route in list(routes.values())[:1]:
+            found = _whole_again(ledger, route, chosen)
+    else:
+        for table, route in routes.items():
+            work = all_of(
+                warehouse,
+                ledger.config,
+                route,
+                table,
+                lineage=ledger.lineage(table),
+                stand=ledger.stands.get((ledger.source, target)),
+                also=also(table, ledger.moves),
+            )
+            found |= _typed_again(work, chosen) if work is not None else {}
+    resolved, again = [], []
     for row in chosen:
-        if _origin(row) in failed and failed[_origin(row)] is None:
-            resolved.append({**row, "status": "resolved", "version": row["version"] + 1})
-    again = []
-    for row in chosen if attempt else ():
-        why = failed.get(_origin(row), (row["code"], row["error"]))
-        if why is not None and _origin(row) in origins:
-            tried = {"attempts": (row["attempts"] or 0) + 1, "version": row["version"] + 1}
-            again.append({**row, **tried, "code": why[0], "error": why[1]})
+        why = found.get(_origin(row), (row["code"], row["error"]))
+        later = {**row, "version": row["version"] + 1}
+        if why is None:
+            resolved.append({**later, "status": "resolved"})
+        elif attempt:
+            tried = (row["attempts"] or 0) + 1
+            again.append({**later, "attempts": tried, "code": why[0], "error": why[1]})
     log(warehouse, [*resolved, *again])
     return len(resolved)
 
 
-def _told_again(
-    ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]
-) -> dict[Origin, tuple[str, str] | None]:
+def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
     """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
-    found: dict[Origin, tuple[str, str] | None] = {}
-    history = applied(ledger, route)
+    found: Verdicts = {}
+    history = refolded(ledger, route)
     if history is None:
         return found
     retyped = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
@@ -100,10 +103,8 @@ def _told_again(
     return found
 
 
-def _typed_again(
-    work: Work, chosen: Iterable[Mapping[str, Any]]
-) -> dict[Origin, tuple[str, str] | None]:
-    """Of each event of the work among the rejects: code and error of why not, or None: it is in."""
+def _typed_again(work: Work, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
+    """The verdicts on the events of the work among the rejects, whose keys are folded again."""
     rows = _tried(work, chosen)
     keys: set[Key] = set()
     for row in rows:
@@ -111,7 +112,7 @@ def _typed_again(
             keys |= {tuple(key) for key in (row["key"], row["key_before"]) if key is not None}
     baseless = refold(work, keys) if keys else set()
     foreign = _foreign(work, keys)
-    found: dict[Origin, tuple[str, str] | None] = {}
+    found: Verdicts = {}
     for row in rows:
         origin = _origin(row.asDict())
         if not row["fits"]:

@@ -9,73 +9,58 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from pipelines import session
 from pipelines.jars import fetch
 from pipelines.java import find_java
 from tests.bench import baseline
 
+_DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 
-class ByHand:
-    """That process, while entered; `target` is its Delta table."""
 
-    def __init__(self, target: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.bench.by_hand", str(target)]
+@contextmanager
+def by_hand(target: Path) -> Iterator[Callable[[Path], None]]:
+    """Starts that process for the Delta table `target`; what is given applies one batch."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.by_hand", str(target)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        words, answers = process.stdin, process.stdout
 
-    def __enter__(self) -> ByHand:
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._await("ready")
-        return self
+        def answered(word: str) -> None:
+            if not any(line.strip() == word for line in answers):
+                raise RuntimeError(f"the job by hand ended before {word!r}: {process.wait()}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.communicate()
+        def merge(file: Path) -> None:
+            words.write(f"{file}\n")
+            words.flush()
+            answered("done")
 
-    def merge(self, file: Path) -> None:
-        """Apply one batch."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{file}\n")
-        self._process.stdin.flush()
-        self._await("done")
-
-    def _await(self, word: str) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.strip() == word:
-                return
-        raise RuntimeError(f"the job by hand ended with {self._process.wait()} before {word!r}")
+        answered("ready")
+        yield merge
 
 
 def _serve(target: Path) -> None:
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(find_java())
-    jars = os.pathsep.join(map(str, fetch(Path(session.__file__).parent / "delta.jars")))
-    spark = (
-        SparkSession.builder.master("local[*]")
-        .config("spark.driver.extraClassPath", jars)
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-        .config("spark.sql.warehouse.dir", str(target.parent / "spark"))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    jars = fetch(Path(session.__file__).parent / "delta.jars")
+    settings = {
+        **{name: session.SETTINGS[name] for name in _DELTA},
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        "spark.driver.memory": "4g",
+        "spark.sql.warehouse.dir": str(target.parent / "spark"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    spark = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
     baseline.create(spark, target)
     print("ready", flush=True)
     for line in sys.stdin:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import baseline
-from tests.bench.by_hand import ByHand
+from tests.bench.by_hand import by_hand
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.generator import Table, write
 from tests.bench.installation import Installation, told, total
@@ -28,11 +28,11 @@ def run(bench: Bench) -> Iterator[Figure]:
     """The five batches, then the median of small ones."""
     target = bench.folder / "by_hand"
     bench.folder.mkdir(parents=True)
-    with ByHand(target) as by_hand:
-        yield from _figures(bench, target, by_hand)
+    with by_hand(target) as merge:
+        yield from _figures(bench, target, merge)
 
 
-def _figures(bench: Bench, target: Path, by_hand: ByHand) -> Iterator[Figure]:
+def _figures(bench: Bench, target: Path, merge: Callable[[Path], None]) -> Iterator[Figure]:
     batch = bench.sized(_EVENTS // _BATCHES)
     table = Table(keys=bench.sized(_KEYS), seed=bench.seed)
     place = Installation(bench.session, bench.folder / "product", sources={"shop": "debezium"})
@@ -44,13 +44,10 @@ def _figures(bench: Bench, target: Path, by_hand: ByHand) -> Iterator[Figure]:
         number = next(numbered)
         file = write(place.landing / "shop" / f"{number:03d}.jsonl", table.changes(count), debezium)
         # In turns, so that what a machine does beside falls on all of them.
-        work: list[tuple[str, Callable[[], object]]] = [
-            ("by_hand", lambda: by_hand.merge(file)),
-            ("tuned", lambda: baseline.merge(baseline.folded(bench.session, file), tuned)),
-        ]
         first = place.run(events=count) if number % 2 == 0 else {}
-        costs = {name: measured(task) for name, task in work}
-        return _Round(first or place.run(events=count), costs["by_hand"], costs["tuned"])
+        other = measured(lambda: merge(file))
+        same = measured(lambda: baseline.merge(baseline.folded(bench.session, file), tuned))
+        return _Round(first or place.run(events=count), other, same)
 
     for _ in range(_WARMUPS):
         one(_WARM)

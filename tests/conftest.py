@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from tests.demo import Demo
 
 ROOT = Path(__file__).parent.parent
-FRUGAL = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
 
 
 @pytest.fixture(scope="session")
@@ -31,20 +25,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
     yield started
     started.stop()
-
-
-@pytest.fixture(scope="module")
-def frugal(spark: SparkSession) -> Iterator[SparkSession]:
-    """Settings under which thousands of queries over a handful of rows take less time."""
-    before = {name: spark.conf.get(name, None) for name in FRUGAL}
-    for name, value in FRUGAL.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, earlier in before.items():
-        if earlier is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, earlier)
 
 
 @pytest.fixture

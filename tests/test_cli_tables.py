@@ -521,8 +521,9 @@ def test_a_parked_table_is_named_and_code_1(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_continuous_run_ends_when_told_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SHOP)
@@ -540,12 +541,12 @@ def test_a_continuous_run_ends_when_told_to(
         # What comes later is brought too.
         project.land("shop2.jsonl", MESSAGES[2:3])
         wait_for(lambda: merges(tmp_path) == 3, started)
-        started.send_signal(signal.SIGTERM)
+        started.send_signal(number)
         out, err = started.communicate(timeout=60)
     finally:
         started.kill()
     assert started.returncode == 0, err
-    assert "SIGTERM: ends after the batch that is being written" in err
+    assert f"{number.name}: ends after the batch that is being written" in err
     assert "Traceback" not in err
     assert "shop_items" in out
 

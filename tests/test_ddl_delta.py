@@ -122,25 +122,32 @@ CHANGES = st.sampled_from(
 
 @given(st.lists(CHANGES, min_size=1, max_size=6))
 def test_proposals_run_one_after_the_other(changes: list[str]) -> None:
-    """Each proposed statement fits the table that those before it leave; keys stay."""
+    """Each proposed statement fits the table that those before it leave; keys stay, or begin anew
+    at once with another type."""
     statement = parse("ALTER TABLE t " + ", ".join(changes))
     found = review(statement, target="`t`", columns=GOLD, keys=["id"])
     assert RISKS.index(found.risk) == max(RISKS.index(outcome.risk) for outcome in found.clauses)
     table, key = dict(GOLD), "id"
+    dropped = None
     for text in found.proposed:
         words = text.removeprefix("ALTER TABLE `t` ").replace("`", "").split()
         if words[:2] == ["ADD", "COLUMNS"]:
             name, type_ = words[2].lstrip("("), words[3].removesuffix(")")
+            assert dropped in (None, name)
+            dropped = None
             assert name.casefold() not in {known.casefold() for known in table}
             table[name] = type_
         elif words[:2] == ["DROP", "COLUMN"]:
+            assert dropped is None
+            dropped = words[2] if words[2] == key else None
             del table[words[2]]
         elif words[:2] == ["RENAME", "COLUMN"]:
             assert words[4].casefold() not in {known.casefold() for known in table}
             table[words[4]] = table.pop(words[2])
             key = words[4] if words[2] == key else key
         else:
+            assert dropped is None
             assert words[:2] == ["ALTER", "COLUMN"]
             assert widens(table[words[2]], words[4])
             table[words[2]] = words[4]
-    assert key in table
+    assert dropped is None and key in table

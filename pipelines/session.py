@@ -53,9 +53,6 @@ SETTINGS = {
     # Delta keeps the plans of every table it has looked at, 40 MB each after some commits: enough
     # tables at hand for a batch, and the heap stays free with hundreds of them.
     "spark.databricks.delta.delta.log.cacheSize": "16",
-    # Every sort and aggregation of a task begins with a page, by default of up to 64 MB: for small
-    # batches most of the heap, and of the time to clear it.
-    "spark.buffer.pageSize": "2m",
     # Batches that stay in the processor's cache: a quarter less CPU than 10,000 rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # 4.2.0 hangs in a plain udf() straight over a Parquet scan with it.
@@ -162,6 +159,10 @@ def _launch_settings(memory: str) -> dict[str, str]:
     jars = fetch(HERE / "delta.jars")
     return {
         "spark.driver.memory": memory,
+        # Every sort, aggregation and broadcast begins with a page, by default of up to 64 MB: for
+        # small batches most of the heap, and of the time to clear it. Broadcasts read it from the
+        # JVM's own properties.
+        "spark.buffer.pageSize": "2m",
         # On the class path and not in spark.jars, which would copy them at every start.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.driver.extraJavaOptions": (

@@ -20,8 +20,23 @@ from ingest.errors import DecodeError
 
 T = TypeVar("T")
 
+
+class Digits(NamedTuple):
+    """A number token of digits and an exponent alone, `1E+1`: as a text it could be base64."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _number(token: str) -> str | Digits:
+    return token if "." in token or "-" in token else Digits(token)
+
+
 _IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=str)
 _IMAGE_OR_NULL = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
+_MARKED = msgspec.json.Decoder(dict[str, Any] | None, float_hook=_number)
 _IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
 _TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
 _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -75,14 +90,18 @@ def lenient(value: bytes) -> bytes:
     return _TOKEN.sub(mend, value.removeprefix(b"\xef\xbb\xbf"))
 
 
-def image(raw: msgspec.Raw | bytes, warnings: list[str]) -> dict[str, Any] | None:
+def image(
+    raw: msgspec.Raw | bytes, warnings: list[str], *, marked: bool = False
+) -> dict[str, Any] | None:
     """A row image: column -> str (strings and number tokens), int, bool, None, dict or list.
+
+    `marked`: number tokens that could be base64 come as `Digits`.
 
     None for JSON null, `{}` and `[]` (no image). Adds `dup_key` where a name stands twice.
     Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
     """
     try:
-        columns: dict[str, Any] | None = _IMAGE_OR_NULL.decode(raw)
+        columns: dict[str, Any] | None = (_MARKED if marked else _IMAGE_OR_NULL).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = bytes(raw)
         if not text or text.startswith(b"["):

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 
 from ingest import order
 from ingest.codes import Code
+from ingest.emptied import emptied
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event
 from ingest.formats import FORMATS
@@ -110,10 +111,14 @@ class Reader:
         place = self._places.get((name, topic, partition))
         stream, by_arrival = place if place is not None else self._place(name, topic, partition)
         row = 0
+        defaults = self._defaults
+        if "truncate" in [event.op for event in events]:
+            table = defaults[2] if defaults is not None else None
+            events = [each for event in events for each in emptied(event, default=table)]
         for event in events:
             kind, types = event.kind, event.types
-            if self._defaults is not None:
-                _complete(event, *self._defaults)
+            if defaults is not None:
+                _complete(event, *defaults)
             if not event.unavailable:
                 event.unavailable = None
             changes = kind == "change" or kind == "fragment"

@@ -73,7 +73,7 @@ def parse_type(text: str) -> SourceType:
         return SourceType(text.strip().lower(), "", False)
     words = f"{match[1]} {match[3]}".lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
-    drop = {"unsigned", "zerofill", "signed", "auto_increment"}
+    drop = {"unsigned", "zerofill", "signed", "auto_increment", "identity"}
     name = " ".join(word for word in words if word not in drop)
     name = name.split(" character set ")[0].split(" collate ")[0].split(" charset ")[0]
     return SourceType(name.removesuffix(" without time zone"), match[2] or "", unsigned)

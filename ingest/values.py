@@ -156,7 +156,8 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
     """An instant in UTC of text with or without zone; zone-less text is read in `zone`.
 
     Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
-    dates and text of no known form stay as sent.
+    dates and text of no known form stay as sent; with `value_not_of_type` what has a zone that is
+    not known, or is no instant of the years 1 to 9999.
     """
     usual = _USUAL(text)
     if usual is not None:
@@ -169,13 +170,17 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
             return f"{begins}{in_hour}{fraction(digits) if digits else ''}Z"
     found: list[str] = []
     civil = civil_text(text, found)
-    if found or civil.endswith("Z") or _CIVIL.match(civil) is None:
+    parts = _CIVIL.match(civil)
+    if found or civil.endswith("Z") or parts is None:
         warnings += found
         return civil
-    if zone is None:
+    if zone is None and not parts[4]:
         warnings.append(Code.TZ_ASSUMED.value)
         return civil.replace(" ", "T") + "Z"
-    return instant_in(civil, zone, text)
+    instant = text if parts[4] or zone is None else instant_in(civil, zone, text)
+    if instant == text:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    return instant
 
 
 def instant_in(civil: str, zone: str, text: str) -> str:
@@ -211,6 +216,14 @@ def _shifted(civil: str, zone: str) -> str:
     if shift is None:
         return local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).isoformat()[:19]
     return (local - shift).isoformat()
+
+
+def is_zone(name: str) -> bool:
+    """Whether a name is an offset or a region whose clocks are known."""
+    try:
+        return _shift(name) is not None or ZoneInfo(name) is not None
+    except (ValueError, KeyError, OSError):
+        return False
 
 
 def is_seconds(text: str) -> bool:
@@ -262,38 +275,3 @@ def bytes_of(text: str) -> bytes | None:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-
-
-def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
-    """Microseconds of an epoch number whose unit is told by magnitude (spec, G8).
-
-    `expected` is the documented unit as units per second: another unit found warns
-    `ts_unit_inferred`. 0 and -1 mean unknown: None.
-    """
-    if number in (0, -1):
-        return None
-    size = abs(number)
-    unit = 1 if size < 10**11 else 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
-    micros = number * 1_000_000 // unit
-    if not EARLIEST <= micros <= LATEST:
-        raise DecodeError(
-            Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(number)[:40]}"
-        )
-    if expected is not None and unit != expected:
-        warnings.append(Code.TS_UNIT_INFERRED.value)
-    return micros
-
-
-def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:
-    """Microseconds since the epoch of a date-time text, read in `zone` if zone-less; else None."""
-    instant = instant_text(text, zone, warnings)
-    if not instant.endswith("Z"):
-        return None
-    try:
-        moment = datetime.fromisoformat(instant[:19]).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    digits = instant[20:-1][:6].ljust(6, "0") if len(instant) > 20 else "0"
-    if not (digits.isascii() and digits.isdigit()):
-        return None
-    return int(moment.timestamp()) * 1_000_000 + int(digits)

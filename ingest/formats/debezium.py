@@ -157,6 +157,8 @@ class _Debezium:
     ) -> Event:
         """The event of a payload that is no row change in an envelope. `unfit`: why it is none."""
         block = self._rows.schemas.block(b"")
+        if self._flattened.says(top):
+            return self._flattened.event(value, block, message, warnings)
         if "specversion" in top:
             raise DecodeError(
                 Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
@@ -169,6 +171,8 @@ class _Debezium:
                     Code.BAD_SHAPE, f"expected an object as payload, got {jsontext.excerpt(value)}"
                 )
             top = jsontext.members(value)
+            if self._flattened.says(top):
+                return self._flattened.event(value, block, message, warnings)
         if is_schema_change(top) or bytes(top.get("op", b"")) == b'"a"':
             return schema_change_event(value, warnings)
         if is_control(top):

@@ -121,6 +121,8 @@ class _DebeziumAvro:
         warnings: list[str],
     ) -> Event:
         """The event of a message that is no row change with images of columns."""
+        if self._flattened.says(top):
+            return self._flattened.event(raw, writer.block, message, warnings)
         sent = jsontext.members(raw)
         if is_schema_change(sent):
             return schema_change_event(raw, warnings)

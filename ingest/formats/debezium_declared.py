@@ -12,6 +12,7 @@ from ingest import values
 from ingest.codes import Code
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, Texts, plain, sql_converter
+from ingest.jsontext import Digits
 from ingest.types import SourceType, parse_type, spark_type
 
 _CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"}
@@ -84,6 +85,8 @@ def _unsigned(handling: Handling) -> Convert:
     packed = encoded.decimal(0)
 
     def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is Digits:
+            return packed(value, warnings)
         if value.__class__ is str:
             if handling.unsigned == "long" or (handling.unsigned == "auto" and value.isdigit()):
                 return str(value)

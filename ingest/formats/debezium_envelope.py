@@ -200,6 +200,8 @@ def _scn(source: Source) -> Order:
     if scn is None:
         return None
     commit = _int(source.commit_scn)
+    if commit is None and source.commit_scn:
+        return None
     inside = _int(source.ssn)
     inside = (_int(source.txSeq) or 0) if inside is None else inside
     parts = _hex(source.rs_id.strip().removeprefix("0x"), ".") if source.rs_id else None

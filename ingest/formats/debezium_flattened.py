@@ -23,7 +23,11 @@ from ingest.formats.debezium_schema import Block, Names
 from ingest.formats.format import FormatOptions, Message
 
 _SOURCE = frozenset(Source.__struct_fields__)
-_META = _SOURCE | {"op", "deleted", "name", "version", "server_id", "thread", "query", "xmin"}
+_META = (
+    _SOURCE
+    | {"op", "deleted", "name", "version", "server_id", "thread", "query", "xmin"}
+    | {"rs", "lsid", "txnNumber", "wallTime"}  # MongoDB's
+)
 _NUMBERS = frozenset(
     {"ts_ms", "ts_us", "ts_ns", "pos", "row", "txId", "lsn", "scn", "commit_scn", "ssn", "txSeq"}
     | {"event_serial_no", "ord", "commit_ts"}
@@ -42,13 +46,17 @@ class Flattened:
         self._places = () if named == "none" else tuple(str(named).split("."))
         self._rows = rows
 
+    def says(self, top: Mapping[str, Any]) -> bool:
+        """Whether a payload says itself that it is a flattened row, whatever its columns are."""
+        return self._prefix + "op" in top or self._prefix + "deleted" in top
+
     def fits(self, top: Mapping[str, Any]) -> bool:
-        """Whether a payload is a flattened row."""
-        return self._all or self._prefix + "op" in top or self._prefix + "deleted" in top
+        """Whether a payload that is nothing else is a flattened row."""
+        return self._all or self.says(top)
 
     def event(self, raw: bytes, block: Block, message: Message, warnings: list[str]) -> Event:
         """The change that one flattened row tells of."""
-        image = jsontext.image(raw, warnings)
+        image = jsontext.image(raw, warnings, marked=True)
         if image is None:
             raise DecodeError(Code.NO_IMAGE, "expected a flattened row, got an empty object")
         inside, process = self._envelope(image)

@@ -52,8 +52,7 @@ class JsonKeys:
                 block = self._schemas.block(bytes(key.schema))
                 if block.fields:
                     return tuple(field.field for field in block.fields if field.field) or None
-                raw = bytes(key.payload)
-            return tuple(jsontext.members(raw)) or None
+            return tuple(jsontext.members(_columns(key, raw))) or None
         except _UNREADABLE:
             # not readable: the lift says so, where nothing else names the key
             return None
@@ -65,14 +64,22 @@ class JsonKeys:
         try:
             key = _KEY.decode(raw)
             if key.payload and key.schema:
-                raw = bytes(key.payload)
                 block = self._schemas.block(bytes(key.schema))
                 if block.fields:
                     columns = self._schemas.columns(block, block.fields, names, family)
-            image = jsontext.image(raw, [])
+            raw = _columns(key, raw)
+            image = jsontext.image(raw, [], marked=True)
             return self._texts(image, raw, columns, [], []) if image else None
         except _UNREADABLE:
             return None
+
+
+def _columns(key: _Key, raw: bytes) -> bytes:
+    """The object of columns in a key: its payload, with a schema beside it or alone."""
+    payload = bytes(key.payload)
+    if payload and (key.schema or (payload[:1] == b"{" and len(jsontext.members(raw)) == 1)):
+        return payload
+    return raw
 
 
 MakeKeys = Callable[[Schemas, Texts], Keys]

@@ -30,6 +30,7 @@ from ingest.formats.format import Message
 _ID = "_id"
 _TEXT = msgspec.json.Decoder(str)
 _ANY = jsontext.decoder(Any)
+_STRICT_BINARY = {"$binary", "$type"}  # extended JSON of version 1
 _WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$uuid"} | {
     "$symbol",
 }
@@ -188,6 +189,8 @@ def _value(value: Any, raw: msgspec.Raw) -> str | None:
 
 def _scalar(value: Mapping[str, Any]) -> str | None:
     """The text of a wrapped scalar; None where the value is a document of its own."""
+    if value.keys() == _STRICT_BINARY and isinstance(value["$binary"], str):
+        return str(value["$binary"])
     if len(value) != 1:
         return None
     ((word, inner),) = value.items()

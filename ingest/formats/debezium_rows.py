@@ -72,7 +72,7 @@ class Rows:
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
         """The image of a field of the envelope."""
         text = bytes(raw)
-        return Image(jsontext.image(text, warnings), text)
+        return Image(jsontext.image(text, warnings, marked=True), text)
 
     def change(
         self,

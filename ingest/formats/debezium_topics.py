@@ -78,6 +78,8 @@ _BOUNDARY = decoder(_Boundary)
 _TEXT = msgspec.json.Decoder(str)
 _TIME = msgspec.json.Decoder(int)
 _STATUS = {"BEGIN": "begin", "END": "commit"}
+_BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
+_NOTICE_NAMES = frozenset(("id", "aggregate_type", "type", "additional_data", "timestamp"))
 _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
     "execute-snapshot",
     "ad-hoc-snapshot",
@@ -99,10 +101,10 @@ def is_control(top: Mapping[str, Any]) -> bool:
     """Whether the payload is a heartbeat, transaction boundary, notification or signal."""
     if len(top) == 1 and "ts_ms" in top:
         return True
-    if "status" in top and "id" in top:
+    if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():
         return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
     if "aggregate_type" in top and "type" in top and "id" in top:
-        return True
+        return _NOTICE_NAMES >= top.keys()
     return "type" in top and "data" in top and len(top) <= 3 and _signal(top) is not None
 
 
@@ -233,6 +235,8 @@ def _column(column: _Column, family: str) -> ColumnType:
 def recognise(top: TopLevel) -> bool:
     """Whether a JSON object is a Debezium message, by the names and words only it has."""
     payload = top.get("payload")
+    if "__op" in top or "__deleted" in top:
+        return True
     if payload is None or "op" in top:
         return _recognised(top)
     if bytes(payload) == b"null":
@@ -246,13 +250,13 @@ def recognise(top: TopLevel) -> bool:
 
 
 def _recognised(top: Mapping[str, Any]) -> bool:
+    if "__op" in top or "__deleted" in top:
+        return True
     op = top.get("op")
     if op is not None:
         word = bytes(op)
         one = len(word) == 3 and word[1:2] in b"ciurdtma"
         return one and ("source" in top or "after" in top or "before" in top)
-    if "__op" in top or "__deleted" in top:
-        return True
     if "specversion" in top:
         return any(name.startswith("iodebezium") for name in top)
     return is_schema_change(top) or is_control(top)

@@ -19,6 +19,7 @@ from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.columns import Convert, plain
+from ingest.jsontext import Digits
 
 Nested = Callable[[dict[str, Any]], str | None]
 """A value that is a JSON object -> canonical text; None where it stays as sent."""
@@ -92,7 +93,7 @@ def decimal(scale: int) -> Convert:
 
     def convert(value: Any, warnings: list[str]) -> str:
         if value.__class__ is not str:
-            return plain(value)
+            return values.decimal_text(value.text) if value.__class__ is Digits else plain(value)
         if "." in value or "-" in value:
             return values.decimal_text(value)
         data = unpacked(value)

@@ -137,6 +137,10 @@ class _Rows:
         rows = self._tables.of((event.db, event.schema, event.table))
         event.types = rows.types
         data, before = self._images(envelope, rows, warnings)
+        if event.op == "delete" and before is not None:
+            # Both are the row that was deleted.
+            sent = {name: value for name, value in (data or {}).items() if value is not None}
+            data = {**(data or {}), **before, **sent}
         if data is None:
             raise DecodeError(Code.NO_IMAGE, f"expected columns in data of {event.op}, got none")
         if event.op == "delete":

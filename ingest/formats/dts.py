@@ -11,12 +11,12 @@ from functools import lru_cache
 
 import msgspec
 
-from ingest import values
 from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.avro_fields import Fields
+from ingest.formats.clock import epoch_micros
 from ingest.formats.dts_record import NEWEST, Image, Record, image_of, read
 from ingest.formats.dts_types import corrections, family_of_source, source_types
 from ingest.formats.event_types import paired
@@ -115,7 +115,7 @@ def decoder(options: FormatOptions) -> Decoder:
             scn=record.position or None,
             order=_order(record.position),
             snapshot=op == "snapshot",
-            event_time=values.epoch_micros(record.timestamp, warnings, 1),
+            event_time=epoch_micros(record.timestamp, warnings, 1),
             sent_time=_milliseconds(tags.get("readerThroughoutTime"), warnings),
             tx_id=tags.get("GTID") or (record.transaction if record.transaction != "0" else None),
             ddl=ddl,
@@ -214,7 +214,7 @@ def _order(position: str) -> tuple[int, ...] | None:
 def _milliseconds(text: str | None, warnings: list[str]) -> int | None:
     if text is None or len(text) > 18 or not (text.isascii() and text.isdigit()):
         return None
-    return values.epoch_micros(int(text), warnings, 1000)
+    return epoch_micros(int(text), warnings, 1000)
 
 
 _READ: Handover[Record] = Handover()

@@ -47,6 +47,9 @@ _CODECS = {
     "sjis": "cp932",
     "ujis": "euc_jp",
     "euckr": "cp949",
+    "koi8r": "koi8-r",
+    "koi8u": "koi8-u",
+    "macce": "mac_latin2",
 }
 _UTF8 = frozenset((b"utf8mb4", b"utf8", b"utf8mb3", b"UTF-8", b"utf-8"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ingest import values
+from ingest.formats.clock import epoch_micros
 from ingest.formats.format import TopLevel
 from ingest.jsontext import Glimpses, members
 
@@ -50,8 +50,8 @@ def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
         text = str(given)
         if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
             return None
-        return values.epoch_micros(int(text), warnings, unit)
-    return values.epoch_micros(given, warnings, unit) if isinstance(given, int) else None
+        return epoch_micros(int(text), warnings, unit)
+    return epoch_micros(given, warnings, unit) if isinstance(given, int) else None
 
 
 def split_sequence(given: Scalar, unit: str = "auto") -> tuple[int, int] | None:

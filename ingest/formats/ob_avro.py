@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingest import values
 from ingest.codes import Code
 from ingest.ddl import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.avro_fields import Fields
+from ingest.formats.clock import epoch_micros
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.formats.ob_avro_encodings import recognise, recognise_bytes, records
@@ -125,7 +125,7 @@ def decoder(options: FormatOptions) -> Decoder:
             order=(record.id,),
             event_time=None
             if record.timestamp is None
-            else values.epoch_micros(record.timestamp, warnings, 1),
+            else epoch_micros(record.timestamp, warnings, 1),
             tx_id=record.transaction,
             ddl=record.sql if op in ("ddl", "truncate") else None,
             warnings=warnings,

@@ -171,11 +171,17 @@ def _row(raw: msgspec.Raw, rows: TypedRows, zone: str | None, warnings: list[str
 def _instant(name: str, value: dict[str, Any], zone: str | None, warnings: list[str]) -> str:
     """A TIMESTAMP, the time on clocks at `location`. Raises bad_value."""
     place, text = value["location"], value["value"]
-    if text.__class__ is not str or place.__class__ is not str:
+    local = place in ("", "Local")
+    if (
+        text.__class__ is not str
+        or place.__class__ is not str
+        or not (local or values.is_zone(place))
+    ):
         raise DecodeError(
-            Code.BAD_VALUE, f"expected location and value of {name}, got {value!r:.80}"
+            Code.BAD_VALUE,
+            f"expected the value of {name} and a location with known clocks, got {value!r:.80}",
         )
-    return values.instant_text(text, zone if place in ("", "Local") else place, warnings)
+    return values.instant_text(text, zone if local else place, warnings)
 
 
 def _recognise(top: TopLevel) -> bool:

@@ -74,6 +74,10 @@ class Rows:
             if keys and set(keys) == identity.keys():
                 # The types of a key are not those of a row.
                 event.before_image, event.types = "key", None
+            elif keys and not identity.keys() >= set(keys):
+                # REPLICA IDENTITY USING INDEX: the columns of another key than the primary one.
+                event.before_image = "partial"
+                warnings.append(Code.PARTIAL_IMAGE.value)
             return
         after = self._row(event, change.columns, warnings)
         if after is None:

@@ -26,6 +26,7 @@ from tests.bench import (
     decode_cost,
     end_to_end,
     growth,
+    inspecting,
     late_events,
     many_tables,
     rebuilding,
@@ -42,6 +43,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "rebuild": rebuilding.run,
     "versions": versions_cost.run,
     "growth": growth.run,
+    "inspect": inspecting.run,
 }
 
 

@@ -1,0 +1,213 @@
+"""Messages as producers send them beyond their specifications, each with what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ingest.events import DECODED
+from ingest.formats.format import Message
+from tests.avro_encoders import dts_record, written
+from tests.avro_schemas import DTS_15
+from tests.decoding import code_of, decoder, events
+from tests.messages import reader_of
+
+MYSQL = {"connector": "mysql", "db": "d", "table": "t", "file": "b.000001", "pos": 4}
+
+
+def rows(name: str, value: Mapping[str, Any] | bytes, **given: Any) -> list[dict[str, Any]]:
+    """The silver rows of one message of a source, schema rows aside."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    found = reader_of(name, **given).rows(Message(data, topic="t"))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    return [row for row in named if row["kind"] != "schema"]
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [("1E+1", "10"), ("5e2", "500"), ("1e16", "10000000000000000"), ('"A+g="', "10.00")],
+)
+def test_a_number_with_an_exponent_is_no_base64(token: str, text: str) -> None:
+    value = b'{"op":"c","source":{"db":"d","table":"t"},"after":{"a":%s}}' % token.encode()
+    (row,) = rows("debezium", value, order="arrival", columns={"d.t": {"a": "decimal(10,2)"}})
+    assert row["after"] == {"a": text}
+    assert "bad_base64" not in (row["warnings"] or ())
+
+
+def test_a_wide_unsigned_number_with_an_exponent() -> None:
+    value = b'{"op":"c","source":{"db":"d","table":"t"},"after":{"a":1E+1}}'
+    (row,) = rows("debezium", value, order="arrival", columns={"d.t": {"a": "bigint unsigned"}})
+    assert row["after"] == {"a": "10"}
+
+
+TRUNCATED = {
+    "dts": lambda sql: written(
+        DTS_15, dts_record(operation="DDL", objectName="shop", afterImages=sql)
+    ),
+    "debezium": lambda sql: {
+        "source": {**MYSQL, "db": "shop", "table": None},
+        "databaseName": "shop",
+        "ddl": sql,
+        "tableChanges": [],
+    },
+}
+
+
+@pytest.mark.parametrize("name", TRUNCATED)
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("TRUNCATE TABLE orders", [("shop", "orders")]),
+        ("TRUNCATE `hall`.`orders`", [("hall", "orders")]),
+        ('TRUNCATE TABLE "orders"', [("shop", "orders")]),
+        ("TRUNCATE a, b", [("shop", "a"), ("shop", "b")]),
+    ],
+)
+def test_a_truncate_names_its_table_by_its_statement(
+    name: str, sql: str, tables: list[tuple[str, str]]
+) -> None:
+    found = rows(name, TRUNCATED[name](sql))
+    assert [(row["op"], row["db"], row["table"]) for row in found] == [
+        ("truncate", *table) for table in tables
+    ]
+    assert [row["row"] for row in found] == list(range(len(tables)))
+
+
+def test_a_truncate_of_no_table_is_refused_or_the_default_s() -> None:
+    value = TRUNCATED["debezium"]("TRUNCATE $$")
+    (row,) = rows("debezium", value)
+    assert (row["kind"], row["error_code"]) == ("reject", "bad_shape")
+    (row,) = rows("debezium", value, default_table="orders")
+    assert (row["kind"], row["op"], row["table"]) == ("change", "truncate", "orders")
+
+
+FLATTENED = [
+    {"id": 1, "status": "END", "__op": "u", "__deleted": "false"},
+    {"id": 1, "aggregate_type": "Order", "type": "Created", "__op": "c"},
+    {"id": 1, "type": "log", "data": "x", "__op": "c"},
+    {"id": 1, "op": "a", "__op": "c"},
+    {"id": 1, "op": "login", "__deleted": "false"},
+    {"id": 1, "payload": "abc", "__op": "c"},
+    {"id": 1, "schema": "s", "payload": {"op": "c"}, "__op": "c"},
+    {"id": 1, "ddl": "x", "source": "y", "databaseName": "z", "__op": "c"},
+    {"id": 1, "historyRecord": "x", "specversion": "1.0", "__op": "c"},
+]
+
+
+@pytest.mark.parametrize("name", ["debezium", "auto"])
+@pytest.mark.parametrize("sent", FLATTENED, ids=lambda sent: "-".join(sent))
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_flattened_row_is_one_whatever_its_columns_are_called(
+    name: str, sent: dict[str, Any], wrapped: bool
+) -> None:
+    value = {"schema": None, "payload": sent} if wrapped else sent
+    (row,) = rows(name, value, order="arrival")
+    assert (row["kind"], row["op"]) == ("change", "insert" if sent.get("__op") == "c" else "update")
+    assert row["after"].keys() == {column for column in sent if not column.startswith("__")}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"id": 1, "status": "END", "note": "x"},
+        {"id": 1, "aggregate_type": "Order", "type": "Created", "payload_of": 7},
+    ],
+)
+def test_what_only_resembles_a_notice_is_no_control_event(value: dict[str, Any]) -> None:
+    assert code_of(decoder("debezium"), value) == "unknown_op"
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("9999-12-31 23:59:59-08", None),
+        ("9999-12-31 23:59:59-08", "Asia/Shanghai"),
+        ("0044-03-15 00:00:00+00 BC", "Asia/Shanghai"),
+        ("2020-01-01 00:00:00.5 US/Nowhere", "Asia/Shanghai"),
+        ("0001-01-01 00:00:00", "Asia/Shanghai"),
+    ],
+)
+def test_an_instant_beyond_the_calendar_stays_as_sent(text: str, zone: str | None) -> None:
+    column = {"name": "z", "type": "timestamp with time zone", "value": text}
+    value = {"action": "I", "schema": "p", "table": "t", "lsn": "0/1", "columns": [column]}
+    (event,) = events(decoder("wal2json", time_zone=zone), value)
+    assert event.after == {"z": text}
+    assert "value_not_of_type" in (event.warnings or ())
+    assert "tz_assumed" not in (event.warnings or ())
+
+
+def test_ticdc_names_a_zone_that_nobody_knows() -> None:
+    value = {
+        "version": 1,
+        "database": "d",
+        "table": "t",
+        "type": "INSERT",
+        "commitTs": 447984074911121426,
+        "buildTs": 1,
+        "schemaVersion": 1,
+        "data": {"a": {"location": "Foo/Bar", "value": "2020-01-01 00:00:00"}},
+    }
+    assert code_of(decoder("ticdc_simple"), value) == "bad_value"
+
+
+def test_bytes_of_a_document_in_both_spellings_of_extended_json() -> None:
+    document = {
+        "_id": {"$oid": "5e0"},
+        "old": {"$binary": "AQID", "$type": "00"},
+        "new": {"$binary": {"base64": "AQID", "subType": "00"}},
+    }
+    source = {"connector": "mongodb", "db": "d", "collection": "c", "ord": 1, "ts_ms": 1000}
+    value = {"op": "c", "after": json.dumps(document), "source": source}
+    (event,) = events(decoder("debezium"), value)
+    assert event.after == {"_id": "5e0", "old": "AQID", "new": "AQID"}
+
+
+def test_an_identity_column_is_a_number() -> None:
+    table = {"columns": [{"name": "id", "typeName": "int identity"}]}
+    value = {
+        "source": {"connector": "sqlserver", "db": "d", "schema": "dbo", "table": "t"},
+        "databaseName": "d",
+        "ddl": None,
+        "tableChanges": [{"type": "CREATE", "id": '"d"."dbo"."t"', "table": table}],
+    }
+    (event,) = events(decoder("debezium"), value)
+    assert [(c.name, c.type) for c in event.columns or ()] == [("id", "int")]
+
+
+def test_a_deleted_row_known_by_another_index() -> None:
+    value = {
+        **{"action": "D", "schema": "public", "table": "t", "lsn": "0/1"},
+        "identity": [{"name": "b", "type": "text", "value": "x"}],
+        "pk": [{"name": "a", "type": "integer"}],
+    }
+    (event,) = events(decoder("wal2json"), value)
+    assert (event.before, event.before_image, event.key_columns) == ({"b": "x"}, "partial", ("a",))
+
+
+@pytest.mark.parametrize("data", [{"id": 1}, {"id": None, "name": None}, None])
+def test_a_deleted_row_in_the_before_image(data: dict[str, Any] | None) -> None:
+    value = {
+        "before-image": {"id": 1, "name": "x"},
+        "metadata": {
+            **{"record-type": "data", "operation": "delete", "schema-name": "s"},
+            **{"table-name": "t", "timestamp": "2024-01-02T03:04:05.000006Z"},
+        },
+    }
+    (event,) = events(decoder("dms"), value if data is None else {"data": data, **value})
+    assert (event.op, event.before) == ("delete", {"id": "1", "name": "x"})
+
+
+def test_a_message_key_of_a_payload_alone() -> None:
+    value = {"payload": {"op": "c", "before": None, "after": {"id": 1}, "source": MYSQL}}
+    message = Message(json.dumps(value).encode(), key=b'{"payload":{"id":1}}', topic="t")
+    (event,) = decoder("debezium")(message)
+    assert (event.key_columns, event.warnings) == (("id",), ["untyped"])
+
+
+def test_a_commit_scn_that_is_no_number_is_no_place() -> None:
+    source = {**MYSQL, "connector": "oracle", "scn": "5", "commit_scn": "7:1:abc"}
+    (row,) = rows("debezium", {"op": "c", "after": {"id": 1}, "source": source})
+    assert row["error_code"] == "order_key_missing"

@@ -1,23 +1,24 @@
-"""Which dialect a DDL text is written in, where its message does not say."""
+"""Which dialect a DDL text is written in: as its message or source says, else as its words do."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-_BY_FORMAT = {"wal2json": "postgres", "ogg": "oracle", "maxwell": "mysql"} | dict.fromkeys(
-    ("ticdc_open", "ticdc_simple"), "mysql"
+from ingest.ddl import dialect_of
+
+_BY_FORMAT = {"wal2json": "postgres"} | dict.fromkeys(
+    ("maxwell", "ticdc_open", "ticdc_simple"), "mysql"
 )
+_SAID_ELSEWHERE = re.compile(r"'(?:[^'\\]|\\.|'')*+'|/\*.*?\*/|--[^\n]*", re.DOTALL)
+"""Strings and comments: their words say nothing of the dialect."""
 _QUOTED = re.compile(r'\b(?:TABLE|INDEX|COLUMN|ON|EXISTS)\s+"', re.IGNORECASE)
-_BACKTICK = re.compile(r"`")
+_ORACLE = re.compile(
+    r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE|MODIFY\s*\()",
+    re.IGNORECASE,
+)
 _SPOKEN = (
-    (
-        "oracle",
-        re.compile(
-            r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE"
-            r"|MODIFY\s*\(|ADD\s*\()",
-            re.IGNORECASE,
-        ),
-    ),
+    ("oracle", re.compile(r"\bADD\s*\(", re.IGNORECASE)),
     (
         "postgres",
         re.compile(
@@ -37,21 +38,44 @@ _SPOKEN = (
 )
 
 
-def spoken(text: str, *, format_: str | None, schema: str | None) -> str:
-    """The dialect of a DDL text (`ingest.ddl.dialect_of`), by its format, its words and quotes.
+@lru_cache(maxsize=256)
+def told(db_type: str | None) -> str | None:
+    """The dialect of what a message calls its database; None where it says nothing."""
+    return dialect_of(db_type) if db_type else None
 
-    A table without a schema is MySQL's unless the text says otherwise; one with a schema and no
-    telling word is Oracle's where the schema is in capitals, as unquoted names are there, else
-    PostgreSQL's.
+
+def declared(
+    format_: str | None, option: str | None, *, db: str | None, schema: str | None
+) -> str | None:
+    """The dialect of a format's statements: its own, or that of the source's option `dialect`.
+
+    An option left at MySQL holds where the message names its table as MySQL does: without a schema,
+    or with the database once more as one.
     """
-    known = _BY_FORMAT.get(format_ or "")
-    if known is not None:
-        return known
-    if _BACKTICK.search(text):
+    if option is None:
+        return _BY_FORMAT.get(format_ or "")
+    if option == "mysql" and schema is not None and schema != db:
+        return None
+    return dialect_of(option)
+
+
+def spoken(text: str, *, db: str | None = None, schema: str | None = None) -> str:
+    """The dialect of a DDL text (`ingest.ddl.dialect_of`) by its words and quotes.
+
+    A table without a schema, or with its database as one, is MySQL's unless the text says
+    otherwise; one with a schema and no telling word is Oracle's where the schema is in capitals, as
+    unquoted names are there, else PostgreSQL's.
+    """
+    if schema == db:
+        schema = None
+    plain = _SAID_ELSEWHERE.sub(" ", text)
+    if "`" in plain:
         return "mysql"
-    for dialect, words in _SPOKEN:
-        if words.search(text) and (schema is not None or dialect == "oracle"):
-            return dialect
+    if _ORACLE.search(plain):
+        return "oracle"
     if schema is None:
-        return "oracle" if _QUOTED.search(text) else "mysql"
+        return "oracle" if _QUOTED.search(plain) else "mysql"
+    for dialect, words in _SPOKEN:
+        if words.search(plain):
+            return dialect
     return "oracle" if schema.isupper() else "postgres"

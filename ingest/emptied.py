@@ -20,7 +20,8 @@ def emptied(event: Event, *, default: str | None) -> list[Event]:
     """
     if event.op != "truncate" or event.table is not None:
         return [event]
-    for dialect in _DIALECTS if event.ddl else ():
+    known = (event.dialect,) if event.dialect is not None else _DIALECTS
+    for dialect in known if event.ddl else ():
         said = parse(event.ddl or "", dialect=dialect, db=event.db, schema=event.schema)
         tables = [clause.table for clause in said.clauses if clause.kind == "truncate"]
         if tables and all(table.name for table in tables):

@@ -47,7 +47,8 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     `key_before` may stay None: they are filled from the images by `key_columns`; a decoder sets
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a
     split update, else 1. `positioned`: `order` is a log position in a format that may come without;
-    with `order: auto` such an event is ordered by it, not by arrival.
+    with `order: auto` such an event is ordered by it, not by arrival. `dialect` is that of `ddl`
+    (`ingest.ddl.dialect_of`), where the message names its database.
 
     The fields `op` to `scn` and `event_time` to `tx_id` stand in the order of SILVER: a row takes
     them over by position.
@@ -82,6 +83,7 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     types: Types | None = None
     columns: tuple[ColumnType, ...] | None = None
     ddl: str | None = None
+    dialect: str | None = None
     warnings: list[str] | None = None
 
 
@@ -133,6 +135,7 @@ SILVER: tuple[SilverColumn, ...] = (
         "the types, on schema rows and on ddl rows that carry them",
     ),
     SilverColumn("ddl", "string", "statement text"),
+    SilverColumn("dialect", "string", "its SQL dialect, where message or options tell; else null"),
     SilverColumn("warnings", "array<string>", "codes of every repair or doubt"),
     SilverColumn("error_code", "string", "of a reject: the code"),
     SilverColumn("error", "string", "of a reject: expected, got, where"),

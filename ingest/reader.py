@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 
 from ingest import order
 from ingest.codes import Code
+from ingest.ddl_dialect import declared
 from ingest.emptied import emptied
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event
@@ -121,6 +122,8 @@ class Reader:
                 _complete(event, *defaults)
             if not event.unavailable:
                 event.unavailable = None
+            if event.ddl is not None and event.dialect is None:
+                event.dialect = self._dialect(event, event.format or name)
             changes = kind == "change" or kind == "fragment"
             hashed = None
             if changes:
@@ -178,6 +181,7 @@ class Reader:
                     types.id if types is not None else None,
                     event.columns,
                     event.ddl,
+                    event.dialect if event.ddl is not None else None,
                     warnings or None,
                     None,
                     None,
@@ -205,6 +209,11 @@ class Reader:
             self._places.clear()
         place = self._places[name, topic, partition] = stream, scheme == "arrival"
         return place
+
+    def _dialect(self, event: Event, name: str | None) -> str | None:
+        options = self._options.get(name or "")
+        said = options.options.get("dialect") if options is not None else None
+        return declared(name, said, db=event.db, schema=event.schema)
 
     def _arrival(self, message: Message) -> tuple[int, ...]:
         ordinal = message.partition if self._files else None

@@ -26,6 +26,7 @@ DDL = (
     ("class", "string"),
     ("kind", "string"),
     ("statement", "string"),
+    ("dialect", "string"),
     ("proposed", "string"),
     ("pos", "array<bigint>"),
     ("event_time", "timestamp"),
@@ -59,6 +60,7 @@ class Entry:
     risk: str = "unparsed"
     kind: str = "unparsed"
     statement: str | None = None
+    dialect: str | None = None
     proposed: tuple[str, ...] = ()
     pos: Pos | None = None
     event_time: datetime | None = None
@@ -83,6 +85,7 @@ class Entry:
             self.risk,
             self.kind,
             self.statement,
+            self.dialect,
             _BETWEEN.join(self.proposed) or None,
             list(self.pos) if self.pos else None,
             self.event_time,
@@ -188,6 +191,7 @@ def _entry(row: dict[str, Any]) -> Entry:
         risk=row["class"],
         kind=row["kind"],
         statement=row["statement"],
+        dialect=row["dialect"],
         proposed=tuple((row["proposed"] or "").split(_BETWEEN)) if row["proposed"] else (),
         pos=tuple(row["pos"]) if row["pos"] else None,
         event_time=moment(row["event_time"]),

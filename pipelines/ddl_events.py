@@ -28,12 +28,13 @@ def in_silver(
     Broadcast copies and replays of one statement have one id.
     """
     rows = warehouse.session.sql(
-        f"""SELECT db, schema, `table`, ddl, op, format, min(pos) AS pos,
+        f"""SELECT db, schema, `table`, ddl, dialect, op, format, min(pos) AS pos,
   unix_micros(min(event_time)) AS micros
 FROM {warehouse.name("silver", "cdc")}
 WHERE source = {sql_text(source.name)} AND batch BETWEEN {first} AND {last}
   AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
-GROUP BY db, schema, `table`, ddl, op, format, slice(pos, 1, 7), IF(pos IS NULL, event_time, NULL)
+GROUP BY db, schema, `table`, ddl, dialect, op, format, slice(pos, 1, 7),
+  IF(pos IS NULL, event_time, NULL)
 ORDER BY pos"""
     ).collect()
     for row in rows:
@@ -43,7 +44,7 @@ ORDER BY pos"""
 def statement_of(entry: Entry) -> Statement:
     """The entry's statement, read, as it concerns the entry's table."""
     own = TableName(entry.table.db, entry.table.schema, entry.table.table)
-    read = _parsed(entry.statement or "", own, None)
+    read = _parsed(entry.statement or "", own, entry.dialect)
     mine = [t for t in read.tables if (t.name or "").lower() == (own.name or "").lower()]
     return read.of(mine[0]) if len(read.tables) > 1 and mine else read
 
@@ -75,7 +76,8 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     text, truncate = row["ddl"] or "", row["op"] == "truncate"
     order = (pos[0], *pos[2:7]) if by_source and pos is not None else None
     id_ = ddl.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
-    read = _parsed(text, own, row["format"])
+    dialect = row["dialect"] or spoken(text, db=own.db, schema=own.schema)
+    read = _parsed(text, own, dialect)
     found = []
     for number, touched in enumerate([own] if truncate else read.tables):
         named = touched
@@ -88,6 +90,7 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
             risk="none" if truncate else "unparsed",
             kind=kind,
             statement=row["ddl"],
+            dialect=dialect,
             pos=pos,
             event_time=moment(row["micros"]),
         )
@@ -95,6 +98,6 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     return found
 
 
-def _parsed(text: str, own: TableName, format_: str | None) -> Statement:
-    dialect = spoken(text, format_=format_, schema=own.schema)
+def _parsed(text: str, own: TableName, dialect: str | None) -> Statement:
+    dialect = dialect or spoken(text, db=own.db, schema=own.schema)
     return ddl.parse(text, dialect=dialect, db=own.db, schema=own.schema, table=own.name)

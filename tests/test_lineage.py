@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.ddl import parse
-from ingest.ddl_dialect import spoken
+from ingest.ddl_dialect import declared, spoken
 from ingest.ddl_widening import outgrown
 from ingest.lineage import (
     Edit,
@@ -132,12 +132,32 @@ def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> No
         ("ALTER TABLE t DROP COLUMN c", {"schema": "public"}, "postgres"),
         ("ALTER TABLE t ALTER COLUMN c TYPE int8", {"schema": "public"}, "postgres"),
         ("ALTER TABLE t ADD c nvarchar(9)", {"schema": "dbo"}, "tsql"),
-        ("ALTER TABLE t ADD c date", {"format_": "ogg"}, "oracle"),
-        ("ALTER TABLE t ADD c date", {"format_": "wal2json", "schema": "s"}, "postgres"),
+        ("ALTER TABLE t ADD c date", {"db": "shop", "schema": "shop"}, "mysql"),
+        ("ALTER TABLE t ADD c date COMMENT 'see NUMBER'", {}, "mysql"),
+        ("ALTER TABLE t ADD c date -- a NUMBER", {}, "mysql"),
     ],
 )
 def test_the_dialect_of_a_text(text: str, known: dict[str, Any], expected: str) -> None:
-    assert spoken(text, **{"format_": None, "schema": None, **known}) == expected
+    assert spoken(text, **known) == expected
+
+
+@pytest.mark.parametrize(
+    ("format_", "option", "schema", "expected"),
+    [
+        ("ogg", "oracle", "HR", "oracle"),
+        ("wal2json", None, "public", "postgres"),
+        ("maxwell", None, None, "mysql"),
+        ("canal", "mysql", None, "mysql"),
+        ("canal", "sqlserver", None, "tsql"),
+        ("cloudcanal", "mysql", "shop", "mysql"),
+        ("cloudcanal", "mysql", "HR", None),
+        ("debezium", None, "dbo", None),
+    ],
+)
+def test_the_dialect_a_source_declares(
+    format_: str, option: str | None, schema: str | None, expected: str | None
+) -> None:
+    assert declared(format_, option, db="shop", schema=schema) == expected
 
 
 @pytest.mark.parametrize(

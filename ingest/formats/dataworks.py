@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ingest.codes import Code
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.columns import declared_for
@@ -93,6 +94,7 @@ class _Table(NamedTuple):
     table: str | None
     keys: tuple[str, ...] | None
     rows: TypedRows
+    dialect: str | None
 
 
 class _Tables:
@@ -129,7 +131,9 @@ class _Tables:
             zone=self._options.time_zone,
         )
         keys = _keys(schema, source)
-        return _Table(*names, keys, TypedRows(columns, sent=frozenset(sent), keys=keys))
+        return _Table(
+            *names, keys, TypedRows(columns, sent=frozenset(sent), keys=keys), told(source.dbType)
+        )
 
 
 def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
@@ -183,6 +187,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event_time=None if snapshot else micros_of(times.eventTime, warnings, 1000),
             sent_time=micros_of(times.systemTime, warnings, 1000),
             ddl=sql or None,
+            dialect=table.dialect,
             warnings=warnings,
         )
         if event.kind == "ddl":

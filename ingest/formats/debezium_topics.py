@@ -15,6 +15,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.ddl import is_truncate
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Event, Row
 from ingest.formats.debezium_envelope import (
@@ -173,6 +174,7 @@ def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
         table=table,
         key_columns=keys,
         ddl=change.ddl,
+        dialect=told(source.connector),
         columns=None if truncates else columns,
         order=order_of(source),
         snapshot=is_snapshot(source),

@@ -13,6 +13,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.ddl import is_truncate
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.avro_fields import Fields
@@ -119,6 +120,7 @@ def decoder(options: FormatOptions) -> Decoder:
             sent_time=_milliseconds(tags.get("readerThroughoutTime"), warnings),
             tx_id=tags.get("GTID") or (record.transaction if record.transaction != "0" else None),
             ddl=ddl,
+            dialect=told(record.source),
             warnings=warnings,
         )
         if not event.tx_id:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ingest.codes import Code
 from ingest.ddl import is_truncate
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.avro_fields import Fields
@@ -128,6 +129,7 @@ def decoder(options: FormatOptions) -> Decoder:
             else epoch_micros(record.timestamp, warnings, 1),
             tx_id=record.transaction,
             ddl=record.sql if op in ("ddl", "truncate") else None,
+            dialect=told(record.source),
             warnings=warnings,
         )
         if op in _ROWS:

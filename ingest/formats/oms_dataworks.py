@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ingest.codes import Code
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event
 from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
@@ -88,6 +89,7 @@ class _Table(NamedTuple):
     keys: tuple[str, ...] | None
     rows: TypedRows
     sent: tuple[ColumnType, ...] | None
+    dialect: str | None
 
 
 class _Tables:
@@ -121,7 +123,7 @@ class _Tables:
             keys=keys,
         )
         known = rows.types.columns if rows.types is not None else None
-        return _Table(*names, keys, rows, known)
+        return _Table(*names, keys, rows, known, told(source.dbType))
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -162,6 +164,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event_time=event_time,
             sent_time=micros_of(times.systemTime, warnings, 1000),
             ddl=sql or None,
+            dialect=table.dialect,
             warnings=warnings,
         )
         if event.kind == "ddl":

@@ -13,6 +13,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.ddl import is_truncate
+from ingest.ddl_dialect import told
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.envelope import Scalar, micros_of, split_sequence, text_of
@@ -87,6 +88,7 @@ def decoder(options: FormatOptions) -> Decoder:
             warnings=warnings,
         )
         if op == "ddl":
+            event.dialect = told(meta.dbType)
             _state(event, record, warnings)
         elif op != "heartbeat":
             _change(event, record, meta, light_types)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ingest.ddl_order import in_steps
 from ingest.ddl_record import KINDS, RISKS, Clause, Column, Statement, TableName
 from ingest.ddl_statements import read_statement
 from ingest.ddl_tokens import Reader, Unread
@@ -26,6 +27,7 @@ __all__ = [
     "Statement",
     "TableName",
     "dialect_of",
+    "empties",
     "ghost",
     "identity",
     "is_truncate",
@@ -47,6 +49,7 @@ _SPOKEN = {
 }
 # gh-ost: _t_gho, _t_ghc, _t_del, with the time in its name under --timestamp-old-table;
 # pt-online-schema-change: _t_new, _t_old.
+_OLD = re.compile(r"_+(.+?)_old", re.IGNORECASE | re.DOTALL)
 _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
 _TRUNCATE = re.compile(
     r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
@@ -83,7 +86,7 @@ def parse(
         reader = Reader(statement, dialect=dialect_of(dialect), place=place)
         while reader.peek().kind != "end":
             if not reader.accept(";"):
-                clauses += read_statement(reader)
+                clauses += in_steps(read_statement(reader))
     except Unread:
         clauses.append(Clause(kind="unparsed", table=place))
     settled = tuple(_settled(clause) for clause in clauses)
@@ -104,6 +107,12 @@ def ghost(table: str | None) -> str | None:
 def is_truncate(sql: str | None) -> bool:
     """Does the statement truncate a table? One regular expression; needs no sqlglot."""
     return sql is not None and _TRUNCATE.match(sql) is not None
+
+
+def empties(word: str | None, sql: str | None) -> bool:
+    """Does a message of type `word` with this statement truncate its table? The statement says;
+    the word does where there is none. A truncated partition is not the table."""
+    return is_truncate(sql) if sql else word == "TRUNCATE"
 
 
 def identity(
@@ -132,8 +141,9 @@ def _settled(clause: Clause) -> Clause:
     base, role = ghost(clause.table.name), (clause.table.name or "")[-4:].lower()
     if clause.kind == "rename_table":
         target = clause.new_table.name if clause.new_table else None
-        of_target = ghost(target)
-        away = of_target is not None and of_target == clause.table.name
+        # pt-online-schema-change adds underscores until the name is free.
+        aside = _OLD.fullmatch(target or "")
+        away = (clause.table.name or "") in (ghost(target), aside[1] if aside else None)
         return replace(clause, kind="ghost") if base is not None or away else clause
     if base is None:
         return clause

@@ -12,6 +12,9 @@ from ingest.types import parse_type
 from ingest.values import base64_of, civil_text, decimal_text, time_text
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
+_COMPACT = re.compile(r"(\d{8})(\d{6})?")
+_SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
     "f": False,
     "false": False,
@@ -68,6 +71,8 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
         return _of_bits(text, 2 if token.kind == "bits" else 16, type_)
     if token.kind not in ("string", "number"):
         return None
+    if type_ == "binary" and _BYTEA.fullmatch(text) and parse_type(source_type).name == "bytea":
+        return base64_of(bytes.fromhex(text[2:]))
     if type_ == "binary":
         return base64_of(text.encode("utf-8", "surrogatepass"))
     if type_ == "boolean":
@@ -75,13 +80,30 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
         return None if truth is None else str(truth).lower()
     if type_.startswith("decimal("):
         return _decimal(text, int(type_[:-1].partition(",")[2]))
+    if type_ == "date":
+        return _dashed(text)
     if type_ in ("timestamp", "timestamp_ntz"):
-        return civil_text(text, [])
+        return civil_text(_dashed(text), [])
+    if type_ in ("int", "bigint") and "." in text:
+        return _decimal(text, 0)
     if type_ == "string" and parse_type(source_type).name == "time":
         return time_text(text)
     if token.kind == "number" or type_ in ("int", "bigint", "double"):
         return _plain_number(text)
     return text
+
+
+def _dashed(text: str) -> str:
+    """A date or date-time as MySQL takes it too: `2020-1-1`, `20200101`, `20200101123000`."""
+    compact = _COMPACT.fullmatch(text)
+    if compact is not None:
+        day, clock = compact.groups()
+        date = f"{day[:4]}-{day[4:6]}-{day[6:]}"
+        return date if clock is None else f"{date} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
+    short = _SHORT.match(text)
+    if short is None:
+        return text
+    return f"{short[1]}-{short[2].zfill(2)}-{short[3].zfill(2)}{text[short.end() :]}"
 
 
 def _of_bits(digits: str, base: int, type_: str) -> str | None:

@@ -75,10 +75,15 @@ def _alter(reader: Reader) -> list[Clause]:
 
 
 def _create(reader: Reader) -> list[Clause]:
+    replaces = False
     while reader.at_any(_BEFORE_TABLE):
+        replaces |= reader.at("REPLACE")
         reader.take()
     if reader.accept("TABLE"):
-        return [_created(reader)]
+        created = _created(reader)
+        # MariaDB: the rows of the table that is replaced go without events.
+        gone = [Clause(kind="change_partition", table=created.table)] if replaces else []
+        return [*gone, created]
     while reader.at_any(_BEFORE_INDEX):
         reader.take()
     if reader.accept("INDEX"):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ingest.events import ColumnType, Types
 
-_TYPE = re.compile(r"\s*([^(]*?)\s*(?:\(((?:'(?:[^']|'')*'|[^)'])*)\))?\s*([^()]*)\s*$", re.DOTALL)
+_ARGS = re.compile(r"((?>'(?:[^']|'')*+'|[^)'])*+)\)([^()]*+)$", re.DOTALL)
 _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 _INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", "int3", "int4"} | {
     "int16",
@@ -68,15 +68,17 @@ class SourceType(NamedTuple):
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> SourceType:
     """A type taken apart: `INT(10) UNSIGNED`, `ENUM('a','b')`, `timestamp(6) with time zone`."""
-    match = _TYPE.match(text)
-    if match is None:
+    name, opened, rest = text.partition("(")
+    match = _ARGS.match(rest)
+    if opened and match is None:
         return SourceType(text.strip().lower(), "", False)
-    words = f"{match[1]} {match[3]}".lower().split()
+    args, behind = match.groups() if match is not None and opened else ("", "")
+    words = f"{name} {behind}".lower().split()
     unsigned = "unsigned" in words or "zerofill" in words
     drop = {"unsigned", "zerofill", "signed", "auto_increment", "identity"}
     name = " ".join(word for word in words if word not in drop)
     name = name.split(" character set ")[0].split(" collate ")[0].split(" charset ")[0]
-    return SourceType(name.removesuffix(" without time zone"), match[2] or "", unsigned)
+    return SourceType(name.removesuffix(" without time zone"), args, unsigned)
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ import pytest
 
 from ingest.events import DECODED
 from ingest.formats.format import Message
+from ingest.types import parse_type
 from tests.avro_encoders import dts_record, written
 from tests.avro_schemas import DTS_15
 from tests.decoding import code_of, decoder, events
@@ -211,3 +212,55 @@ def test_a_commit_scn_that_is_no_number_is_no_place() -> None:
     source = {**MYSQL, "connector": "oracle", "scn": "5", "commit_scn": "7:1:abc"}
     (row,) = rows("debezium", {"op": "c", "after": {"id": 1}, "source": source})
     assert row["error_code"] == "order_key_missing"
+
+
+@pytest.mark.parametrize("name", ["oms_dataworks", "dataworks"])
+def test_comments_before_a_statement_are_skipped_at_once(name: str) -> None:
+    """Each comment once, where every one more doubled the work."""
+    source = {"dbType": "ob_mysql", "dbName": "d", "table": "t", "tableName": "t"}
+    text = "/**//**/" * 5_000 + "create table x(a int)"
+    payload = {
+        **{"op": "query", "timestamp": {"eventTime": 1620457659000}, "ddl": {"text": text}},
+        **{"scn": "5", "sequenceId": "5"},
+    }
+    version = "2.0" if name == "oms_dataworks" else "1.0.0"
+    (row,) = rows(name, {"version": version, "schema": {"source": source}, "payload": payload})
+    assert (row["kind"], row["op_raw"], row["dialect"]) == ("ddl", "query", "mysql")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("enum(" + ",".join(f"'it''s {n}'" for n in range(2_000)), None),
+        ("enum(" + ",".join(f"'{n}'" for n in range(2_000)) + ") comment 'a (b)'", None),
+        ("a " * 100_000 + "(", None),
+        ("enum(" + ",".join(f"'it''s (no) {n}'" for n in range(2_000)) + ")", "enum"),
+    ],
+    ids=["not closed", "a parenthesis behind", "many words", "closed"],
+)
+def test_types_of_any_length_are_read_at_once(text: str, name: str | None) -> None:
+    read = parse_type(text)
+    assert read.name == (name or text.strip())
+    assert len(read.members) == (2_000 if name else 0)
+
+
+def test_a_truncated_partition_is_not_the_table() -> None:
+    value = {
+        **{"database": "d", "table": "t", "type": "TRUNCATE", "isDdl": True, "id": 1, "es": 1000},
+        **{"ts": 1000, "data": None, "old": None, "sql": "ALTER TABLE t TRUNCATE PARTITION p0"},
+    }
+    (row,) = rows("canal", value)
+    assert (row["kind"], row["op"]) == ("ddl", "ddl")
+    (row,) = rows("canal", {**value, "sql": ""})
+    assert (row["kind"], row["op"], row["table"]) == ("change", "truncate", "t")
+
+
+def test_an_image_that_is_no_text_is_bad_json() -> None:
+    value = (
+        b'{"prevStruct":null,"postStruct":{"__light_type":{"a":{"schemaType":"INT"}},"a":1,'
+        b'"\xb0x":2},"allMetaData":{"record_primary_key":"a","record_primary_value":"1",'
+        b'"dbType":"OB_MYSQL","table_name":"t","db":"d","timestamp":"1609344671",'
+        b'"storeDataSequence":160934467110},"recordType":"INSERT"}'
+    )
+    (row,) = rows("oms_default", value)
+    assert row["error_code"] == "bad_json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl import is_truncate
+from ingest.ddl import empties
 from ingest.errors import DecodeError
 from ingest.formats.envelope import Scalar
 from ingest.formats.event_types import CONTROLS, STATEMENTS
@@ -89,7 +89,7 @@ def op_of(envelope: Envelope) -> str:
     if row_op is not None:
         return row_op
     if envelope.isDdl or word in _STATEMENTS:
-        return "truncate" if word == "TRUNCATE" or is_truncate(envelope.sql or "") else "ddl"
+        return "truncate" if empties(word, envelope.sql) else "ddl"
     op = _CONTROLS.get(word)
     if op is None:
         expected = ", ".join((*_ROWS, *sorted(_STATEMENTS), *_CONTROLS))

@@ -13,7 +13,7 @@ from copy import copy
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl import is_truncate
+from ingest.ddl import empties
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.columns import Texts, sql_converter, sql_spark_type
@@ -111,7 +111,7 @@ def _op(envelope: _Envelope, warnings: list[str]) -> str:
     if envelope.isDdl or envelope.ddl:
         if False in (envelope.isDdl, envelope.ddl):
             warnings.append(Code.DDL_FLAG.value)
-        return "truncate" if action == "TRUNCATE" or is_truncate(envelope.sql or "") else "ddl"
+        return "truncate" if empties(action, envelope.sql) else "ddl"
     op = _ROWS.get(action)
     if op is None:
         raise DecodeError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ingest.codes import Code
-from ingest.ddl import is_truncate
+from ingest.ddl import empties
 from ingest.errors import DecodeError
 from ingest.events import Row
 
@@ -28,7 +28,7 @@ STATEMENTS = frozenset(
 """ERASE is Canal's word for DROP."""
 
 _CHANGES_ROWS = re.compile(
-    r"(?:\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*"
+    r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+"
     r"(?:insert|update|delete|replace|merge|load)\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -49,7 +49,7 @@ def statement_op(word: str, sql: str | None, warnings: list[str]) -> str:
             f"expected row images, got the statement {sql[:80]!r} in a message of type {word}; "
             f"set the source's binlog_format to ROW",
         )
-    return "truncate" if word == "TRUNCATE" or is_truncate(sql) else "ddl"
+    return "truncate" if empties(word, sql) else "ddl"
 
 
 def paired(

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.formats.format import FormatOptions
 from ingest.formats.oms_types import OmsTypes
 from ingest.formats.typed_rows import TableName, TypedRows
-from ingest.jsontext import members
+from ingest.jsontext import UNREADABLE, excerpt, members
 
 _NAME = "__light_type"
 _TOKEN = b'"__light_type"'
@@ -44,7 +46,12 @@ class LightTypes:
         if sent is not None:
             text = head[:-1] + b"}"
         else:
-            parts = members(text)
+            try:
+                parts = members(text)
+            except UNREADABLE as error:
+                raise DecodeError(
+                    Code.BAD_JSON, f"expected a row image, {error}; got {excerpt(text)}"
+                ) from None
             block = _TOKEN + b":" + bytes(parts.pop(_NAME, b"")) + b"}"
             sent = self._sent(block)
             if sent is None:

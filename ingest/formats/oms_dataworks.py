@@ -134,7 +134,7 @@ def decoder(options: FormatOptions) -> Decoder:
         warnings: list[str] = []
         record = parse(message.value or b"", _RECORD.decode, warnings)
         payload = record.payload
-        word = payload.op or ""
+        word = (payload.op or "").upper()
         times = payload.timestamp or _Times()
         sql = payload.ddl.text if payload.ddl is not None else None
         op = _OPS.get(word) or (statement_op(word, sql, warnings) if word in STATEMENTS else None)
@@ -153,7 +153,7 @@ def decoder(options: FormatOptions) -> Decoder:
         event = Event(
             op="snapshot" if snapshot else op,
             kind=KIND_OF[op],
-            op_raw=word,
+            op_raw=payload.op,
             db=table.db,
             schema=table.schema,
             table=table.table,

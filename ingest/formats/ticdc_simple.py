@@ -15,7 +15,7 @@ import msgspec
 
 from ingest import jsontext, values
 from ingest.codes import Code
-from ingest.ddl import is_truncate
+from ingest.ddl import empties
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.columns import Texts
@@ -95,7 +95,7 @@ def _op(envelope: _Envelope) -> str:
     if op is not None:
         return op
     if given in _STATEMENTS:
-        return "truncate" if given == "TRUNCATE" or is_truncate(envelope.sql) else "ddl"
+        return "truncate" if empties(given, envelope.sql) else "ddl"
     expected = ", ".join((*_ROWS, *_CONTROLS, *_STATEMENTS))
     raise DecodeError(Code.UNKNOWN_OP, f"expected type {expected}; got {envelope.type!r}")
 

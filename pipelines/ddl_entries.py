@@ -13,7 +13,7 @@ from ingest.lineage import Edit, Effect, Lineage, from_json, lineage, to_json
 from ingest.names import SourceTable
 from ingest.order import Pos
 from pipelines.tables import Warehouse
-from pipelines.upserts import upsert
+from pipelines.upserts import add, upsert
 
 DDL = (
     ("id", "string"),
@@ -138,7 +138,7 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     if new and not known:
         schema = ", ".join(f"`{name}` {type_}" for name, type_ in DDL)
         frame = warehouse.session.createDataFrame(new, schema)
-        warehouse.append(frame.coalesce(1), "gold", "_ddl")
+        add(warehouse, "gold", "_ddl", frame)
     else:
         upsert(warehouse, "gold", "_ddl", DDL, [*known, *new])
     return [replace(entry, version=entry.version + 1) for entry in entries]

@@ -11,7 +11,7 @@ from ingest.casts import sql_text
 from ingest.codes import Code
 from ingest.shape import Shape
 from pipelines.tables import Warehouse
-from pipelines.upserts import upsert
+from pipelines.upserts import add, upsert
 
 if TYPE_CHECKING:
     from pipelines.work import Work
@@ -223,7 +223,7 @@ def _append(warehouse: Warehouse, found: object) -> int:
     fresh = found.dropDuplicates(["id"]).join(known, "id", "left_anti")
     rows = fresh.select(*(name for name, _ in REJECTS)).toArrow()
     if rows.num_rows:
-        warehouse.append(warehouse.session.createDataFrame(rows).coalesce(1), "gold", "_rejects")
+        add(warehouse, "gold", "_rejects", warehouse.session.createDataFrame(rows))
     return int(rows.num_rows)
 
 

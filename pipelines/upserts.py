@@ -6,12 +6,20 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from pipelines.tables import Warehouse
 
 Columns = Sequence[tuple[str, str]]
 _ONE_AT_A_TIME = threading.Lock()
-"""Targets are merged by several threads, and two MERGEs into one table conflict; other processes
-are kept out by the lease."""
+"""Targets are merged by several threads, and a MERGE conflicts with every other write to its table;
+other processes are kept out by the lease."""
+
+
+def add(warehouse: Warehouse, layer: str, table: str, rows: DataFrame) -> None:
+    """Append rows to a table that others upsert into."""
+    with _ONE_AT_A_TIME:
+        warehouse.append(rows.coalesce(1), layer, table)
 
 
 def upsert(

@@ -114,7 +114,13 @@ def _merge_source(
     largest = max((task.rows for task in tasks.values()), default=0)
     threads = ThreadPoolExecutor(max_workers=config.settings.merge_threads)
     with warehouse.shuffling(largest), threads as pool:
-        list(pool.map(inheritable_thread_target(warehouse.session)(run), tasks))
+        # A copy of the session's properties for each: threads that share one write their query's
+        # number over each other's, and Spark keeps the plans of queries it has lost for ever.
+        begun = [
+            pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in tasks
+        ]
+        for task in begun:
+            task.result()
     # First the ledger: what the sweep has passed is not looked for again.
     ledger.save()
     record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)

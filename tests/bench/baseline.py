@@ -67,4 +67,6 @@ def merge_all(session: SparkSession, rows: Path, targets: Sequence[Path], *, thr
         merge(session.read.parquet(str(rows / f"name={target.name}")), target)
 
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(inheritable_thread_target(session)(run), targets))
+        begun = [pool.submit(inheritable_thread_target(session)(run), each) for each in targets]
+        for task in begun:
+            task.result()

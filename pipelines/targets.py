@@ -53,13 +53,16 @@ def wanted_columns(
 ) -> dict[str, str]:
     """The columns a target should have, keys first: declared, else as the messages' types say.
 
-    Columns that no type came with are string. Raises TableError where two columns differ only in
-    case: they could not be told apart.
+    Columns that no type came with are string. What the configuration names is spelt as the messages
+    spell it. Raises TableError where two columns of those differ only in case: they could not be
+    told apart.
     """
     found: dict[str, str] = {}
     spellings: dict[str, str] = {}
     typed = _typed(types)
-    order = [*typed, *(name for image in images for name in image), *route.columns]
+    sent = list(dict.fromkeys(name for image in images for name in image))
+    order = [*_spelt(typed, sent), *sent]
+    order += _spelt(route.columns, order)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     excluded = {name.lower() for name in route.exclude}
     first = {key.lower() for key in keys}
@@ -77,6 +80,13 @@ def wanted_columns(
         spellings[lower] = name
         found[name] = declared.get(lower) or _type_of(name, typed)
     return found
+
+
+def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The names, without those that say one of `known` in another case."""
+    exact = set(known)
+    lower = {name.lower() for name in exact}
+    return [name for name in names if name in exact or name.lower() not in lower]
 
 
 def _typed(types: Iterable[Sequence[ColumnType]]) -> dict[str, str]:

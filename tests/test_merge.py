@@ -198,6 +198,14 @@ def test_progress(finished: Finished, scenario: Scenario) -> None:
     assert _narrowed(got, expected) == expected
 
 
+def test_spark_keeps_nothing_of_the_queries_that_ran(
+    finished: Finished, spark: SparkSession
+) -> None:
+    """Targets are merged side by side; what the scheduler still holds of one is never let go."""
+    jobs = spark._jsc.sc().dagScheduler().activeQueryToJobs()
+    assert jobs.size() == 0
+
+
 def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names(finished: Finished) -> None:
     record = [round_[SNAPSHOT] for round_ in finished.progress if SNAPSHOT in round_]
     assert [(row["inserted"], row["keys_refolded"]) for row in record] == [

@@ -264,3 +264,38 @@ def test_an_image_that_is_no_text_is_bad_json() -> None:
     )
     (row,) = rows("oms_default", value)
     assert row["error_code"] == "bad_json"
+
+
+DECLARED = {"d.t": {"PRICE": "decimal(10,2)", "Seen": "datetime"}}
+SEEN = {"id": 1, "price": "1.500", "seen": "2024-01-02T03:04:05.600"}
+IN_CASE = {
+    "canal": {
+        **{"database": "d", "table": "t", "type": "INSERT", "isDdl": False, "id": 1, "es": 1000},
+        **{"ts": 1000, "old": None, "sql": "", "pkNames": ["id"], "data": [SEEN]},
+    },
+    "debezium": {"op": "c", "before": None, "after": SEEN, "source": {**MYSQL, "db": "d"}},
+    "maxwell": {
+        **{"database": "d", "table": "t", "type": "insert", "ts": 1, "xid": 1, "commit": True},
+        "data": SEEN,
+    },
+}
+
+
+@pytest.mark.parametrize("name", IN_CASE)
+def test_declared_columns_are_found_in_any_case(name: str) -> None:
+    (row,) = rows(name, IN_CASE[name], columns=DECLARED)
+    assert row["after"]["seen"] == "2024-01-02 03:04:05.6"
+    (same,) = rows(
+        name, IN_CASE[name], columns={"d.t": {"price": "decimal(10,2)", "seen": "datetime"}}
+    )
+    assert row["after"] == same["after"]
+
+
+def test_declared_columns_overrule_the_message_s_in_any_case() -> None:
+    value = {**IN_CASE["canal"], "mysqlType": {"price": "double", "id": "int"}}
+    found = reader_of("canal", columns=DECLARED).rows(Message(json.dumps(value).encode()))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    (types,) = (row["columns"] for row in named if row["kind"] == "schema")
+    assert {c.name: c.type for c in types} == {
+        **{"price": "decimal(10,2)", "id": "int", "Seen": "timestamp_ntz"},
+    }

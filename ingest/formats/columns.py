@@ -8,7 +8,7 @@ or schemaless rows with types from the YAML) share this; a source's own `columns
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ingest import values
 from ingest.codes import Code
@@ -21,6 +21,7 @@ Convert = Callable[[Any, list[str]], str | None]
 """One value other than null, as JSON gave it, -> canonical text; may add warnings."""
 
 _MEMO_MOST = 10_000
+T = TypeVar("T")
 
 
 class Columns(NamedTuple):
@@ -76,13 +77,14 @@ class TableTypes:
     def _build(
         self, names: tuple[str | None, str | None, str | None], types: dict[str, str]
     ) -> Columns:
-        types.update(declared_for(self._declared, names))
+        types.update(respelt(declared_for(self._declared, names), types))
         columns = tuple(ColumnType(name, text, self._spark(text)) for name, text in types.items())
         converts = {name: self._convert(text) for name, text in types.items()}
+        known = {name: convert for name, convert in converts.items() if convert is not None}
         return Columns(
             types_of(columns) if columns else None,
-            {name: convert for name, convert in converts.items() if convert is not None},
-            frozenset(types),
+            in_any_case(known),
+            frozenset(in_any_case(types)),
         )
 
 
@@ -98,6 +100,22 @@ def declared_for(
         if found is not None:
             return found
     return {}
+
+
+def respelt(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:
+    """What the YAML declares, under the names of the message that differ in case alone (ruling 25:
+    names are matched without case)."""
+    spelt = {name.lower(): name for name in sent}
+    return {spelt.get(name.lower(), name): text for name, text in declared.items()}
+
+
+def in_any_case(known: Mapping[str, T]) -> dict[str, T]:
+    """`known` by its names, and by them in lower and in upper case where those are not others'."""
+    found = dict(known)
+    for name, what in known.items():
+        found.setdefault(name.lower(), what)
+        found.setdefault(name.upper(), what)
+    return found
 
 
 def texts(image: Mapping[str, Any], columns: Columns, raw: bytes | Any, warnings: list[str]) -> Row:

@@ -8,7 +8,7 @@ from typing import Any
 from ingest import values
 from ingest.codes import Code
 from ingest.events import ColumnType
-from ingest.formats.columns import Columns, Convert, plain
+from ingest.formats.columns import Columns, Convert, in_any_case, plain, respelt
 from ingest.formats.oms_values import base64_text, oms_converter, truth
 from ingest.types import parse_type, spark_type, types_of
 
@@ -24,6 +24,7 @@ def columns_of(
     `family` is the type family of the source's database, whose types the YAML names. A DATE is an
     instant; declared as a zone-less type it is what clocks in `zone` showed.
     """
+    declared = respelt(declared, sent)
     convert = oms_converter(family, zone)
     types: dict[str, str] = {}
     converts: dict[str, Convert | None] = {}
@@ -42,8 +43,8 @@ def columns_of(
     columns = tuple(ColumnType(name, texts[name], type_) for name, type_ in types.items())
     return Columns(
         types_of(columns) if columns else None,
-        {name: found for name, found in converts.items() if found is not None},
-        frozenset(types),
+        in_any_case({name: found for name, found in converts.items() if found is not None}),
+        frozenset(in_any_case(types)),
     )
 
 

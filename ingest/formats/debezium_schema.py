@@ -16,7 +16,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import ColumnType, Types
 from ingest.formats import debezium_values as encoded
-from ingest.formats.columns import Convert, declared_for
+from ingest.formats.columns import Convert, declared_for, in_any_case, respelt
 from ingest.formats.debezium_declared import Handling, declared_converter
 from ingest.formats.format import FormatOptions
 from ingest.types import decimal_type, spark_type, types_of
@@ -144,7 +144,8 @@ class Schemas:
         return found
 
     def _build(self, fields: tuple[Field, ...], names: Names, family: str) -> Columns:
-        declared = dict(declared_for(self._options.columns, names))
+        sent = (field.field for field in fields if field.field is not None)
+        declared = respelt(declared_for(self._options.columns, names), sent)
         keys = declared_for(self._options.keys, names)
         columns: list[ColumnType] = []
         converts: dict[str, Convert | None] = {}
@@ -164,6 +165,8 @@ class Schemas:
             if not fields:
                 nested[name] = encoded.variable_scale
         types = types_of(tuple(columns)) if columns else None
+        if declared:
+            converts, nested = in_any_case(converts), in_any_case(nested)
         return Columns(
             types, converts, nested, frozenset(converts), len(fields), tuple(keys) or None, {}
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ingest.events import ColumnType, Row, Types
-from ingest.formats.columns import Convert, Texts, declared_for, sql_converter
+from ingest.formats.columns import Convert, Texts, declared_for, respelt, sql_converter
 from ingest.formats.format import FormatOptions
 from ingest.types import spark_type, types_of
 
@@ -34,7 +34,7 @@ class ShownTypes:
         source_type: Callable[[int, str | None], str | None],
     ) -> None:
         self.names = tuple(names)
-        self._declared: Mapping[str, str] = declared_for(options.columns, table)
+        self._declared: Mapping[str, str] = respelt(declared_for(options.columns, table), names)
         convert = sql_converter(Texts(family=family, zone=options.time_zone))
         self._converts: dict[str, Convert] = {
             name: found

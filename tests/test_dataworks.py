@@ -97,6 +97,7 @@ def test_a_real_snapshot_row(shared: Path) -> None:
     assert decoded(value) == Event(
         op="snapshot",
         op_raw="INSERT",
+        dialect="mysql",
         db="bigdata_test",
         table="sync_test_table",
         key_columns=("id",),

@@ -41,7 +41,9 @@ def shown(name: str) -> set[str]:
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_field_is_filled_or_impossible(name: str) -> None:
     impossible = FORMATS[name].impossible
-    assert PROMISED - shown(name) <= impossible.keys()
+    # Without statements there is nothing that a dialect is of.
+    implied = {"dialect"} if "ddl" in impossible else set[str]()
+    assert PROMISED - shown(name) - implied <= impossible.keys()
     assert impossible.keys() <= PROMISED
     assert all(len(line) > 20 for line in impossible.values())
 

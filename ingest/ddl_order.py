@@ -19,10 +19,15 @@ _ASIDE = "_renaming_"
 
 def in_steps(clauses: Sequence[Clause]) -> list[Clause]:
     """The clauses of one statement in an order to be carried out; as they are, where none takes
-    a name that another gives up."""
-    left = {_old(c) for c in clauses if c.kind in ("drop_column", "rename_column")}
-    taken = {_new(c) for c in clauses if c.kind in ("add_column", "rename_column")}
-    if not left & taken:
+    a name that a later one gives up."""
+    held: set[str] = set()
+    tangled = False
+    for clause in reversed(clauses):
+        if clause.kind in ("add_column", "rename_column") and not _stays(clause):
+            tangled |= _new(clause) in held
+        if clause.kind in ("drop_column", "rename_column"):
+            held.add(_old(clause))
+    if not tangled:
         return list(clauses)
     drops = [clause for clause in clauses if clause.kind == "drop_column"]
     renames = [clause for clause in clauses if clause.kind == "rename_column"]
@@ -50,7 +55,7 @@ def _untangled(renames: list[Clause]) -> list[Clause]:
 
 
 def _stays(clause: Clause) -> bool:
-    return _old(clause) == _new(clause)
+    return clause.new_name is not None and _old(clause) == _new(clause)
 
 
 def _old(clause: Clause) -> str:

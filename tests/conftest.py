@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from tests.demo import Demo
 
 ROOT = Path(__file__).parent.parent
+# A busy machine is no failure.
+settings.register_profile("timeless", deadline=None)
+settings.load_profile("timeless")
 
 
 @pytest.fixture(scope="session")

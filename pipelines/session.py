@@ -50,8 +50,8 @@ SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     # The source of every MERGE here is a deterministic read: no need to write it out first.
     "spark.databricks.delta.merge.materializeSource": "none",
-    # Delta keeps the plans of every table it has looked at, 40 MB each after some commits: enough
-    # tables at hand for a batch, and the heap stays free with hundreds of them.
+    # Delta keeps the state of every table it has looked at: enough tables at hand for a batch, and
+    # the heap stays free with hundreds of them.
     "spark.databricks.delta.delta.log.cacheSize": "16",
     # Batches that stay in the processor's cache: a quarter less CPU than 10,000 rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",

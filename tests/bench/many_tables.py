@@ -67,7 +67,6 @@ def _few(bench: Bench, place: Installation, tables: Sequence[Table]) -> Figure:
     few = tables[:_FEW]
     copy = bench.folder / "declared"
     shutil.copytree(place.folder / "warehouse", copy / "warehouse")
-    shutil.copytree(place.landing, copy / "landing", copy_function=shutil.copy2)
     names = [table.name for table in tables]
     other = Installation(
         bench.session,

@@ -177,7 +177,7 @@ class _Debezium:
             return schema_change_event(value, warnings)
         if is_control(top):
             return control_event(top, value, warnings)
-        if self._flattened.fits(top):
+        if self._flattened.rest:
             return self._flattened.event(value, block, message, warnings)
         if unfit is not None:
             raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")

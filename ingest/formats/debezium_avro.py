@@ -135,7 +135,7 @@ class _DebeziumAvro:
                 message = message._replace(key=self._keys.as_json(message.key))
                 op, schemas = _op(inner.op or ""), self._rows.schemas
                 return document_event(inner, op, source, message, schemas, warnings)
-        if self._flattened.fits(top):
+        if self._flattened.rest:
             return self._flattened.event(raw, writer.block, message, warnings)
         raise DecodeError(
             Code.UNKNOWN_OP,

@@ -50,9 +50,10 @@ class Flattened:
         """Whether a payload says itself that it is a flattened row, whatever its columns are."""
         return self._prefix + "op" in top or self._prefix + "deleted" in top
 
-    def fits(self, top: Mapping[str, Any]) -> bool:
-        """Whether a payload that is nothing else is a flattened row."""
-        return self._all or self.says(top)
+    @property
+    def rest(self) -> bool:
+        """Whether a payload that is nothing else, and says nothing, is a flattened row."""
+        return self._all
 
     def event(self, raw: bytes, block: Block, message: Message, warnings: list[str]) -> Event:
         """The change that one flattened row tells of."""

@@ -120,7 +120,7 @@ def decoder(options: FormatOptions) -> Decoder:
             sent_time=_milliseconds(tags.get("readerThroughoutTime"), warnings),
             tx_id=tags.get("GTID") or (record.transaction if record.transaction != "0" else None),
             ddl=ddl,
-            dialect=told(record.source),
+            dialect=told(record.source) if ddl else None,
             warnings=warnings,
         )
         if not event.tx_id:

@@ -129,7 +129,7 @@ def decoder(options: FormatOptions) -> Decoder:
             else epoch_micros(record.timestamp, warnings, 1),
             tx_id=record.transaction,
             ddl=record.sql if op in ("ddl", "truncate") else None,
-            dialect=told(record.source),
+            dialect=told(record.source) if op in ("ddl", "truncate") else None,
             warnings=warnings,
         )
         if op in _ROWS:

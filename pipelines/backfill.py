@@ -21,7 +21,7 @@ from ingest.names import SourceTable
 from ingest.refold import fold_batches
 from ingest.routes import Route
 from ingest.shape import column, events
-from pipelines.careful import Key, run_here
+from pipelines.careful import Key, array_of, run_here
 from pipelines.progress import Marks, Progress
 from pipelines.survey import survey, with_moves
 from pipelines.tables import Warehouse
@@ -111,7 +111,7 @@ def _states(work: Work, keys: Collection[Key], baseless: set[Origin]) -> str:
     kin = work.view(
         pa.table(
             {
-                "key": pa.array([list(key) for key in groups], pa.list_(pa.string())),
+                "key": array_of(groups),
                 "component": pa.array([str(n) for n in groups.values()], pa.string()),
             }
         )

@@ -31,11 +31,18 @@ def described(error: BaseException) -> str:
 def full_disk(error: BaseException | None) -> bool:
     """Whether a full disk is behind an error, of Python's or of the JVM's."""
     while error is not None:
-        trace = getattr(error, "getStackTrace", None)
-        if _NO_SPACE in str(error) or (trace is not None and _NO_SPACE in (trace() or "")):
+        if mentions(error, _NO_SPACE):
             return True
         error = error.__cause__
     return False
+
+
+def mentions(error: BaseException, words: str) -> bool:
+    """Whether an error says `words`, or an error of the JVM's below it does: what failed in a task
+    that writes is the cause of another, which pyspark hands on as the JVM's own, and Spark Connect
+    in its trace alone."""
+    trace = getattr(error, "getStackTrace", None)
+    return words in str(error) or (trace is not None and words in (trace() or ""))
 
 
 def _gist(text: str) -> str:

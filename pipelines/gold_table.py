@@ -16,6 +16,7 @@ from ingest.merge import sql as merge_sql
 from ingest.order import outermost
 from ingest.shape import SURPRISE, latest
 from pipelines.careful import Careful
+from pipelines.failures import mentions
 from pipelines.progress import Marks, highest
 from pipelines.work import Work
 
@@ -50,10 +51,8 @@ def _merge_fast(work: Work, counts: Counter[str]) -> bool:
 
 
 def surprised(error: Exception) -> bool:
-    """Whether Spark met SURPRISE. Where that was in the task that writes, it is the cause of an
-    error that pyspark hands on as the JVM's own, and Spark Connect in its trace alone."""
-    trace = getattr(error, "getStackTrace", None)
-    return SURPRISE in str(error) or (trace is not None and SURPRISE in (trace() or ""))
+    """Whether Spark met SURPRISE."""
+    return mentions(error, SURPRISE)
 
 
 def merge(work: Work, rows: str, counts: Counter[str], *, exact: bool) -> None:

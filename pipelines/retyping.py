@@ -27,6 +27,8 @@ from pipelines.work import Work
 Verdicts = dict[Origin, tuple[str, str] | None]
 """Of rejected events: code and error of why they do not fit, or None: they do."""
 
+_TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
+"""What an event is set aside for when its values are typed."""
 _ORIGIN = ("topic", "partition", "offset", "row")
 
 
@@ -35,8 +37,7 @@ def replay_misfits(ledger: Ledger, route: Route) -> int:
     if not ledger.warehouse.exists("gold", "_rejects"):
         return 0
     found = opened(ledger.warehouse, ledger.source, route.target)
-    fitted = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
-    chosen = [row for row in found if row["code"] in fitted]
+    chosen = [row for row in found if row["code"] in _TYPED]
     return replay_target(ledger, chosen, attempt=False)
 
 
@@ -91,8 +92,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     history = refolded(ledger, route)
     if history is None:
         return found
-    retyped = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
-    mine = [row for row in chosen if row["code"] in retyped]
+    mine = [row for row in chosen if row["code"] in _TYPED]
     with history as standing:
         for work in standing.works:
             for row in _tried(work, mine):

@@ -21,8 +21,9 @@ setup: .venv/ready
 demo: setup
 	@$(JAVA) && $(BIN)/python conf/demo/play.py
 
+# Two workers, each with a Spark of its own, that take whole files.
 test: setup
-	@$(JAVA) && $(BIN)/pytest
+	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: setup
 	@$(JAVA) && $(BIN)/pytest -m long

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from tests.demo import Demo
 
 ROOT = Path(__file__).parent.parent
+# These take minutes each: first, so that the workers end together.
+LONGEST = (
+    *("test_merge", "test_killed", "test_ddl_review", "test_modes_generated", "test_maintain"),
+    *("test_connect", "test_demo", "test_readme", "test_gold_generated", "test_equivalence_gold"),
+)
 # A busy machine is no failure.
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
@@ -66,8 +71,19 @@ def shared() -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what needs Spark or Kafka by its fixtures: `-m 'not spark'` is the fast run."""
+    """Marks what needs Spark or Kafka by its fixtures, and puts the files that take longest first.
+
+    `-m 'not spark'` is the fast run.
+    """
+    slow: set[Path] = set()
     for item in items:
         for fixture in ("spark", "kafka"):
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(fixture)
+                slow.add(item.path)
+
+    def turn(item: pytest.Item) -> int:
+        name = item.path.stem
+        return LONGEST.index(name) if name in LONGEST else len(LONGEST) + (item.path not in slow)
+
+    items.sort(key=turn)

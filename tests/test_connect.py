@@ -1,4 +1,7 @@
-"""Files to gold on Spark Connect, as the command does it, in a process of its own."""
+"""Spark Connect, in processes of its own: the session, and files to gold as the command does it.
+
+In one file, since the servers of both want the same port.
+"""
 
 from __future__ import annotations
 
@@ -97,3 +100,44 @@ def test_files_to_gold(tmp_path: Path) -> None:
         {"late": 0, "keys_refolded": 0},
         {"late": 1, "keys_refolded": 1},
     ]
+
+
+SESSION_SCRIPT = """
+import sys
+from pathlib import Path
+from pipelines.session import connect_kafka, spark
+from pyspark.errors import IllegalArgumentException
+
+place = Path(sys.argv[1])
+session = spark(warehouse=place)
+session.range(2).write.format("delta").save(str(place / "t"))
+session.sql(f"MERGE INTO delta.`{place}/t` t USING (SELECT 7L id) s ON t.id = s.id"
+            " WHEN NOT MATCHED THEN INSERT *").collect()
+connect_kafka(session)
+try:
+    session.read.format("kafka").load().schema
+except IllegalArgumentException:
+    known = True
+rows = session.read.format("delta").load(str(place / "t")).orderBy("id").collect()
+print(type(session).__module__, [row.id for row in rows], known, session.conf.get(
+    "spark.sql.session.timeZone"))
+session.stop()
+"""
+
+
+@pytest.mark.connect
+@pytest.mark.slow
+def test_spark_connect_with_a_server_of_its_own(tmp_path: Path) -> None:
+    """In a process of its own: a process has one kind of session. Warnings are errors there too."""
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SESSION_SCRIPT, str(tmp_path / "warehouse")],
+        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert answer.stdout == "pyspark.sql.connect.session [0, 1, 7] True UTC\n", answer.stderr[
+        -3000:
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["warehouse"]

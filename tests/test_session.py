@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +9,6 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import PlatformError
 from pipelines import session
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_settings_hold_and_delta_is_there(spark: SparkSession, warehouse: Path) -> None:
@@ -54,44 +49,3 @@ def test_wrong_java(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(PlatformError, match="Spark needs Java 17 or 21, but JAVA_HOME="):
         session.spark(warehouse=tmp_path / "warehouse")
     assert not (tmp_path / "warehouse").exists()
-
-
-SCRIPT = """
-import sys
-from pathlib import Path
-from pipelines.session import connect_kafka, spark
-from pyspark.errors import IllegalArgumentException
-
-place = Path(sys.argv[1])
-session = spark(warehouse=place)
-session.range(2).write.format("delta").save(str(place / "t"))
-session.sql(f"MERGE INTO delta.`{place}/t` t USING (SELECT 7L id) s ON t.id = s.id"
-            " WHEN NOT MATCHED THEN INSERT *").collect()
-connect_kafka(session)
-try:
-    session.read.format("kafka").load().schema
-except IllegalArgumentException:
-    known = True
-rows = session.read.format("delta").load(str(place / "t")).orderBy("id").collect()
-print(type(session).__module__, [row.id for row in rows], known, session.conf.get(
-    "spark.sql.session.timeZone"))
-session.stop()
-"""
-
-
-@pytest.mark.connect
-@pytest.mark.slow
-def test_spark_connect_with_a_server_of_its_own(tmp_path: Path) -> None:
-    """In a process of its own: a process has one kind of session. Warnings are errors there too."""
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path / "warehouse")],
-        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert answer.stdout == "pyspark.sql.connect.session [0, 1, 7] True UTC\n", answer.stderr[
-        -3000:
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["warehouse"]

@@ -45,6 +45,18 @@ class Effect(NamedTuple):
         return None if name is None else (self.args[name] or "").lower()
 
 
+def brought(effects: Iterable[Effect]) -> set[str]:
+    """The columns that these effects, one after the other, bring to a table that had them not: a
+    name that is given up before it is taken was there."""
+    first: dict[str, bool] = {}
+    for effect in effects:
+        if effect.op in ("drop", "rename"):
+            first.setdefault(effect.column, False)
+        if effect.brings is not None:
+            first.setdefault(effect.brings, True)
+    return {name for name, new in first.items() if new}
+
+
 class Edit(NamedTuple):
     """An effect at its place in the order of events. `hidden`: it waits for its approval, and what
     comes under the name from here on is not what the target has under it."""

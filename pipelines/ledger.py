@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from ingest.config import Config
 from ingest.ddl_record import Statement
 from ingest.errors import TableError
-from ingest.lineage import Effect, Lineage, effects, ended
+from ingest.lineage import Effect, Lineage, brought, effects, ended
 from ingest.names import SourceTable, label_of
 from ingest.order import Pos
 from ingest.routes import Route
@@ -40,6 +40,7 @@ from pipelines.ddl_entries import (
     write,
 )
 from pipelines.ddl_events import in_silver, statement_of, unreviewed
+from pipelines.ddl_steps import left
 from pipelines.drift import Drift
 from pipelines.moves import Moves, also, held, moves
 from pipelines.progress import Progress
@@ -149,12 +150,10 @@ class Ledger:
                 self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))
             else:
                 self._waiting.setdefault(table, []).append(entry)
-        barred = {
-            effect.brings
-            for entry in (*self._waiting.get(table, ()), *self.of(table))
-            if entry.status not in ("applied", "superseded")
-            for effect in self.effects(entry)
-        }
+        undecided = [*self._waiting.get(table, ()), *self.of(table)]
+        undecided = [entry for entry in undecided if entry.status not in ("applied", "superseded")]
+        undecided.sort(key=lambda entry: entry.pos or ())
+        barred = brought(effect for entry in undecided for effect in self.effects(entry))
         edits = self.lineage(table)
         always = {key.lower() for key in keys}
         return {
@@ -274,7 +273,8 @@ class Ledger:
         zone = self.config.sources[self.source].time_zone
         try:
             check_values(self.warehouse, route, entry, zone)
-            for text in due(self.warehouse, entry, entry.proposed, again=()):
+            proposed = left(self.warehouse, entry, entry.proposed)
+            for text in due(self.warehouse, entry, proposed, again=()):
                 self.warehouse.session.sql(text)
         except (PySparkException, TableError) as error:
             self.note(entry.settled("failed", why=str(error)[:2000]))

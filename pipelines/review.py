@@ -5,8 +5,8 @@ table as it is, so that a crash anywhere leaves an entry `approved`, which the n
 the next decision finishes. All of it happens under gold's lease: who comes second finds the entry
 decided.
 
-1. The Delta statements that are due on the target as it is now. A column that a later change added
-   again, and that this one takes away, begins anew.
+1. The Delta statements that are due on the target as it is now, or were left undone (`ddl_steps`).
+   A column that a later change added again, and that this one takes away, begins anew.
 2. Rows: the literal DEFAULT, or the fold of history where events above the change were applied
    before (`pipelines.alterations.refill_needed`); by another key or type of it, the whole table.
 3. Events that did not fit are tried again; waiting changes that this one overtook are superseded.
@@ -26,6 +26,7 @@ from ingest.names import label_of
 from ingest.routes import Route
 from pipelines.alterations import check_values, due, fill_defaults, refill_needed
 from pipelines.ddl_entries import IN_FORCE, WAITING, Entry, load, readded
+from pipelines.ddl_steps import left
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
 from pipelines.moves import moves
@@ -148,7 +149,7 @@ def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
     _check_names(ledger, entry, route)
     seen = ledger.look(entry, route, columns, keys)
     again = _again(ledger, entry)
-    for text in due(warehouse, entry, seen.proposed, again=again):
+    for text in due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again):
         warehouse.session.sql(text)
     restored = _restore(ledger, entry, route)
     keyed = [effect for effect in entry.effects if effect.op == "key"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'
 T0 = 1_700_000_000_000
 TABLE = ("early", "halfway", "filled", "shared", "plain")
 ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
+SWAPPED = ("unbegun", "aside", "crossed", "through")
+SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 ROWS = [{"id": 1, "a": "x", "c": 7}, {"id": 2, "a": "y", "c": 8}]
 
 
@@ -42,6 +45,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
     types = {"id": "int", "a": "varchar(9)"}
     later = {**types, "c": "int"}
     sent = []
+    types_too = {"id": "int", "a": "varchar(9)", "b": "int"}
+    for table in SWAPPED:
+        row = {"id": "1", "a": "x", "b": "7"}
+        sent += [
+            canal(table, "INSERT", row, es=T0, id_=1, types=types_too),
+            canal_ddl(table, SWAP.format(table), es=T0 + 1000, id_=2),
+        ]
     for table in TABLE:
         sent += [
             canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
@@ -89,6 +99,35 @@ def test_an_approval_that_is_killed_is_finished(
         decided = entry(project, table)
         assert (decided["status"], decided["decided_by"]) == ("applied", "ada")
     assert project.ingest("ddl", "list", "--status", "approved", "--json").records == []
+
+
+def test_columns_that_are_swapped_are_swapped_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """Killed before, between and after the three statements; the next decision does the rest."""
+    for done, table in enumerate(SWAPPED):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(review, "due", dying(review.due, done))
+            project.ingest("ddl", "approve", entry(project, table)["id"])
+        again = project.ingest("ddl", "approve", entry(project, table)["id"])
+        assert again.code == 0, again.err
+        assert entry(project, table)["status"] == "applied"
+        query = f"SELECT id, a, b FROM gold.shop_{table}"
+        assert project.ingest("sql", query, "--json").records == [{"id": 1, "a": 7, "b": "x"}]
+        config = load(project.folder / "conf", environ={})
+        target = Warehouse(config.settings, spark).name("gold", f"shop_{table}")
+        made = spark.sql(f"DESCRIBE HISTORY {target}").where("operation = 'RENAME COLUMN'")
+        assert made.count() == 3
+
+
+def dying(due: Callable[..., list[str]], done: int) -> Callable[..., Iterator[str]]:
+    """`due`, of whose statements the first `done` are carried out before the kill."""
+
+    def some(*arguments: Any, **named: Any) -> Iterator[str]:
+        yield from due(*arguments, **named)[:done]
+        raise Killed
+
+    return some
 
 
 def test_two_approvals_at_once(project: Project, spark: SparkSession) -> None:

@@ -12,6 +12,7 @@ from ingest.ddl_widening import outgrown
 from ingest.lineage import (
     Edit,
     Effect,
+    brought,
     effects,
     ended,
     from_json,
@@ -181,3 +182,21 @@ def test_the_type_that_outgrown_values_need(
     type_: str, texts: list[str], expected: str | None
 ) -> None:
     assert outgrown(type_, texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("effects", "new"),
+    [
+        ([Effect("add", ("A", "int", None)), Effect("rename", ("a", "b"))], {"a", "b"}),
+        ([Effect("rename", ("b", "C")), Effect("rename", ("a", "b"))], {"c"}),
+        # A swap, by way of a third name.
+        (
+            [Effect("rename", names) for names in (("a", "_"), ("b", "a"), ("_", "b"))],
+            {"_"},
+        ),
+        ([Effect("drop", ("a",)), Effect("add", ("a", "int", None))], set()),
+        ([Effect("retype", ("a", "int")), Effect("key", ("a",))], set()),
+    ],
+)
+def test_columns_that_changes_bring(effects: list[Effect], new: set[str]) -> None:
+    assert brought(effects) == new

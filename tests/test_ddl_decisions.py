@@ -20,7 +20,7 @@ TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'
 T0 = 1_700_000_000_000
 TABLE = ("early", "halfway", "filled", "shared", "plain")
 ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
-SWAPPED = ("unbegun", "aside", "crossed", "through")
+SWAPPED = {"aside": 1, "through": 3}
 SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
 ROWS = [{"id": 1, "a": "x", "c": 7}, {"id": 2, "a": "y", "c": 8}]
 
@@ -104,8 +104,8 @@ def test_an_approval_that_is_killed_is_finished(
 def test_columns_that_are_swapped_are_swapped_once(
     project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    """Killed before, between and after the three statements; the next decision does the rest."""
-    for done, table in enumerate(SWAPPED):
+    """Killed between and after the three statements; the next decision does the rest."""
+    for table, done in SWAPPED.items():
         with monkeypatch.context() as patch, pytest.raises(Killed):
             patch.setattr(review, "due", dying(review.due, done))
             project.ingest("ddl", "approve", entry(project, table)["id"])

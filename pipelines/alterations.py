@@ -14,6 +14,7 @@ from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.shape import column
 from pipelines.ddl_entries import Entry
+from pipelines.ddl_steps import takes_over
 from pipelines.tables import Warehouse
 from pipelines.targets import columns_of
 
@@ -65,9 +66,12 @@ def effects_on(
 def refill_needed(entry: Entry, applied: Pos | None) -> bool:
     """Whether the target has to be folded again after the entry's statements.
 
-    It has where a column begins anew from all of history, or where events above the change were
-    applied (the highest is at `applied`) while the column was not there or had no default.
+    It has where a column begins anew from all of history, where names are taken over, or where
+    events above the change were applied (the highest is at `applied`) while the column was not
+    there or had no default.
     """
+    if takes_over(entry.effects):
+        return True
     if any(" DROP COLUMN " in text for text in entry.proposed) and any(
         effect.op in ("retype", "rename") for effect in entry.effects
     ):

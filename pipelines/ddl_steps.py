@@ -3,7 +3,9 @@
 Whether a column was added or renamed shows in the table: it is there. Where `a` becomes `b` and `b`
 becomes `a` the names are the same before and after, and doing it twice undoes it. There the target
 itself holds the entry's id from before the first statement on (a property, and so a commit), and
-the commits behind it tell how many statements were carried out.
+the commits behind it tell how many statements were carried out. Whether a target that began with
+such a change in its first rows has the columns from before it or from after it cannot be told at
+all: they get the types that they have behind it, and their values from history.
 """
 
 from __future__ import annotations
@@ -14,10 +16,14 @@ from typing import NamedTuple
 
 from ingest.casts import sql_text
 from ingest.ddl_delta import quoted
+from ingest.ddl_widening import spelt
 from ingest.lineage import Effect
+from ingest.order import pos_literal
 from pipelines.ddl_entries import Entry
 from pipelines.results import rows
+from pipelines.survey import named
 from pipelines.tables import Warehouse
+from pipelines.targets import columns_of, keys_of
 
 MARK = "ingest.ddl"
 _OPERATIONS = {
@@ -27,6 +33,37 @@ _OPERATIONS = {
     "RENAME COLUMN": " RENAME COLUMN ",
 }
 """Delta's operations -> the words of the statements that make them."""
+
+
+def types_behind(warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]) -> list[str]:
+    """The statements that give the columns whose names are taken over the types that the source's
+    first row behind the change has, or the `declared` ones; they are empty then."""
+    if entry.target is None or entry.pos is None or not takes_over(entry.effects):
+        return []
+    silver = warehouse.name("silver", "cdc")
+    its = f"source = {sql_text(entry.table.source)} AND {named(entry.table)}"
+    found = warehouse.session.sql(
+        f"SELECT columns FROM {silver} WHERE {its} AND kind = 'schema' AND schema_id = ("
+        f"SELECT min_by(schema_id, pos) FROM {silver} WHERE {its} AND kind = 'change' "
+        f"AND schema_id IS NOT NULL AND pos > {pos_literal(entry.pos)}) LIMIT 1"
+    )
+    types = {c["name"].lower(): c["type"] for (listed,) in rows(found) for c in listed}
+    types |= {name.lower(): type_ for name, type_ in declared.items()}
+    columns = columns_of(warehouse, entry.target) or {}
+    keys = {name.lower() for name in keys_of(warehouse, entry.target)}
+    held = {name.lower(): (name, type_) for name, type_ in columns.items()}
+    target = warehouse.name("gold", entry.target)
+    statements = []
+    for effect in entry.effects:
+        name, given = effect.brings, effect.args[effect.op == "rename"] if effect.brings else None
+        if name is None or given is None or name not in types or name in keys:
+            continue
+        if name in held and spelt(held[name][1]) == spelt(types[name]):
+            continue
+        if name in held:
+            statements.append(f"ALTER TABLE {target} DROP COLUMN {quoted(held[name][0])}")
+        statements.append(f"ALTER TABLE {target} ADD COLUMNS ({quoted(given)} {types[name]})")
+    return statements
 
 
 class Alteration(NamedTuple):

@@ -51,9 +51,10 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
     )
     listed = list(rows(found))
     entries = load(warehouse)
+    waiting = waiting_rows(warehouse, [entries[row[0]] for row in listed])
     at = DDL.index("waiting_rows")
     for row in listed:
-        row[at] = waiting_rows(warehouse, entries[row[0]])
+        row[at] = waiting[row[0]]
     return listed
 
 

@@ -26,7 +26,7 @@ from ingest.names import label_of
 from ingest.routes import Route
 from pipelines.alterations import check_values, due, fill_defaults, refill_needed
 from pipelines.ddl_entries import IN_FORCE, WAITING, Entry, load, readded
-from pipelines.ddl_steps import left
+from pipelines.ddl_steps import left, types_behind
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
 from pipelines.moves import moves
@@ -93,7 +93,7 @@ def counted(ledger: Ledger, entry: Entry) -> Entry:
     """The entry with the number of rows that waited for it."""
     from pipelines.waiting import waiting_rows
 
-    return replace(entry, waiting_rows=waiting_rows(ledger.warehouse, entry))
+    return replace(entry, waiting_rows=waiting_rows(ledger.warehouse, [entry])[entry.id])
 
 
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
@@ -150,6 +150,8 @@ def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
     seen = ledger.look(entry, route, columns, keys)
     again = _again(ledger, entry)
     for text in due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again):
+        warehouse.session.sql(text)
+    for text in types_behind(warehouse, entry, route.columns):
         warehouse.session.sql(text)
     restored = _restore(ledger, entry, route)
     keyed = [effect for effect in entry.effects if effect.op == "key"]

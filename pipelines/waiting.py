@@ -1,59 +1,87 @@
-"""How many rows wait for a schema change to be approved."""
+"""How many rows wait for schema changes to be approved, counted for many of them at once."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 from ingest.casts import sql_text
 from ingest.names import SourceTable
 from ingest.order import pos_literal
 from pipelines.ddl_entries import WAITING, Entry
 from pipelines.rejects import present
+from pipelines.results import rows
 from pipelines.survey import named
 from pipelines.tables import Warehouse
 
-
-def waiting_rows(warehouse: Warehouse, entry: Entry) -> int | None:
-    """Changes in silver with a value that gold takes once the entry is approved, and events that
-    were set aside because of it; of a decided entry those that waited then."""
-    if entry.status not in WAITING:
-        return entry.waiting_rows
-    return _held_back(warehouse, entry) + _set_aside(warehouse, entry)
+_AT_ONCE = 50
+"""Entries a query: each is a count in its plan."""
 
 
-def _held_back(warehouse: Warehouse, entry: Entry) -> int:
-    if not warehouse.exists("silver", "cdc"):
-        return 0
+def waiting_rows(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | None]:
+    """By id of the entry: the changes in silver with a value that gold takes once it is approved,
+    and the events that were set aside because of it; of a decided entry those that waited then."""
+    known = list(entries)
+    found = {entry.id: entry.waiting_rows for entry in known}
+    waiting = [entry for entry in known if entry.status in WAITING]
+    found |= dict.fromkeys((entry.id for entry in waiting), 0)
+    silver = f"{warehouse.name('silver', 'cdc')} WHERE kind = 'change'"
+    aside = f"({present(warehouse)}) WHERE status = 'open'"
+    for layer, table, source, condition in (
+        ("silver", "cdc", silver, _held_back),
+        ("gold", "_rejects", aside, _set_aside),
+    ):
+        if warehouse.exists(layer, table):
+            for id_, number in _counts(warehouse, source, waiting, condition).items():
+                found[id_] = (found[id_] or 0) + number
+    return found
+
+
+def _counts(
+    warehouse: Warehouse,
+    source: str,
+    entries: Iterable[Entry],
+    condition: Callable[[Entry], str | None],
+) -> dict[str, int]:
+    """How many rows of `source`, a table with its WHERE, are each entry's by `condition`."""
+    asked = [(entry.id, term) for entry in entries if (term := condition(entry)) is not None]
+    counted: dict[str, int] = {}
+    for start in range(0, len(asked), _AT_ONCE):
+        some = asked[start : start + _AT_ONCE]
+        counts = ", ".join(f"count_if({term}) AS n{place}" for place, (_, term) in enumerate(some))
+        either = " OR ".join(f"({term})" for _, term in some)
+        (row,) = rows(warehouse.session.sql(f"SELECT {counts} FROM {source} AND ({either})"))
+        counted |= {id_: number for (id_, _), number in zip(some, row, strict=True)}
+    return counted
+
+
+def _held_back(entry: Entry) -> str | None:
+    """Which changes of silver hold what the entry brings."""
     table = entry.table
     brought = [effect.brings for effect in entry.effects if effect.brings]
-    moved = [effect for effect in entry.effects if effect.op == "move"]
     terms = []
     if brought:
         listed = ", ".join(map(sql_text, brought))
         above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""
-        terms.append(
-            f"({named(table)}{above} AND exists(map_keys(after), k -> lower(k) IN ({listed})))"
-        )
-    for effect in moved:
-        db, schema, name = effect.args
-        terms.append(f"({named(SourceTable(table.source, db, schema, name or ''))})")
+        held = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
+        terms.append(f"({named(table)}{above} AND {held})")
+    for effect in entry.effects:
+        if effect.op == "move":
+            db, schema, name = effect.args
+            terms.append(f"({named(SourceTable(table.source, db, schema, name or ''))})")
     if not terms:
-        return 0
-    row = warehouse.session.sql(
-        f"SELECT count(*) FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(table.source)} AND kind = 'change' AND ({' OR '.join(terms)})"
-    ).first()
-    return int(row[0]) if row is not None else 0
+        return None
+    return f"source = {sql_text(table.source)} AND ({' OR '.join(terms)})"
 
 
-def _set_aside(warehouse: Warehouse, entry: Entry) -> int:
+def _set_aside(entry: Entry) -> str | None:
+    """Which rejects tell of a value that has no place in a column until the entry is approved."""
     columns = [effect.args[0] or "" for effect in entry.effects if effect.op in ("retype", "widen")]
-    if not columns or not warehouse.exists("gold", "_rejects"):
-        return 0
+    if not columns:
+        return None
     told = " OR ".join(
         f"contains(lower(error), {sql_text(f'column {name.lower()}: ')})" for name in columns
     )
-    row = warehouse.session.sql(
-        f"SELECT count(*) FROM ({present(warehouse)}) WHERE status = 'open' "
-        f"AND target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
+    return (
+        f"target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
         f"AND ({told})"
-    ).first()
-    return int(row[0]) if row is not None else 0
+    )

@@ -55,14 +55,15 @@ def types_behind(warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]
     target = warehouse.name("gold", entry.target)
     statements = []
     for effect in entry.effects:
-        name, given = effect.brings, effect.args[effect.op == "rename"] if effect.brings else None
-        if name is None or given is None or name not in types or name in keys:
+        name = effect.brings
+        if name is None or name not in types or name in keys:
             continue
         if name in held and spelt(held[name][1]) == spelt(types[name]):
             continue
         if name in held:
             statements.append(f"ALTER TABLE {target} DROP COLUMN {quoted(held[name][0])}")
-        statements.append(f"ALTER TABLE {target} ADD COLUMNS ({quoted(given)} {types[name]})")
+        given = quoted(effect.args[effect.op == "rename"] or "")
+        statements.append(f"ALTER TABLE {target} ADD COLUMNS ({given} {types[name]})")
     return statements
 
 

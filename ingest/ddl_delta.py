@@ -56,7 +56,7 @@ class _Picture:
 
     def add(self, name: str, type_: str) -> str:
         self.columns[name.casefold()] = (name, type_)
-        return self.alter(f"ADD COLUMNS ({quoted(name)} {type_})")
+        return add_column(self.target, name, type_)
 
 
 def review(
@@ -98,6 +98,16 @@ def review(
 def quoted(name: str) -> str:
     """A column name as Spark SQL takes it whatever it holds: dots, spaces, back quotes."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def add_column(target: str, name: str, type_: str) -> str:
+    """The statement that adds one column, empty, to a table."""
+    return f"ALTER TABLE {target} ADD COLUMNS ({quoted(name)} {type_})"
+
+
+def drop_column(target: str, name: str) -> str:
+    """The statement that takes one column of a table away."""
+    return f"ALTER TABLE {target} DROP COLUMN {quoted(name)}"
 
 
 def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
@@ -150,7 +160,7 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         picture.columns[folded] = (name, type_)
         text = picture.alter(f"ALTER COLUMN {quoted(name)} TYPE {type_}")
         return Outcome(clause=clause, risk="widening", proposed=(text,))
-    again = (picture.alter(f"DROP COLUMN {quoted(name)}"), picture.add(name, type_))
+    again = (drop_column(picture.target, name), picture.add(name, type_))
     note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
     if folded in picture.keys:
         note = f"{name} is part of the key: approval folds every row again with it as {type_}"
@@ -168,7 +178,7 @@ def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         return Outcome(clause=clause, risk="destructive", note=note)
     del picture.columns[folded]
     picture.source_types.pop(folded, None)
-    text = picture.alter(f"DROP COLUMN {quoted(known[0])}")
+    text = drop_column(picture.target, known[0])
     return Outcome(clause=clause, risk="destructive", proposed=(text,))
 
 
@@ -184,7 +194,7 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
             return Outcome(clause=clause, risk="destructive", note=note)
         # Data came under the new name before its DDL: what the old column has is filled in there.
         del picture.columns[old]
-        text = picture.alter(f"DROP COLUMN {quoted(known[0])}")
+        text = drop_column(picture.target, known[0])
         return Outcome(clause=clause, risk="destructive", proposed=(text,), note=note)
     if old == new.casefold():
         note = f"gold's {known[0]} stays: names are matched without case"

@@ -57,6 +57,12 @@ def brought(effects: Iterable[Effect]) -> set[str]:
     return {name for name, new in first.items() if new}
 
 
+def takes_over(effects: Sequence[Effect]) -> bool:
+    """Whether a column takes the name of one that goes, or goes by another, in the same change."""
+    gone = {effect.column for effect in effects if effect.op in ("rename", "drop")}
+    return any(effect.brings in gone for effect in effects)
+
+
 class Edit(NamedTuple):
     """An effect at its place in the order of events. `hidden`: it waits for its approval, and what
     comes under the name from here on is not what the target has under it."""

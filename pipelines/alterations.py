@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ingest.casts import misfit, sql_text, typed
-from ingest.ddl_delta import Review, quoted, review
+from ingest.ddl_delta import Review, add_column, drop_column, quoted, review
 from ingest.ddl_record import Statement
 from ingest.ddl_widening import spelt, widens
 from ingest.errors import TableError
-from ingest.lineage import Effect
+from ingest.lineage import Effect, takes_over
 from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.shape import column
 from pipelines.ddl_entries import Entry
-from pipelines.ddl_steps import takes_over
 from pipelines.tables import Warehouse
 from pipelines.targets import columns_of
 
@@ -117,15 +116,15 @@ def due(
     for effect in again:
         if effect.column in columns:
             name, type_ = effect.args[0] or "", effect.args[1] or "string"
-            found.append(f"ALTER TABLE {target} DROP COLUMN {quoted(columns[effect.column])}")
-            found.append(f"ALTER TABLE {target} ADD COLUMNS ({quoted(name)} {type_})")
+            found.append(drop_column(target, columns[effect.column]))
+            found.append(add_column(target, name, type_))
     begun = "\n".join(entry.proposed).lower()
     for effect in entry.effects:
         if effect.op != "retype" or effect.column in columns:
             continue
         if f"drop column {quoted(effect.column)}" in begun:
-            new = f"{quoted(effect.args[0] or '')} {effect.args[1]}"
-            found.append(f"ALTER TABLE {target} ADD COLUMNS ({new})")
+            assert effect.args[1] is not None
+            found.append(add_column(target, effect.args[0] or "", effect.args[1]))
     return found
 
 

@@ -11,13 +11,13 @@ all: they get the types that they have behind it, and their values from history.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.casts import sql_text
-from ingest.ddl_delta import quoted
+from ingest.ddl_delta import add_column, drop_column, quoted
 from ingest.ddl_widening import spelt
-from ingest.lineage import Effect
+from ingest.lineage import takes_over
 from ingest.order import pos_literal
 from pipelines.ddl_entries import Entry
 from pipelines.results import rows
@@ -61,9 +61,9 @@ def types_behind(warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]
         if name in held and spelt(held[name][1]) == spelt(types[name]):
             continue
         if name in held:
-            statements.append(f"ALTER TABLE {target} DROP COLUMN {quoted(held[name][0])}")
-        given = quoted(effect.args[effect.op == "rename"] or "")
-        statements.append(f"ALTER TABLE {target} ADD COLUMNS ({given} {types[name]})")
+            statements.append(drop_column(target, held[name][0]))
+        given = effect.args[effect.op == "rename"] or ""
+        statements.append(add_column(target, given, types[name]))
     return statements
 
 
@@ -93,13 +93,6 @@ def left(warehouse: Warehouse, entry: Entry, proposed: Sequence[str]) -> Sequenc
         warehouse.session.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ({mark})")
         done = 0
     return entry.proposed[done:]
-
-
-def takes_over(effects: Iterable[Effect]) -> bool:
-    """Whether a column takes the name of one that goes, or goes by another, in the same change."""
-    named = list(effects)
-    gone = {effect.column for effect in named if effect.op in ("rename", "drop")}
-    return any(effect.op in ("rename", "add") and effect.brings in gone for effect in named)
 
 
 def carried_out(entry: Entry, alterations: Sequence[Alteration]) -> int | None:

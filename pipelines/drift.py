@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ingest.casts import sql_text
-from ingest.ddl_delta import quoted
+from ingest.ddl_delta import add_column, drop_column, quoted
 from ingest.ddl_widening import NUMBER, outgrown, spelt, widens
 from ingest.lineage import Effect, ended, retyped
 from ingest.names import SourceTable
@@ -115,8 +115,8 @@ class Drift:
         effect = as_stored(effect, columns) or effect
         name, type_ = effect.args[0] or "", effect.args[1] or "string"
         held = {known.lower(): known for known in columns}.get(effect.column)
-        alter = f"ALTER TABLE {self._ledger.warehouse.name('gold', route.target)}"
-        add = f"{alter} ADD COLUMNS ({quoted(name)} {type_})"
+        target = self._ledger.warehouse.name("gold", route.target)
+        add = add_column(target, name, type_)
         proposed: tuple[str, ...]
         if held is None:
             risk, proposed = "additive", (add,)
@@ -124,9 +124,9 @@ class Drift:
             risk, proposed = "additive" if effect.op == "add" else "widening", ()
         elif widens(spelt(columns[held]), spelt(type_)):
             risk = "widening"
-            proposed = (f"{alter} ALTER COLUMN {quoted(held)} TYPE {type_}",)
+            proposed = (f"ALTER TABLE {target} ALTER COLUMN {quoted(held)} TYPE {type_}",)
         else:
-            risk, proposed = "destructive", (f"{alter} DROP COLUMN {quoted(held)}", add)
+            risk, proposed = "destructive", (drop_column(target, held), add)
         kind = "add_column" if effect.op == "add" else "modify_column"
         return replace(
             entry,

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest.config import Config
-from ingest.ddl_delta import quoted
+from ingest.ddl_delta import add_column
 from ingest.errors import ConfigError, IngestError, Mistake, TableError
 from ingest.lineage import Effect
 from ingest.mistakes import nearest
@@ -194,8 +194,8 @@ def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[Effect]:
     for effect in found:
         if effect.column in held:
             continue
-        column = f"{quoted(effect.args[0] or '')} {effect.args[1] or 'string'}"
-        warehouse.session.sql(f"ALTER TABLE {target} ADD COLUMNS ({column})")
+        name, type_ = effect.args[0] or "", effect.args[1] or "string"
+        warehouse.session.sql(add_column(target, name, type_))
     return found
 
 

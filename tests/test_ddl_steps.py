@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from ingest.lineage import Effect
+from ingest.lineage import Effect, takes_over
 from ingest.names import SourceTable
 from pipelines.ddl_entries import Entry
-from pipelines.ddl_steps import MARK, Alteration, carried_out, takes_over
+from pipelines.ddl_steps import MARK, Alteration, carried_out
 
 STEPS = (
     "ALTER TABLE t RENAME COLUMN `a` TO `_renaming_a`",

@@ -161,14 +161,13 @@ def settle(
     `where` narrows silver to changes that can have been rejected so.
     """
     from ingest.shape import events
+    from pipelines.careful import array_of
 
     place = ("topic", "partition", "offset", "place")
     again = still.select(place).to_pylist() if still is not None else []
     kept = {tuple(row[name] for name in place) for row in again}
     warehouse, session = work.warehouse, work.warehouse.session
-    named = work.view(
-        pa.table({"key": pa.array([list(key) for key in keys], pa.list_(pa.string()))})
-    )
+    named = work.view(pa.table({"key": array_of(keys)}))
     changes = work.history(where)
     opened = session.sql(
         f"""SELECT r.* FROM ({present(warehouse)}) r

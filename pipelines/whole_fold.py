@@ -14,6 +14,7 @@ from ingest import append, trail
 from ingest.kin import linked
 from ingest.refold import OUTPUT, Run, fold_batches
 from ingest.shape import column, events, latest
+from pipelines.careful import array_of
 from pipelines.versions_table import Versions
 from pipelines.work import Work
 
@@ -84,7 +85,7 @@ def _folded(work: Work, run: Run, among: str | None = None) -> str:
     if linked_keys:
         groups = pa.table(
             {
-                "key": pa.array([list(key) for key in linked_keys], pa.list_(pa.string())),
+                "key": array_of(linked_keys),
                 "component": pa.array([str(number) for number in linked_keys.values()]),
             }
         )

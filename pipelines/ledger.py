@@ -150,9 +150,10 @@ class Ledger:
                 self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))
             else:
                 self._waiting.setdefault(table, []).append(entry)
-        undecided = [*self._waiting.get(table, ()), *self.of(table)]
-        undecided = [entry for entry in undecided if entry.status not in ("applied", "superseded")]
-        undecided.sort(key=lambda entry: entry.pos or ())
+        met = sorted(
+            [*self._waiting.get(table, ()), *self.of(table)], key=lambda entry: entry.pos or ()
+        )
+        undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
         barred = brought(effect for entry in undecided for effect in self.effects(entry))
         edits = self.lineage(table)
         always = {key.lower() for key in keys}

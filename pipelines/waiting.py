@@ -21,9 +21,8 @@ def waiting_rows(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, in
     """By id of the entry: the changes in silver with a value that gold takes once it is approved,
     and the events that were set aside because of it; of a decided entry those that waited then."""
     known = list(entries)
-    found = {entry.id: entry.waiting_rows for entry in known}
     waiting = [entry for entry in known if entry.status in WAITING]
-    found |= dict.fromkeys((entry.id for entry in waiting), 0)
+    counted = dict.fromkeys((entry.id for entry in waiting), 0)
     silver = f"{warehouse.name('silver', 'cdc')} WHERE kind = 'change'"
     aside = f"({present(warehouse)}) WHERE status = 'open'"
     for layer, table, source, condition in (
@@ -32,8 +31,8 @@ def waiting_rows(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, in
     ):
         if warehouse.exists(layer, table):
             for id_, number in _counts(warehouse, source, waiting, condition).items():
-                found[id_] = (found[id_] or 0) + number
-    return found
+                counted[id_] += number
+    return {entry.id: counted.get(entry.id, entry.waiting_rows) for entry in known}
 
 
 def _counts(

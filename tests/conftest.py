@@ -28,18 +28,16 @@ settings.load_profile("timeless")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def brief() -> Iterator[pytest.MonkeyPatch]:
+def brief() -> Iterator[None]:
     """Commands that tests run in processes of their own live for seconds: without the second
     compiler of the JVM they take half the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(JAVA_OPTIONS, "-XX:TieredStopAtLevel=1")
-        yield patch
+        yield
 
 
 @pytest.fixture(scope="session")
-def spark(
-    tmp_path_factory: pytest.TempPathFactory, brief: pytest.MonkeyPatch
-) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[SparkSession]:
     """The one session of the test run, as the product starts it."""
     from pipelines import session
 

@@ -65,6 +65,20 @@ QUERIES = (
 )
 
 
+def apart(
+    folder: Path, script: str, *arguments: str, timeout: int
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own, which has Spark Connect; warnings are errors."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *arguments],
+        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
 @pytest.mark.connect
 @pytest.mark.slow
 def test_files_to_gold(tmp_path: Path) -> None:
@@ -74,14 +88,7 @@ def test_files_to_gold(tmp_path: Path) -> None:
     for number, messages in enumerate(BATCHES, 1):
         lines = [json.dumps(message) for message in messages]
         project.write(f"waiting/{number}.jsonl", "\n".join(lines) + "\n")
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path), *QUERIES],
-        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    answer = apart(tmp_path, SCRIPT, str(tmp_path), *QUERIES, timeout=600)
     assert answer.returncode == 0, answer.stderr[-5000:]
     assert "pyspark.sql.connect.session" in answer.stderr
     printed: list[dict[str, Any]] = [json.loads(line) for line in answer.stdout.splitlines()]
@@ -129,14 +136,7 @@ session.stop()
 @pytest.mark.slow
 def test_spark_connect_with_a_server_of_its_own(tmp_path: Path) -> None:
     """In a process of its own: a process has one kind of session. Warnings are errors there too."""
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SESSION_SCRIPT, str(tmp_path / "warehouse")],
-        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    answer = apart(tmp_path, SESSION_SCRIPT, str(tmp_path / "warehouse"), timeout=240)
     assert answer.stdout == "pyspark.sql.connect.session [0, 1, 7] True UTC\n", answer.stderr[
         -3000:
     ]

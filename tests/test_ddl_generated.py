@@ -59,7 +59,7 @@ def _approve_all(project: Project, ways: tuple[str, ...]) -> list[str]:
 def test_gold_is_the_table_of_the_source(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE)
     project.write("conf/tables/shop.yml", TABLES)
     tables = {}

@@ -36,11 +36,14 @@ TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
 
 
 class Flattened:
-    """Decodes flattened rows with one prefix; names the table by the row, else by the topic."""
+    """Decodes flattened rows with one prefix; names the table by the row, else by the topic.
+
+    `rest`: whether a payload that is nothing else, and says nothing, is a flattened row.
+    """
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
         self._prefix = str(options.options.get("prefix") or "__")
-        self._all = bool(options.options.get("flattened"))
+        self.rest = bool(options.options.get("flattened"))
         self._deletes = options.options.get("tombstone") == "delete"
         named = options.options.get("topic_names") or "db.table"
         self._places = () if named == "none" else tuple(str(named).split("."))
@@ -49,11 +52,6 @@ class Flattened:
     def says(self, top: Mapping[str, Any]) -> bool:
         """Whether a payload says itself that it is a flattened row, whatever its columns are."""
         return self._prefix + "op" in top or self._prefix + "deleted" in top
-
-    @property
-    def rest(self) -> bool:
-        """Whether a payload that is nothing else, and says nothing, is a flattened row."""
-        return self._all
 
     def event(self, raw: bytes, block: Block, message: Message, warnings: list[str]) -> Event:
         """The change that one flattened row tells of."""

@@ -114,6 +114,7 @@ def decoder(options: FormatOptions) -> Decoder:
                 warnings.append(Code.DDL_TEXT_MISSING.value)
             elif is_truncate(record.sql):
                 op = "truncate"
+        stated = op in ("ddl", "truncate")
         event = Event(
             op=op,
             kind=KIND_OF[op],
@@ -128,8 +129,8 @@ def decoder(options: FormatOptions) -> Decoder:
             if record.timestamp is None
             else epoch_micros(record.timestamp, warnings, 1),
             tx_id=record.transaction,
-            ddl=record.sql if op in ("ddl", "truncate") else None,
-            dialect=told(record.source) if op in ("ddl", "truncate") else None,
+            ddl=record.sql if stated else None,
+            dialect=told(record.source) if stated else None,
             warnings=warnings,
         )
         if op in _ROWS:

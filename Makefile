@@ -21,9 +21,9 @@ setup: .venv/ready
 demo: setup
 	@$(JAVA) && $(BIN)/python conf/demo/play.py
 
-# Two workers, each with a Spark of its own, that take whole files.
+# Two workers, each with a Spark of its own.
 test: setup
-	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 test-long: setup
 	@$(JAVA) && $(BIN)/pytest -m long

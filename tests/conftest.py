@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.demo import Demo
 
 ROOT = Path(__file__).parent.parent
-JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
+BRIEF = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # These take minutes each: first, so that the workers end together.
 LONGEST = (
     *("test_merge", "test_killed", "test_ddl_review", "test_modes_generated", "test_maintain"),
@@ -28,11 +28,15 @@ settings.load_profile("timeless")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def brief() -> Iterator[None]:
+def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Commands that tests run in processes of their own live for seconds: without the second
-    compiler of the JVM they take half the time."""
+    compiler of the JVM and without generated code they take less than half the CPU."""
+    folder = tmp_path_factory.mktemp("brief")
+    defaults = "".join(f"{name} {value}\n" for name, value in BRIEF.items())
+    (folder / "spark-defaults.conf").write_text(defaults)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(JAVA_OPTIONS, "-XX:TieredStopAtLevel=1")
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         yield
 
 
@@ -42,7 +46,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[Spa
     from pipelines import session
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(JAVA_OPTIONS)
+        patch.delenv("SPARK_CONF_DIR")
+        patch.delenv("SPARK_SUBMIT_OPTS")
         started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
     yield started
     started.stop()
@@ -82,10 +87,11 @@ def shared() -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Spark or Kafka by its fixtures, and puts the files that take longest first.
 
-    `-m 'not spark'` is the fast run.
+    `-m 'not spark'` is the fast run. A worker takes a file, or all that look at the demo.
     """
     slow: set[Path] = set()
     for item in items:
@@ -93,6 +99,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(fixture)
                 slow.add(item.path)
+        together = "demo" if "demo" in getattr(item, "fixturenames", ()) else item.path.stem
+        item.add_marker(pytest.mark.xdist_group(together))
 
     def turn(item: pytest.Item) -> int:
         name = item.path.stem

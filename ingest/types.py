@@ -83,7 +83,8 @@ def parse_type(text: str) -> SourceType:
 
 @lru_cache(maxsize=4096)
 def spark_type(source_type: str, family: str = "mysql") -> str:
-    """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver or streamx.
+    """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver, db2 or
+    streamx.
 
     Spark's own type names map to themselves. What has no exact Spark type is string.
     """
@@ -135,6 +136,7 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "float"): "string",
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
+    ("db2", "timestamp"): "timestamp_ntz",
     ("sqlserver", "timestamp"): "binary",
     ("sqlserver", "bit"): "boolean",
     ("streamx", "date"): "timestamp",

@@ -20,7 +20,7 @@ from pipelines.moves import also
 from pipelines.progress import Marks, Progress, highest
 from pipelines.rejects import placeless_rejects
 from pipelines.retyping import errors
-from pipelines.survey import Slice, Survey, with_moves, with_places
+from pipelines.survey import Slice, Survey, told, with_moves, with_places
 from pipelines.tables import Warehouse
 from pipelines.target_shape import (
     grown_columns,
@@ -70,11 +70,14 @@ def advance(
     if not feeding:
         return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
     slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    if progress.made is None:
+        found = _with_told(warehouse, feeding, found)
     if progress.made is not None and progress.made.mode == "append":
         keys = progress.made.keys
     else:
         first = next(iter(feeding))
-        keys = key_of(warehouse, config, route, slices, ledger.lineage(first))
+        said = found.keys.get(first, ())
+        keys = key_of(warehouse, config, route, slices, ledger.lineage(first), said)
     mode = mode_of(route, keys)
     if mode is None:
         return _all_aside(warehouse, route, feeding, row, found)
@@ -89,7 +92,7 @@ def advance(
     for table, of_table in feeding.items():
         columns = grown_columns(warehouse, route, keys, table, found, of_table, ledger)
         if keys:
-            _check_key(config, route, table, of_table, keys, ledger)
+            _check_key(config, route, table, of_table, keys, ledger, found.keys.get(table, ()))
         lineage = ledger.lineage(table)
         types = found.types.get(table, []) if made.sequence else []
         shape = shape_of(config, route, keys, columns, of_table, lineage, types)
@@ -126,6 +129,25 @@ def advance(
     return replace(row, batch=found.last, made=made)
 
 
+def _with_told(
+    warehouse: Warehouse, feeding: dict[SourceTable, list[Slice]], found: Survey
+) -> Survey:
+    """The survey with what earlier messages told of a new target's tables, where those of now say
+    no key or no types: a format may tell a table's schema once, before its rows."""
+    lacking = [
+        table
+        for table, slices in feeding.items()
+        if table not in found.types
+        or (table not in found.keys and any(slice_.keyless for slice_ in slices))
+    ]
+    if not lacking:
+        return found
+    before = told(warehouse, lacking, found.last)
+    # Types of before count as they were last: a column that is gone since does not come again.
+    last = {table: types[-1:] for table, types in before.types.items()}
+    return found._replace(types={**last, **found.types}, keys={**before.keys, **found.keys})
+
+
 def _check_key(
     config: Config,
     route: Route,
@@ -133,10 +155,12 @@ def _check_key(
     slices: list[Slice],
     keys: tuple[str, ...],
     ledger: Ledger,
+    said: tuple[str, ...],
 ) -> None:
     """Enter another key that the YAML or the messages name now; the target's own stays."""
-    named = (*named_keys(config, route, slices, ledger.lineage(table)), *shard_of(route))
-    if {name.lower() for name in named} != {key.lower() for key in keys}:
+    own = named_keys(config, route, slices, ledger.lineage(table)) or said
+    named = (*own, *shard_of(route))
+    if own and {name.lower() for name in named} != {key.lower() for key in keys}:
         ledger.drift.key(table, route, keys, named)
 
 

@@ -17,7 +17,6 @@ from ingest.asof import Moment
 from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import TableError
-from ingest.events import ColumnType
 from ingest.lineage import Lineage
 from ingest.modes import ADDED, Made, mode_of
 from ingest.names import SourceTable
@@ -28,7 +27,7 @@ from pipelines.gold_table import surprised
 from pipelines.moves import Moves, also, moves, under_first_names
 from pipelines.progress import Marks, Progress, stand_of
 from pipelines.progress import moment as moment_of
-from pipelines.survey import Slice, survey, with_moves
+from pipelines.survey import Survey, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_of, shape_of
 from pipelines.targets import METADATA, columns_of, made_for, wanted_columns
@@ -69,9 +68,9 @@ class Standing:
         moved = moves(entries)
         own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
         surveyed = [
-            (table, way, *_slices(warehouse, table, moved, last)) for table, way in own.items()
+            (table, way, _survey(warehouse, table, moved, last)) for table, way in own.items()
         ]
-        slices = [slice_ for _, _, found, _ in surveyed for slice_ in found]
+        slices = [slice_ for _, _, found in surveyed for slice_ in found.slices]
         read = {
             table: lineage_of(e for e in entries if moved.get(e.table, e.table) == table)
             for table in own
@@ -80,7 +79,9 @@ class Standing:
         if made is not None and (made.mode == "append" or not slices):
             self.keys = made.keys
         else:
-            self.keys = key_of(warehouse, config, route, slices, next(iter(read.values())))
+            first, _, found = surveyed[0]
+            said = found.keys.get(first, ())
+            self.keys = key_of(warehouse, config, route, slices, read[first], said)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
@@ -88,7 +89,7 @@ class Standing:
         self.soft = self.soft and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None:
-            types = [types for _, _, _, found in surveyed for types in found]
+            types = [types for table, _, found in surveyed for types in found.types.get(table, [])]
             images = sorted({image for slice_ in slices for image in slice_.images})
             columns = wanted_columns(route, self.keys, types, images)
         self.columns = columns
@@ -97,10 +98,9 @@ class Standing:
                 *(warehouse, config, table, way, found, columns, self.made, target, marks, only),
                 also=also(table, moved),
                 lineage=read[table],
-                types=types,
             )
-            for table, way, found, types in surveyed
-            if found
+            for table, way, found in surveyed
+            if found.slices
         ]
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
@@ -242,9 +242,8 @@ def as_of(
     return Standing(warehouse, config, target, tables, marks=marks, only=moment.until)
 
 
-def _slices(
-    warehouse: Warehouse, table: SourceTable, moved: Moves, last: int | None
-) -> tuple[list[Slice], list[tuple[ColumnType, ...]]]:
+def _survey(warehouse: Warehouse, table: SourceTable, moved: Moves, last: int | None) -> Survey:
+    """Of a table under all its names: the slices with changes, up to batch `last`."""
     named = survey(warehouse, table.source, 0, [table, *also(table, moved)])
     found = under_first_names(named, moved)
     slices = [
@@ -252,7 +251,7 @@ def _slices(
         for slice_ in found.slices
         if slice_.changes and (last is None or slice_.batch <= last)
     ]
-    return slices, found.types.get(table, [])
+    return found._replace(slices=slices)
 
 
 def _work(
@@ -260,7 +259,7 @@ def _work(
     config: Config,
     table: SourceTable,
     way: Route,
-    slices: Sequence[Slice],
+    found: Survey,
     columns: dict[str, str],
     made: Made,
     target: str,
@@ -269,8 +268,8 @@ def _work(
     *,
     also: tuple[SourceTable, ...],
     lineage: Lineage,
-    types: Sequence[Sequence[ColumnType]],
 ) -> Work:
+    slices, types = found.slices, found.types.get(table, [])
     shape = shape_of(config, way, made.keys, columns, slices, lineage, types)
     if not shape.native and shape.keys:
         slices = [with_moves(warehouse, slice_, also, shape.moved) for slice_ in slices]

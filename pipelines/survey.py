@@ -21,6 +21,11 @@ from pipelines.transactions import EVERYTHING, Cut
 _LISTED = 64
 _LOWEST = -(2**63) + 1
 """The `oldest` of a slice in which some change has no time."""
+_TOLD = """collect_list(struct(`partition`, offset, schema_id, columns))
+    FILTER (WHERE kind = 'schema') AS types,
+  max_by(key_columns, struct(offset, `partition`)) FILTER (WHERE kind <> 'change'
+    AND size(key_columns) > 0) AS told"""
+"""What messages of schemas say of a table: its columns' types, its key."""
 
 
 class Slice(NamedTuple):
@@ -44,18 +49,22 @@ class Slice(NamedTuple):
     newest: int | None
     snapshots: int
     no_ops: int
-    oldest: int | None = None
+    oldest: int | None
+    keyless: int
 
 
 class Survey(NamedTuple):
     """The slices of one source above a batch, and the column types that came with them.
 
     `last` is the last batch of which everything may be applied, `cut` says what of later ones.
+    `keys`: the key columns that schema messages name, the last ones, which messages of rows need
+    not name.
     """
 
     last: int
     slices: list[Slice]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
+    keys: dict[SourceTable, tuple[str, ...]]
     cut: Cut = EVERYTHING
 
 
@@ -86,25 +95,40 @@ def survey(
   count_if({MOVED}) AS moves,
   max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS removed,
   collect_set({images}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
-  collect_set(key_columns) AS key_columns,
+  collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
   max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
   count_if(op = 'snapshot') AS snapshots,
   count_if(op = 'update' AND map_values(before) = map_values(after)) AS no_ops,
   min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
-  collect_list(struct(`partition`, offset, schema_id, columns)) FILTER (WHERE kind = 'schema')
-    AS types
+  count_if(kind = 'change' AND op <> 'truncate' AND key_columns IS NULL) AS keyless,
+  {_TOLD}
 FROM {silver}
 WHERE {where} AND kind IN ('change', 'ddl', 'schema')
 GROUP BY db, schema, `table`, batch"""
     ).collect()
     found = sorted((row.asDict() for row in rows), key=lambda row: int(row["batch"]))
-    types = _types(source, found)
+    types, keys = _types(source, found), _keys(source, found)
     slices = [_slice(source, row) for row in found if row["changes"] or row["ddl"]]
     last = max((slice_.batch for slice_ in slices), default=above)
     if cut.last is not None:
         last = cut.last
-    return Survey(last, slices, types, cut)
+    return Survey(last, slices, types, keys, cut)
+
+
+def told(warehouse: Warehouse, tables: Collection[SourceTable], last: int) -> Survey:
+    """What the messages of schemas in batches up to `last` say of some tables of one source.
+
+    It has no slices.
+    """
+    source = next(iter(tables)).source
+    rows = warehouse.session.sql(
+        f"SELECT db, schema, `table`, batch, {_TOLD} FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND batch <= {last}{_narrowed(tables)} "
+        f"AND kind IN ('ddl', 'schema') GROUP BY db, schema, `table`, batch"
+    ).collect()
+    found = sorted((row.asDict() for row in rows), key=lambda row: int(row["batch"]))
+    return Survey(last, [], _types(source, found), _keys(source, found))
 
 
 def among(batches: Collection[int]) -> str:
@@ -183,6 +207,16 @@ def _types(
             columns = tuple(ColumnType(*column) for column in came["columns"])
             found.setdefault(table, {}).setdefault(came["schema_id"], columns)
     return {table: list(types.values()) for table, types in found.items()}
+
+
+def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tuple[str, ...]]:
+    """The key each table was last said to have; taken out of the rows, which come by batch."""
+    found = {}
+    for row in rows:
+        key = row.pop("told")
+        if key is not None:
+            found[SourceTable(source, row["db"], row["schema"], row["table"])] = tuple(key)
+    return found
 
 
 def _narrowed(tables: Iterable[SourceTable]) -> str:

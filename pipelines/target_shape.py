@@ -47,16 +47,17 @@ def key_of(
     route: Route,
     slices: Sequence[Slice],
     lineage: Lineage = (),
+    told: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """The key columns of a target: those it was made with; of a new one what the YAML says, else
-    what the messages name; () = unknown.
+    what the messages of rows name, else those of schemas (`told`); () = unknown.
 
     Raises TableError where messages of a new target name different ones.
     """
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = named_keys(config, route, slices, lineage)
+    named = named_keys(config, route, slices, lineage) or told
     return named + shard_of(route) if named else ()
 
 
@@ -159,7 +160,8 @@ def shape_of(
         zone=source.time_zone,
         by_arrival=scheme(source, formats[0] if formats else None) == "arrival",
         truncates=route.truncates == "apply",
-        native={renamed(names, lineage, ()) for slice_ in slices for names in slice_.key_columns}
+        native=not any(slice_.keyless for slice_ in slices)
+        and {renamed(names, lineage, ()) for slice_ in slices for names in slice_.key_columns}
         == {own},
         lineage=lineage,
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from tests.demo import Demo
 
 ROOT = Path(__file__).parent.parent
+# Code that is generated for a handful of rows costs more than it saves.
 BRIEF = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+FRUGAL = {
+    **BRIEF,
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
 # These take minutes each: first, so that the workers end together.
 LONGEST = (
     *("test_merge", "test_killed", "test_ddl_review", "test_modes_generated", "test_maintain"),
@@ -51,6 +57,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[Spa
         started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="module")
+def frugal(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with settings under which thousands of queries over a handful of rows take less
+    time."""
+    before = {name: spark.conf.get(name, None) for name in FRUGAL}
+    for name, value in FRUGAL.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, earlier in before.items():
+        if earlier is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, earlier)
 
 
 @pytest.fixture

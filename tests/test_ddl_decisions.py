@@ -15,6 +15,8 @@ from pipelines import review
 from pipelines.tables import Warehouse
 from tests.project import Project, canal, canal_ddl
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"
 T0 = 1_700_000_000_000

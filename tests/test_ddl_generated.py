@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from tests.altering import Altering
 from tests.project import Project
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ntables: [{from: '*'}]\n"
 ROUNDS = 3

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from tests.project import Project, canal, canal_ddl
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 SOURCE = (
     "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl', framing: kcat}\n"
 )

@@ -32,6 +32,8 @@ from tests.wires import message_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 CHANGES, PARTITIONS = 30, 3
 SPARK_TYPES = {
     **{"int": "int", "bigint": "bigint", "bigint unsigned": "decimal(20,0)", "blob": "binary"},

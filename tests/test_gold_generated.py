@@ -9,6 +9,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ingest.config import load
 from pipelines import bronze, gold, silver
 from pipelines.known_targets import known
@@ -20,6 +22,8 @@ from tests.debezium_log import captured, message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("frugal")
 
 SOURCE = """
 name: lab

@@ -7,7 +7,6 @@ nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,12 +35,6 @@ REPLAYED = (
     "t12_truncate",
     "t14_schema_change_amid_a_batch",
 )
-FRUGAL = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
 ADDED = {"_pos", "_event_time", "_source", "_source_table"}
 
 
@@ -85,20 +78,6 @@ def _snapshot_scenario(folder: Path) -> None:
     )
     for number, lines in enumerate(batches, 1):
         (place / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
-
-
-@pytest.fixture(scope="module")
-def frugal(spark: SparkSession) -> Iterator[SparkSession]:
-    """Settings under which thousands of queries over a handful of rows take less time."""
-    before = {name: spark.conf.get(name, None) for name in FRUGAL}
-    for name, value in FRUGAL.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, earlier in before.items():
-        if earlier is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, earlier)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ingest.config import load
 from pipelines.known_targets import known
 from pipelines.rebuild import rebuild
@@ -23,6 +25,8 @@ from tests.test_gold_generated import SOURCE, run_once, write_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("frugal")
 
 TABLES = """
 source: lab

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.project import Project, canal
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 T0 = 1_700_000_000_000
 SOURCE = (
     "name: shop\nformat: {format}\norder: source\nepoch: {epoch}\n"

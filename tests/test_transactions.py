@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.project import Project
 
+pytestmark = pytest.mark.usefixtures("frugal")
+
 SOURCE = """\
 name: bank
 format: debezium

@@ -299,3 +299,135 @@ def test_declared_columns_overrule_the_message_s_in_any_case() -> None:
     assert {c.name: c.type for c in types} == {
         **{"price": "decimal(10,2)", "id": "int", "Seen": "timestamp_ntz"},
     }
+
+
+def columns_of(name: str, value: Mapping[str, Any], **given: Any) -> dict[str, str]:
+    """Column -> Spark type, as the schema row of one message tells."""
+    found = reader_of(name, **given).rows(Message(json.dumps(value).encode(), topic="t"))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    (listed,) = [row["columns"] for row in named if row["kind"] == "schema"]
+    return {column.name: column.type for column in listed}
+
+
+CANAL = {"database": "d", "table": "t", "pkNames": ["id"], "isDdl": False, "es": 1, "old": None}
+
+
+@pytest.mark.parametrize("value", ["1", "65"])
+def test_a_bit_without_its_length_is_any_bit(value: str) -> None:
+    sent = {
+        **CANAL,
+        **{"id": 0, "type": "INSERT", "mysqlType": {"id": "int", "b": "bit", "c": "bit(1)"}},
+        "data": [{"id": "1", "b": value, "c": "1"}],
+    }
+    (row,) = rows("canal", sent)
+    assert row["after"] == {"id": "1", "b": value, "c": "true"}
+    assert columns_of("canal", sent) == {"id": "int", "b": "decimal(20,0)", "c": "boolean"}
+
+
+def debezium_row(source: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {"op": "c", "before": None, "after": dict(after), "source": dict(source), "ts_ms": 1}
+
+
+def test_times_of_db2_are_milliseconds_and_its_timestamps_have_no_zone() -> None:
+    source = {
+        **{"connector": "db2", "db": "D", "schema": "S", "table": "T"},
+        "change_lsn": "00000000:00000000:0000000004",
+        "commit_lsn": "00000000:0000187a:0000000004",
+    }
+    sent = debezium_row(source, {"AT": 1000, "TS": 1605304440331350})
+    columns = {"D.S.T": {"AT": "time", "TS": "timestamp"}}
+    (row,) = rows("debezium", sent, columns=columns)
+    assert row["after"] == {"AT": "00:00:01", "TS": "2020-11-13 21:54:00.33135"}
+    assert columns_of("debezium", sent, columns=columns) == {"AT": "string", "TS": "timestamp_ntz"}
+
+
+def test_another_connector_of_oracle_is_oracle_all_the_same() -> None:
+    source = {"connector": "Oracle XStream CDC", "db": "X", "schema": "S", "table": "T"}
+    source |= {"scn": "3691126", "lcr_position": "0a0b"}
+    sent = debezium_row(source, {"DAY": 1773231646000})
+    (row,) = rows("debezium", sent, columns={"X.S.T": {"DAY": "date"}})
+    assert row["after"] == {"DAY": "2026-03-11 12:20:46"}
+
+
+def test_an_identity_of_another_postgres_is_a_key() -> None:
+    source = {"connector": "YugabyteDB", "db": "y", "schema": "public", "table": "t", "lsn": 7}
+    sent = {"op": "d", "before": {"id": 1, "a": None}, "after": None, "source": source}
+    value = Message(json.dumps(sent).encode(), topic="t", key=b'{"id":1}')
+    found = reader_of("debezium").rows(value)
+    row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (row["before_image"], row["before"]) == ("key", {"id": "1"})
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ({"database_name": "E", "owner": "S", "table": "T", "scn": 5}, ("E", "S", "T")),
+        ({"connector": "vitess", "db": "", "keyspace": "k", "table": "t"}, ("k", None, "t")),
+        ({"db": "ks", "keyspace_name": "ks", "table_name": "t"}, ("ks", None, "t")),
+        (
+            {"database_name": "d", "schema_name": "s", "table_name": "t"},
+            ("d", "s", "t"),
+        ),
+    ],
+)
+def test_a_table_under_other_names(source: dict[str, Any], names: tuple[Any, ...]) -> None:
+    (row,) = rows("debezium", debezium_row(source, {"id": 1}), order="arrival")
+    assert (row["db"], row["schema"], row["table"]) == names
+
+
+@pytest.mark.parametrize("name", ["debezium", "auto"])
+def test_a_checkpoint_of_ticdc(name: str) -> None:
+    source = {"connector": "TiCDC", "db": "", "table": "", "file": "", "pos": 0, "commit_ts": 3}
+    sent = {"payload": {"source": source, "ts_ms": 1701326309000, "transaction": None}}
+    sent["schema"] = {"type": "struct", "name": "io.debezium.connector.mysql.SchemaChangeKey"}
+    (row,) = rows(name, sent)
+    assert (row["kind"], row["op"], row["scn"]) == ("control", "checkpoint", "3")
+
+
+@pytest.mark.parametrize("name", ["ogg", "auto"])
+def test_goldengate_beside_a_schema(name: str) -> None:
+    operation = {"table": "S.T", "op_type": "I", "op_ts": "2024-01-02 03:04:05.000000"}
+    operation |= {"pos": "00000000000000005100", "after": {"ID": "1"}}
+    (row,) = rows(name, {"schema": {"type": "struct"}, "payload": operation})
+    assert (row["op"], row["db"], row["table"], row["after"]) == ("insert", "S", "T", {"ID": "1"})
+
+
+def test_goldengate_flattened() -> None:
+    sent = {"table": "S.T", "op_type": "U", "pos": "00000000000000005100"}
+    sent |= {"before.ID": "1", "before.N": "a", "after.ID": "1", "after.N": None}
+    (row,) = rows("ogg", sent)
+    assert (row["before"], row["after"]) == ({"ID": "1", "N": "a"}, {"ID": "1", "N": None})
+
+
+def test_a_previous_value_whose_column_is_null_now() -> None:
+    sent = {
+        "data": {"id": 3, "BI_id": 1, "BI_note": "was", "name": "x"},
+        "metadata": {
+            **{"timestamp": "2023-04-15T12:38:13.780065Z", "record-type": "data"},
+            **{"operation": "update", "schema-name": "d", "table-name": "t"},
+        },
+    }
+    (row,) = rows("dms", sent)
+    assert row["after"] == {"id": "3", "name": "x"}
+    assert row["before"] == {"id": "1", "note": "was"}
+
+
+def test_a_column_that_only_looks_like_a_previous_value() -> None:
+    sent = {
+        "data": {"id": 3, "BI_tool": "x"},
+        "metadata": {
+            **{"timestamp": "2023-04-15T12:38:13.780065Z", "record-type": "data"},
+            **{"operation": "insert", "schema-name": "d", "table-name": "t"},
+        },
+    }
+    (row,) = rows("dms", sent)
+    assert row["after"] == {"id": "3", "BI_tool": "x"}
+
+
+@pytest.mark.parametrize(("more", "value"), [({"batchId": 1}, {"n": None}), ({}, {})])
+def test_a_null_of_a_large_object_by_who_sent_it(more: dict[str, int], value: Any) -> None:
+    image = {"id": 1, "n": None, "w": 1}
+    sent = {**CANAL, **more, "type": "UPDATE", "data": [image | {"w": 2}], "old": [image]}
+    sent["mysqlType"] = {"id": "int", "n": "text", "w": "int"}
+    (row,) = rows("canal", sent)
+    assert row["after"] == {"id": "1", "w": "2", **value}

@@ -58,7 +58,10 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
     blob, labels, family = own["blob_encoding"], own["enum_encoding"], own["dialect"]
     if not with_id and blob != "latin1" and labels != "ordinal":
         return NamedTypes(
-            options, convert=oms_converter(family, zone), spark=oms_spark_type(family)
+            options,
+            convert=oms_converter(family, zone),
+            spark=oms_spark_type(family),
+            dialect=family,
         )
     texts = Texts(
         family=family,
@@ -67,7 +70,9 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
         bits="integer" if with_id else "base64",
         ordinals=with_id if labels == "auto" else labels == "ordinal",
     )
-    return NamedTypes(options, convert=sql_converter(texts), spark=sql_spark_type(texts))
+    return NamedTypes(
+        options, convert=sql_converter(texts), spark=sql_spark_type(texts), dialect=family
+    )
 
 
 def _event(envelope: Envelope, op: str, options: FormatOptions, warnings: list[str]) -> Event:
@@ -122,7 +127,7 @@ def _changes(
     op, shared = event.op, event.warnings
     assert shared is not None
     # Without an id it is OMS's, whose numbers are numbers.
-    textual = envelope.id is not None
+    textual, unlogged = envelope.id is not None, envelope.unlogged
     data = images(envelope.data, shared, textual=textual)
     old = images(envelope.old, shared, textual=textual)
     if not data.rows:
@@ -147,9 +152,9 @@ def _changes(
         warnings = shared.copy() if count > 1 else shared
         event.warnings = warnings
         if op == "update":
-            reader.update(event, data, old, index, unlogged=not textual)
+            reader.update(event, data, old, index, unlogged=unlogged)
         elif op == "delete":
-            reader.delete(event, data, index, unlogged=not textual)
+            reader.delete(event, data, index, unlogged=unlogged)
         else:
             reader.insert(event, data, index)
             if index < len(old.rows) and old.rows[index]:

@@ -53,7 +53,14 @@ class Envelope(msgspec.Struct, gc=False):
     data: msgspec.Raw = _NONE
     old: msgspec.Raw = _NONE
     tableChanges: msgspec.Raw = _NONE
+    batchId: Scalar = None
     tidb: TiDB | None = msgspec.field(default=None, name="_tidb")
+
+    @property
+    def unlogged(self) -> bool:
+        """Whether NULL stands for large objects that were not logged: OMS does so, which sends no
+        `id`; InLong sends none either, but a `batchId`."""
+        return self.id is None and self.batchId is None
 
 
 ENVELOPE = json_decoder(Envelope)

@@ -78,7 +78,8 @@ def decoder(options: FormatOptions) -> Decoder:
         ordinals=own["enum_encoding"] == "ordinal",
     )
     spark = sql_spark_type(texts)
-    readers = RowReaders(NamedTypes(options, convert=sql_converter(texts), spark=spark))
+    types = NamedTypes(options, convert=sql_converter(texts), spark=spark, dialect=texts.family)
+    readers = RowReaders(types)
 
     def decode(message: Message) -> Iterator[Event]:
         warnings: list[str] = []

@@ -20,7 +20,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium_declared import TIME_PRECISIONS
-from ingest.formats.debezium_envelope import OPS, Inner, Outer, Source, micros
+from ingest.formats.debezium_envelope import OPS, Inner, Outer, Source, micros, names_of
 from ingest.formats.debezium_flattened import TOPIC_NAMES, Flattened
 from ingest.formats.debezium_mongodb import document_event
 from ingest.formats.debezium_plain import plain_event
@@ -116,8 +116,7 @@ class _Debezium:
                 Code.UNKNOWN_OP, f"expected op of c r u d t m, i of CloudCanal, got {word[:40]!r}"
             )
         source = inner.source or Source()
-        table = source.table or source.collection or None
-        names = (source.db or None, source.schema or None, table)
+        names = names_of(source)
         sent = micros(inner)
         if op == "truncate" or op == "other":
             return plain_event(

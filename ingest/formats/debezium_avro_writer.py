@@ -14,7 +14,7 @@ from ingest.formats.avro_schema import Field as AvroField
 from ingest.formats.avro_schema import Type
 from ingest.formats.debezium_avro_envelope import ReadEnvelope, envelope_reader, is_envelope
 from ingest.formats.debezium_avro_rows import ReadRow, row_reader
-from ingest.formats.debezium_envelope import Inner, family_of_connector
+from ingest.formats.debezium_envelope import Inner, family_of_connector, names_of
 from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 
 Namer = Callable[[AvroField], str]
@@ -73,7 +73,7 @@ class Writer:
                 names: Names = (None, None, None)
                 family = "mysql"
             else:
-                names = (source.db or None, source.schema or None, source.table or None)
+                names = names_of(source)
                 family = family_of_connector(source)
             key = (family, names if self._schemas.named else None)
             if key == reading.key:

@@ -125,7 +125,7 @@ def _unit(type_: SourceType, family: str, handling: Handling) -> int | None:
 def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
     unit = _unit(type_, family, handling)
     # MySQL's TIMESTAMP and Spark's are instants; the other date-times have no zone
-    instant = type_.name == "timestamp" and family not in ("postgres", "oracle")
+    instant = type_.name == "timestamp" and family not in ("postgres", "oracle", "db2")
     zoned = encoded.zoned_in(handling.zone)
 
     def convert(value: Any, warnings: list[str]) -> str | None:

@@ -27,11 +27,13 @@ _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incrementa
 _SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
 _SUFFIX = re.compile(r"\d+$")
 _FAMILIES = {
-    "mysql": "mysql",
-    "postgresql": "postgres",
-    "oracle": "oracle",
+    **dict.fromkeys(("mysql", "mariadb", "ticdc", "tidb", "vitess"), "mysql"),
+    **dict.fromkeys(("postgresql", "yugabytedb", "opengauss", "cockroachdb"), "postgres"),
+    **dict.fromkeys(("oracle", "oracle xstream cdc"), "oracle"),
     "sqlserver": "sqlserver",
-} | {"mongodb": "mongodb"}
+    "db2": "db2",
+    "mongodb": "mongodb",
+}
 
 
 class Source(msgspec.Struct, gc=False):
@@ -46,6 +48,12 @@ class Source(msgspec.Struct, gc=False):
     schema: str | None = None
     table: str | None = None
     collection: str | None = None
+    database_name: str | None = None
+    keyspace: str | None = None
+    keyspace_name: str | None = None
+    schema_name: str | None = None
+    owner: str | None = None
+    table_name: str | None = None
     sequence: str | list[int | str | None] | None = None
     gtid: str | None = None
     file: str | None = None
@@ -108,10 +116,25 @@ OPS = {
 def family_of_connector(source: Source) -> str:
     """The type family of the connector, by its name, else by what only it sends."""
     if source.connector:
-        return _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower(), "mysql")
+        found = _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower())
+        if found is not None:
+            return found
     if source.lsn is not None:
         return "postgres"
+    if source.scn is not None:
+        return "oracle"
     return "mongodb" if source.collection is not None else "mysql"
+
+
+def names_of(source: Source) -> tuple[str | None, str | None, str | None]:
+    """Database, schema and table, under whichever names the connector has for them: oracdc's
+    `owner`, Vitess's and Cassandra's `keyspace`, CockroachDB's and ScyllaDB's own."""
+    if source.table and source.db:
+        return source.db, source.schema or None, source.table
+    db = source.db or source.database_name or source.keyspace or source.keyspace_name
+    schema = source.schema or source.owner or source.schema_name
+    table = source.table or source.collection or source.table_name
+    return db or None, schema or None, table or None
 
 
 def is_snapshot(source: Source) -> bool:

@@ -76,10 +76,13 @@ class _Boundary(msgspec.Struct, gc=False):
 
 _SCHEMA_CHANGE: msgspec.json.Decoder[_SchemaChange] = decoder(_SchemaChange)
 _BOUNDARY = decoder(_Boundary)
+_SOURCE: msgspec.json.Decoder[Source] = decoder(Source)
+_NUMBER: msgspec.json.Decoder[Number] = msgspec.json.Decoder(Number)
 _TEXT = msgspec.json.Decoder(str)
 _TIME = msgspec.json.Decoder(int)
 _STATUS = {"BEGIN": "begin", "END": "commit"}
 _BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
+_CHECKPOINT_NAMES = frozenset(("source", "ts_ms", "ts_us", "ts_ns", "transaction"))
 _NOTICE_NAMES = frozenset(("id", "aggregate_type", "type", "additional_data", "timestamp"))
 _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
     "execute-snapshot",
@@ -99,14 +102,30 @@ def is_schema_change(top: Mapping[str, Any]) -> bool:
 
 
 def is_control(top: Mapping[str, Any]) -> bool:
-    """Whether the payload is a heartbeat, transaction boundary, notification or signal."""
+    """Whether the payload is a heartbeat, checkpoint, boundary, notification or signal."""
     if len(top) == 1 and "ts_ms" in top:
+        return True
+    if _is_checkpoint(top):
         return True
     if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():
         return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
     if "aggregate_type" in top and "type" in top and "id" in top:
         return _NOTICE_NAMES >= top.keys()
     return "type" in top and "data" in top and len(top) <= 3 and _signal(top) is not None
+
+
+def _is_checkpoint(top: Mapping[str, Any]) -> bool:
+    """Whether it is TiCDC's: nothing but how far the source has come."""
+    if "source" not in top or not top.keys() <= _CHECKPOINT_NAMES:
+        return False
+    return _connector(top) == "TiCDC"
+
+
+def _connector(top: Mapping[str, Any]) -> str | None:
+    try:
+        return _SOURCE.decode(bytes(top["source"])).connector
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def _signal(top: Mapping[str, Any]) -> str | None:
@@ -128,6 +147,15 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
             after=count if counted else None,
             after_image="partial" if counted else None,
             event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),
+            warnings=warnings,
+        )
+    if "source" in top:
+        source = _SOURCE.decode(bytes(top["source"]))
+        return Event(
+            kind="control",
+            op="checkpoint",
+            scn=str(source.commit_ts) if source.commit_ts is not None else None,
+            sent_time=micros(Source(ts_ms=_NUMBER.decode(bytes(top.get("ts_ms", b"null"))))),
             warnings=warnings,
         )
     if len(top) == 1:

@@ -171,8 +171,10 @@ class _Rows:
         old: Row | None = None
         prefix = self._prefix
         if data is not None and prefix and prefix.encode() in bytes(envelope.data):
-            found = [n for n in data if n.startswith(prefix) and n[len(prefix) :] in data]
-            if found:
+            found = [n for n in data if n.startswith(prefix)]
+            # One that has its column beside it tells that the others are such, too: of a column
+            # that is NULL now nothing may be sent but what it was.
+            if any(name[len(prefix) :] in data for name in found):
                 old = {name[len(prefix) :]: data.pop(name) for name in found}
                 raw = members(envelope.data)
                 rows.texts(
@@ -233,7 +235,7 @@ FORMAT = Format(
             "text",
             "BI_",
             "the prefix of columns in data that hold values before an update "
-            "(add-before-image-columns); counts where data has the column itself, too",
+            "(add-before-image-columns); counts where data has one of the columns themselves, too",
         ),
         "dialect": Option(
             "choice",

@@ -37,6 +37,9 @@ _NAME_OF_CODE = {
 }
 """JDBC codes that say one thing only; 93 is DATETIME and TIMESTAMP, -2 to -4 text, SET and blob."""
 
+_ANY_BIT = dict.fromkeys(("bit", "BIT"), "bit(64)")
+"""TiCDC and Tencent's DTS send types without their lengths: a bare BIT is any BIT(n)."""
+
 
 class TableColumns(NamedTuple):
     """What one message says of its table.
@@ -59,14 +62,20 @@ class NamedTypes:
         *,
         convert: Callable[[str], Convert | None],
         spark: Callable[[str], str],
+        dialect: str,
     ) -> None:
         self._convert = convert
+        self._meant = _ANY_BIT if dialect == "mysql" else {}
         self._tables = TableTypes(options, convert=convert, spark=spark)
 
     def of(self, table: TableName, names: bytes, codes: bytes) -> TableColumns:
         """The columns of `table` by its type names; those without one are read by JDBC code."""
         # OceanBase's open-source Canal names no type where the value is NULL: "" is no type.
-        sent = {name: type_ for name, type_ in _object(_NAMES, names).items() if type_}
+        sent = {
+            name: self._meant.get(type_, type_)
+            for name, type_ in _object(_NAMES, names).items()
+            if type_
+        }
         columns = self._tables.of(table, names, sent.items)
         if codes:
             by_code = {

@@ -2,7 +2,8 @@
 
 Vendor: https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/additional-details.html,
 "JSON Formatter". `json` models the operation (before, after), `json_row` the row: its columns stand
-at the top level beside the metadata.
+at the top level beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect
+handler, `schemas.enable`), and the operation's images may be flattened to `before.c` and `after.c`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.clock import Clock
-from ingest.formats.envelope import Scalar, text_of
+from ingest.formats.envelope import PAYLOADS, Scalar, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
-from ingest.formats.ogg_images import Image, ogg_rows, read_image, row_of
+from ingest.formats.ogg_images import Image, ogg_rows, read_image, rows_of
 from ingest.formats.typed_rows import TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
@@ -38,6 +39,8 @@ class _Envelope(msgspec.Struct, gc=False):
     tokens: dict[str, str | None] | None = None
     before: msgspec.Raw = _NONE
     after: msgspec.Raw = _NONE
+    schema: msgspec.Raw = _NONE
+    payload: msgspec.Raw = _NONE
 
 
 _ENVELOPE = jsontext.decoder(_Envelope)
@@ -57,6 +60,9 @@ def decoder(options: FormatOptions) -> Decoder:
         warnings: list[str] = []
         value = message.value or b""
         envelope = jsontext.parse(value, _ENVELOPE.decode, warnings)
+        if envelope.op_type is None and envelope.payload:
+            value = bytes(envelope.payload)
+            envelope = jsontext.parse(value, _ENVELOPE.decode, warnings)
         op = ops.get(envelope.op_type or "")
         if op is None:
             raise DecodeError(
@@ -111,8 +117,8 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, rows: TypedRows, whol
         old = read_image(envelope.before, rows, warnings)
         new = read_image(envelope.after, rows, warnings)
     else:
-        old, new = None, row_of(value, rows, warnings)
-        if event.op == "delete":
+        old, new = rows_of(value, rows, warnings)
+        if event.op == "delete" and old is None:
             old, new = new, None
     event.before, event.after = paired(
         event.op,
@@ -136,6 +142,11 @@ def _missing(image: Image | None) -> list[str]:
 
 
 def _recognise(top: TopLevel) -> bool:
+    if "op_type" not in top and "schema" in top and "payload" in top:
+        try:
+            top = PAYLOADS.of(top["payload"])
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return False
     return "op_type" in top and "table" in top and ("op_ts" in top or "pos" in top)
 
 
@@ -145,7 +156,7 @@ FORMAT = Format(
     summary="Oracle GoldenGate's JSON, by operation or by row",
     source="https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/"
     "additional-details.html (JSON Formatter)",
-    recognised="an object with op_type and table, and op_ts or pos",
+    recognised="an object with op_type and table, and op_ts or pos, on top or under payload",
     ordered="by pos, the position in the trail",
     recognise=_recognise,
     options={

@@ -31,6 +31,7 @@ _METADATA = (
     "primary_keys",
     "tokens",
 )
+_FLATTENED = ("before.", "after.")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 
 
@@ -57,16 +58,26 @@ def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image 
     return _image(columns, text, rows, warnings)
 
 
-def row_of(value: bytes, rows: TypedRows, warnings: list[str]) -> Image | None:
-    """The row of a `json_row` message: what is not metadata. Raises as `read_image`."""
+def rows_of(
+    value: bytes, rows: TypedRows, warnings: list[str]
+) -> tuple[Image | None, Image | None]:
+    """The rows before and after of a message whose columns stand on top: of `json_row` there is
+    the one after, of flattened JSON (`before.c`, `after.c`) there are both. Raises as `read_image`.
+    """
     top = jsontext.parse(value, jsontext.members, [])
     row = {name: raw for name, raw in top.items() if name not in _METADATA}
     for name in ("before", "after"):
         if row.get(name) == b"null":
             del row[name]
-    text = msgspec.json.encode(row)
-    columns = jsontext.image(text, warnings)
-    return None if columns is None else _image(columns, text, rows, warnings)
+    if row and all(name.startswith(_FLATTENED) for name in row):
+        images = [
+            {name.removeprefix(part): raw for name, raw in row.items() if name.startswith(part)}
+            for part in _FLATTENED
+        ]
+    else:
+        images = [{}, row]
+    old, new = (msgspec.Raw(msgspec.json.encode(image)) for image in images)
+    return read_image(old, rows, warnings), read_image(new, rows, warnings)
 
 
 def _image(

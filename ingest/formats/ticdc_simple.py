@@ -3,7 +3,8 @@
 Vendor: https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol and pingcap/tiflow 017624f,
 `pkg/sink/codec/simple`. One event a message. Values are text; a TIMESTAMP brings its time zone. Row
 messages name neither types nor keys: these come in BOOTSTRAP and DDL messages, which become schema
-rows, and row messages are read by the types and keys of the source's YAML.
+rows, from which gold takes keys and types of new tables; row messages are read by those of the
+source's YAML.
 """
 
 from __future__ import annotations
@@ -207,7 +208,8 @@ FORMAT = Format(
     },
     impossible={
         "schema": "TiDB has no schemas; a message has database and table",
-        "key": "row messages name no key columns; set keys for the table",
+        "key": "row messages name no key columns: gold takes those that BOOTSTRAP and DDL messages "
+        "named, unless keys are set for the table",
         "id": "a message has no number of its own; commitTs is shown as scn",
         "sequenceId": "the message has no such field",
         "storeDataSequence": "the message has no such field",

@@ -21,9 +21,9 @@ setup: .venv/ready
 demo: setup
 	@$(JAVA) && $(BIN)/python conf/demo/play.py
 
-# Two workers, each with a Spark of its own.
+# Two workers, each with a Spark of its own; conftest.py says what each takes.
 test: setup
-	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-long: setup
 	@$(JAVA) && $(BIN)/pytest -m long

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ingest.events import Row
-from ingest.order import SOURCE_PART, STREAM, Pos
+from ingest.order import SOURCE_PART, STREAM, Pos, own_stream
 
 Key = tuple[str, ...]
 
@@ -101,12 +101,12 @@ def distinct(changes: Iterable[Change]) -> list[Change]:
 def voided(change: Change, truncates: Iterable[Change]) -> bool:
     """Whether a truncate of the change's source table lies above it.
 
-    By arrival a truncate reaches only what came in its own partition (17).
+    By arrival one of a Kafka partition reaches only what came in its own (17).
     """
     return any(
         change.pos < cut.pos
         and change.table == cut.table
-        and (not cut.by_arrival or change.pos[STREAM] == cut.pos[STREAM])
+        and own_stream(cut.pos, by_arrival=cut.by_arrival) in (None, change.pos[STREAM])
         for cut in truncates
     )
 
@@ -176,10 +176,11 @@ def _delete(states: dict[Key, State], key: Key, change: Change, *, soft: bool, b
 
 
 def _truncate(states: dict[Key, State], change: Change, *, soft: bool, base: bool) -> None:
+    own = own_stream(change.pos, by_arrival=change.by_arrival)
     for key, state in states.items():
         if state.row is None or state.deleted_at is not None or state.table != change.table:
             continue
-        if change.by_arrival and state.pos[STREAM] != change.pos[STREAM]:
+        if own not in (None, state.pos[STREAM]):
             continue
         _delete(states, key, change, soft=soft, base=base)
 

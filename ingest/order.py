@@ -67,10 +67,19 @@ def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
     return (max(timestamp or 0, 0),)
 
 
+def own_stream(cut: Pos, *, by_arrival: bool) -> int | None:
+    """The one stream that a truncate reaches; None = whatever lies below it.
+
+    By arrival a Kafka partition's truncate reaches its own partition (rulings.md, 17). Files have
+    one order among them (18): their ordinal is the arrival as well as the stream.
+    """
+    return cut[STREAM] if by_arrival and cut[S1] != cut[STREAM] else None
+
+
 def outermost(cuts: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
-    """Of truncates those that void whatever the others void: the last one, by arrival (where a
-    truncate reaches its own partition alone) the last of each stream."""
-    newest = {cut[STREAM] if by_arrival else None: cut for cut in sorted(cuts)}
+    """Of truncates those that void whatever the others void: the last one, by arrival the last of
+    each stream that has its own."""
+    newest = {own_stream(cut, by_arrival=by_arrival): cut for cut in sorted(cuts)}
     return sorted(newest.values())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.fold import Change, Key, State, fold, voided
 from ingest.late import Floors, baseless, moves, tied
-from ingest.order import SOURCE_PART, STREAM, Pos
+from ingest.order import SOURCE_PART, STREAM, Pos, own_stream
 from ingest.refold import Rows, Run, change_of, grouped, result, result_of_baseless, result_of_state
 
 
@@ -127,7 +127,8 @@ def _pos(stored: Sequence[int] | None) -> Pos | None:
 
 def reaches(cut: Change, opened: Pos) -> bool:
     """Whether a truncate ends the version that began at `opened`."""
-    return opened < cut.pos and (not cut.by_arrival or opened[STREAM] == cut.pos[STREAM])
+    own = own_stream(cut.pos, by_arrival=cut.by_arrival)
+    return opened < cut.pos and own in (None, opened[STREAM])
 
 
 def end_of(cut: Change, key: Key) -> Change:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # What `pipelines.rejects` says of a value that does not fit.
-_MISFIT = re.compile(r"column (\S+): expected \S+, got (\S+?)(?:;|\Z)")
+_MISFIT = re.compile(r"column (.+?): expected \S+, got (\S+?)(?:;|\Z)")
 
 
 class Drift:

@@ -8,7 +8,7 @@ Applying a batch twice changes nothing, so a run that was killed is simply run a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -99,7 +99,12 @@ def _merge_source(
         found = _surveyed(warehouse, config, source, swept, stands, limit)
     ledger.log(found)
     found = under_first_names(found, ledger.moves)
-    tasks = _tasks(config, source, found, ledger.closed(found))
+    owned = {
+        stand.target.lower(): of
+        for (of, _), stand in stands.items()
+        if of != source and of in config.sources and stand.batch
+    }
+    tasks = _tasks(config, source, found, ledger.closed(found), owned)
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
     if not tasks and found.last == swept.batch and limit.below == swept.below:
@@ -160,7 +165,14 @@ def _surveyed(
     return found
 
 
-def _tasks(config: Config, source: str, found: Survey, closed: set[SourceTable]) -> dict[str, Task]:
+def _tasks(
+    config: Config,
+    source: str,
+    found: Survey,
+    closed: set[SourceTable],
+    owned: Mapping[str, str],
+) -> dict[str, Task]:
+    """The targets with changes. `owned`: targets, in lower case, that other sources feed."""
     routed: dict[SourceTable, Route] = {}
     for slice_ in found.slices:
         table = slice_.table
@@ -178,6 +190,12 @@ def _tasks(config: Config, source: str, found: Survey, closed: set[SourceTable])
         error = None
         if clash is not None:
             error = f"source tables {', '.join(map(str, clash))} all lead to {route.target}"
+        elif route.target.lower() in owned:
+            # No order holds across sources.
+            error = (
+                f"expected {route.target} to be fed by one source, which is "
+                f"{owned[route.target.lower()]}, got {table}; set `target` for it"
+            )
         task = tasks.setdefault(route.target, Task(route, {}, error))
         task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
     return tasks

@@ -93,6 +93,7 @@ def target_columns(
     soft = route.deletes == "soft"
     if warehouse.exists("gold", route.target):
         check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        _check_excluded(warehouse, route)
         return False
     types = [columns for table in feeding for columns in found.types.get(table, [])]
     images = {image for slices in feeding.values() for s in slices for image in s.images}
@@ -107,6 +108,17 @@ def target_columns(
         wanted = ledger.beginning(table, wanted, first, lowest)
     create(warehouse, route.target, wanted, made, soft=soft)
     return True
+
+
+def _check_excluded(warehouse: Warehouse, route: Route) -> None:
+    """Raise TableError where the target has what `exclude` is to keep out of it."""
+    kept_out = {name.lower() for name in route.exclude}
+    held = [name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out]
+    if held:
+        raise TableError(
+            f"expected {route.target} without the excluded {', '.join(held)}, which it has from "
+            f"before; take it away with ALTER TABLE … DROP COLUMN, or choose another target"
+        )
 
 
 def grown_columns(

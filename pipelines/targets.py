@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.ddl_widening import spelt, widens
@@ -54,32 +54,43 @@ def wanted_columns(
     """The columns a target should have, keys first: declared, else as the messages' types say.
 
     Columns that no type came with are string. What the configuration names is spelt as the messages
-    spell it. Raises TableError where two columns of those differ only in case: they could not be
-    told apart.
+    spell it. Raises TableError where two columns of one row differ only in case, which could not be
+    told apart, and where a column has the name of one that gold adds.
     """
     found: dict[str, str] = {}
     spellings: dict[str, str] = {}
+    types, images = list(types), list(images)
     typed = _typed(types)
     sent = list(dict.fromkeys(name for image in images for name in image))
     order = [*_spelt(typed, sent), *sent]
     order += _spelt(route.columns, order)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     excluded = {name.lower() for name in route.exclude}
-    first = {key.lower() for key in keys}
-    for name in [*keys, *(name for name in order if name.lower() not in first)]:
+    _check_names([*images, *([column.name for column in row] for row in types)], excluded)
+    for name in [*keys, *order]:
         lower = name.lower()
-        if lower in excluded or spellings.get(lower) == name:
+        if lower in excluded or lower in spellings:
             continue
-        if lower in spellings:
-            if lower in first and name not in keys:
-                continue
-            raise TableError(
-                f"columns `{spellings[lower]}` and `{name}` differ only in case; exclude one of "
-                f"them"
-            )
         spellings[lower] = name
         found[name] = declared.get(lower) or _type_of(name, typed)
     return found
+
+
+def _check_names(rows: Iterable[Sequence[str]], excluded: Collection[str]) -> None:
+    for row in dict.fromkeys(map(tuple, rows)):
+        met: dict[str, str] = {}
+        for name in row:
+            lower = name.lower()
+            if lower in excluded:
+                continue
+            if lower in _OURS:
+                raise TableError(
+                    f"column `{name}` has the name of one that gold adds to every row; exclude it"
+                )
+            if met.setdefault(lower, name) != name:
+                raise TableError(
+                    f"columns `{met[lower]}` and `{name}` differ only in case; exclude them"
+                )
 
 
 def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:

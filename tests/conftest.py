@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -108,11 +108,10 @@ def shared() -> Path:
     return folder
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Spark or Kafka by its fixtures, and puts the files that take longest first.
 
-    `-m 'not spark'` is the fast run. A worker takes a file, or all that look at the demo.
+    `-m 'not spark'` is the fast run.
     """
     slow: set[Path] = set()
     for item in items:
@@ -120,11 +119,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(fixture)
                 slow.add(item.path)
-        together = "demo" if "demo" in getattr(item, "fixturenames", ()) else item.path.stem
-        item.add_marker(pytest.mark.xdist_group(together))
 
     def turn(item: pytest.Item) -> int:
         name = item.path.stem
         return LONGEST.index(name) if name in LONGEST else len(LONGEST) + (item.path not in slow)
 
     items.sort(key=turn)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker takes a file, or both that look at the demo."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file.replace("test_readme", "test_demo")
+
+    return ByFile(config, log)

@@ -205,7 +205,8 @@ def _fill(event: Event, reader: RowReader, data: Images, before: Images, index: 
         old = before.rows[index] if before.rows else None
         new = data.rows[index] if data.rows else None
         whole = old and (not new or old.keys() >= new.keys())
-        reader.delete(event, before if whole else data, index, unlogged=False)
+        sent = before if whole or not data.rows else data
+        reader.delete(event, sent, index, unlogged=False)
     else:
         reader.insert(event, data, index)
         if index < len(before.rows) and before.rows[index] and event.warnings is not None:

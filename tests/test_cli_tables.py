@@ -508,7 +508,7 @@ def test_a_parked_table_is_named_and_code_1(
     project.land("shop.jsonl", [twice])
     answer = project.ingest("run", "--json")
     assert answer.code == 1
-    error = "columns `a` and `A` differ only in case; exclude one of them"
+    error = "columns `a` and `A` differ only in case; exclude them"
     assert f"table shop_items is parked: {error}\n" in answer.err
     table = answer.records[1]
     assert (table["table"], table["error"]) == ("shop_items", error)

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ingest.events import Row
-from ingest.order import SOURCE_PART, STREAM, Pos, own_stream
+from ingest.order import SOURCE_PART, STREAM, Pos, own_stream, reaches
 
 Key = tuple[str, ...]
 
@@ -104,9 +104,7 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     By arrival one of a Kafka partition reaches only what came in its own (17).
     """
     return any(
-        change.pos < cut.pos
-        and change.table == cut.table
-        and own_stream(cut.pos, by_arrival=cut.by_arrival) in (None, change.pos[STREAM])
+        change.table == cut.table and reaches(cut.pos, change.pos, by_arrival=cut.by_arrival)
         for cut in truncates
     )
 

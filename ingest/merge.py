@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ingest import order
 from ingest.casts import sql_text
-from ingest.order import STREAM, Pos, own_stream, pos_literal
+from ingest.order import Pos, pos_literal
 from ingest.shape import column
 
 METADATA = ("_pos", "_event_time", "_source", "_source_table")
@@ -124,11 +125,8 @@ def _cut_off(merge: Merge) -> str:
 
 
 def reached(cut: Cut) -> str:
-    below = f"t._source_table = {sql_text(cut.label)} AND t._pos < {pos_literal(cut.pos)}"
-    own = own_stream(cut.pos, by_arrival=cut.by_arrival)
-    if own is not None:
-        below += f" AND element_at(t._pos, {STREAM}) = {own}"
-    return below
+    below = order.reached(cut.pos, "t._pos", by_arrival=cut.by_arrival)
+    return f"t._source_table = {sql_text(cut.label)} AND {below}"
 
 
 def _cut(merge: Merge, cut: Cut) -> str:

@@ -76,6 +76,18 @@ def own_stream(cut: Pos, *, by_arrival: bool) -> int | None:
     return cut[STREAM] if by_arrival and cut[S1] != cut[STREAM] else None
 
 
+def reaches(cut: Pos, pos: Pos, *, by_arrival: bool) -> bool:
+    """Whether a truncate reaches what stands at `pos`."""
+    return pos < cut and own_stream(cut, by_arrival=by_arrival) in (None, pos[STREAM])
+
+
+def reached(cut: Pos, pos: str, *, by_arrival: bool) -> str:
+    """SQL of `reaches`, `pos` being SQL."""
+    own = own_stream(cut, by_arrival=by_arrival)
+    same = "" if own is None else f" AND element_at({pos}, {STREAM}) = {own}"
+    return f"{pos} < {pos_literal(cut)}{same}"
+
+
 def outermost(cuts: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
     """Of truncates those that void whatever the others void: the last one, by arrival the last of
     each stream that has its own."""

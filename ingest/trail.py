@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ingest import order
 from ingest.fold import Change, Key, State, fold, voided
 from ingest.late import Floors, baseless, moves, tied
-from ingest.order import SOURCE_PART, STREAM, Pos, own_stream
+from ingest.order import SOURCE_PART, Pos
 from ingest.refold import Rows, Run, change_of, grouped, result, result_of_baseless, result_of_state
 
 
@@ -127,8 +128,7 @@ def _pos(stored: Sequence[int] | None) -> Pos | None:
 
 def reaches(cut: Change, opened: Pos) -> bool:
     """Whether a truncate ends the version that began at `opened`."""
-    own = own_stream(cut.pos, by_arrival=cut.by_arrival)
-    return opened < cut.pos and own in (None, opened[STREAM])
+    return order.reaches(cut.pos, opened, by_arrival=cut.by_arrival)
 
 
 def end_of(cut: Change, key: Key) -> Change:

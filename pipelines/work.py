@@ -16,7 +16,7 @@ from ingest.late import stored_rows
 from ingest.lineage import reaches
 from ingest.modes import Mode
 from ingest.names import SourceTable
-from ingest.order import SOURCE_PART, STREAM, Pos, outermost, own_stream, pos_literal
+from ingest.order import SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sequence import ordered
 from ingest.shape import Shape, column, from_text
 from pipelines.progress import Marks, highest
@@ -213,12 +213,10 @@ class Work:
     def below_cuts(self, pos: str) -> str:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
         by_arrival = self.shape.by_arrival
-        terms = []
-        for cut in outermost(self.cuts, by_arrival=by_arrival):
-            own = own_stream(cut, by_arrival=by_arrival)
-            same = "" if own is None else f" AND element_at({pos}, {STREAM}) = {own}"
-            terms.append(f"({pos} < {pos_literal(cut)}{same})")
-        return " OR ".join(terms)
+        return " OR ".join(
+            f"({reached(cut, pos, by_arrival=by_arrival)})"
+            for cut in outermost(self.cuts, by_arrival=by_arrival)
+        )
 
     def truncates(self) -> list[Change]:
         """All truncates, as the fold takes them."""

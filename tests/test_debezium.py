@@ -18,7 +18,8 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium import FORMAT, decoder, recognise
-from ingest.formats.debezium_envelope import Source, order_of
+from ingest.formats.debezium_envelope import Source
+from ingest.formats.debezium_order import order_of
 from ingest.formats.format import Decoder, FormatOptions, Message
 
 GOLDEN = Path(__file__).parent / "formats" / "debezium"

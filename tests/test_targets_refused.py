@@ -23,7 +23,7 @@ def row(table: str, id_: int, **more: str) -> dict[str, object]:
 def test_what_is_refused(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(tmp_path, capsys.readouterr)
     for name in ("eu", "us"):
         project.write(f"conf/sources/{name}.yml", SOURCE.format(name=name))
     project.write("conf/tables/eu.yml", TABLES.format(exclude=""))
@@ -67,13 +67,14 @@ def test_what_is_refused(
 def test_a_truncate_in_a_later_file_empties_the_table(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project = Project(tmp_path, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/eu.yml", SOURCE.format(name="eu"))
     tables = (
         "[{from: '*'}, {from: shop.kept, stored_as_scd_type: 2}, {from: shop.soft, deletes: soft}]"
     )
     project.write("conf/tables/eu.yml", f"source: eu\ntables: {tables}\n")
-    for number, names in ((1, ("plain", "kept", "soft")), (2, ("plain", "kept", "soft"))):
+    names = ("plain", "kept", "soft")
+    for number in (1, 2):
         emptied = [
             {
                 **{"database": "shop", "table": name, "isDdl": True, "type": "TRUNCATE"},

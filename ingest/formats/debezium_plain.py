@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ingest.events import KIND_OF, Event
-from ingest.formats.debezium_envelope import Source, Transaction, is_snapshot, micros, order_of
+from ingest.formats.debezium_envelope import Source, Transaction, is_snapshot, micros
+from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_schema import Names
 
 

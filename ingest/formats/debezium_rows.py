@@ -23,9 +23,9 @@ from ingest.formats.debezium_envelope import (
     family_of_connector,
     is_snapshot,
     micros,
-    order_of,
 )
 from ingest.formats.debezium_keys import JsonKeys, Keys, MakeKeys
+from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_plain import transaction_of
 from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder

@@ -24,8 +24,8 @@ from ingest.formats.debezium_envelope import (
     family_of_connector,
     is_snapshot,
     micros,
-    order_of,
 )
+from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_schema import sized
 from ingest.formats.envelope import PAYLOADS
 from ingest.formats.format import TopLevel
@@ -118,14 +118,10 @@ def _is_checkpoint(top: Mapping[str, Any]) -> bool:
     """Whether it is TiCDC's: nothing but how far the source has come."""
     if "source" not in top or not top.keys() <= _CHECKPOINT_NAMES:
         return False
-    return _connector(top) == "TiCDC"
-
-
-def _connector(top: Mapping[str, Any]) -> str | None:
     try:
-        return _SOURCE.decode(bytes(top["source"])).connector
+        return _SOURCE.decode(bytes(top["source"])).connector == "TiCDC"
     except (msgspec.MsgspecError, ValueError):
-        return None
+        return False
 
 
 def _signal(top: Mapping[str, Any]) -> str | None:

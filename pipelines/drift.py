@@ -58,7 +58,7 @@ class Drift:
                     columns = self._entered(table, route, columns, effect, None)
             elif name.lower() in declared or name in typed_names:
                 effect = Effect("retype", (held, type_))
-                fits = _holds(columns[held], type_)
+                fits = _holds(route, name, columns[held], type_)
                 if not fits and not self._kept_out(table, effect) and not self._over(table, effect):
                     columns = self._entered(table, route, columns, effect, columns[held])
         return columns
@@ -120,7 +120,7 @@ class Drift:
         proposed: tuple[str, ...]
         if held is None:
             risk, proposed = "additive", (add,)
-        elif _holds(columns[held], type_):
+        elif _holds(route, name, columns[held], type_):
             risk, proposed = "additive" if effect.op == "add" else "widening", ()
         elif widens(spelt(columns[held]), spelt(type_)):
             risk = "widening"
@@ -243,8 +243,13 @@ def _folded(names: Sequence[str | None]) -> set[str]:
     return {(name or "").lower() for name in names}
 
 
-def _holds(stored: str, coming: str) -> bool:
-    """Whether every value of type `coming` fits a column of type `stored`."""
-    if stored == coming or stored == "string":
+def _holds(route: Route, name: str, stored: str, coming: str) -> bool:
+    """Whether every value of type `coming` fits the column `name` of type `stored`, as it should.
+
+    A string holds them all, but is not what was asked for where the configuration declares a type.
+    """
+    if stored == coming:
         return True
+    if stored == "string":
+        return name.lower() not in {declared.lower() for declared in route.columns}
     return widens(spelt(coming), spelt(stored))

@@ -205,20 +205,23 @@ class Versions(Careful):
 
         Where that change is a truncate itself, it concerns them all.
         """
-        work = self._work
-        applied = work.marks.applied
-        if not work.new_cuts or (applied is not None and work.new_cuts[0] > applied):
-            return set()
-        shape, cut = work.shape, pos_literal(work.new_cuts[0])
+        work, shape, applied = self._work, self._work.shape, self._work.marks.applied
         parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
-        found = (
-            f"SELECT DISTINCT array({parts}) AS key FROM {work.target_name} "
-            f"WHERE _pos < {cut} AND _source_table = {sql_text(shape.label)}"
-        )
-        if all(earlier < work.new_cuts[0] for earlier in work.marks.cuts):
-            above = events(shape, work.earlier(f"op <> 'truncate' AND pos > {cut}"))
-            found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
-        return {tuple(key) for (key,) in rows_of(work.warehouse.session.sql(found))}
+        label = f"_source_table = {sql_text(shape.label)}"
+        keys: set[Key] = set()
+        for cut in sorted({*work.new_cuts} - {*work.marks.cuts}):
+            if applied is not None and cut > applied:
+                break
+            at = pos_literal(cut)
+            found = (
+                f"SELECT DISTINCT array({parts}) AS key FROM {work.target_name} "
+                f"WHERE _pos < {at} AND {label}"
+            )
+            if all(earlier < cut for earlier in work.marks.cuts):
+                above = events(shape, work.earlier(f"op <> 'truncate' AND pos > {at}"))
+                found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
+            keys |= {tuple(key) for (key,) in rows_of(work.warehouse.session.sql(found))}
+        return keys
 
     def _on_time(self, judged: pa.Table, late_keys: Collection[Key]) -> str | None:
         work = self._work

@@ -142,7 +142,11 @@ def test_events_are_typed_again(
     project.write(
         "conf/tables/shop.yml", tables + "  - {from: shop.item, columns: {name: 'decimal(4,2)'}}\n"
     )
-    land(project, "1", item(1, "1.25", 1), item(2, "1234.5", 2), item(1, "few", 3))
+    land(
+        project,
+        *("1", item(1, "1.25", 1), item(2, "1234.5", 2), item(1, "few", 3)),
+        item(1, "7", 4, table="note"),
+    )
     assert project.ingest("run").code == 0
     assert open_(project) == [
         ("gold", 101, "type_mismatch", "open"),
@@ -156,9 +160,25 @@ def test_events_are_typed_again(
     assert replay(project) == [("decode", 0, 0, 0), ("gold", 2, 1, 1)]
     found = project.ingest("sql", "SELECT id, name FROM gold.shop_item", "--json").records
     assert sorted(found, key=str) == [{"id": 1, "name": "1.25"}, {"id": 2, "name": "1234.50"}]
-    # A plain run changes nothing of it.
+    # A plain run changes nothing of it. A column that is string is asked for as a number: it is not
+    # one until somebody decides.
+    asked = tables + "  - {from: shop.note, columns: {name: int}}\n"
+    project.write("conf/tables/shop.yml", asked)
+    land(project, "2", item(2, "8", 5, table="note"))
     assert project.ingest("run").code == 0
     assert [r[3] for r in open_(project)] == ["resolved", "open"]
+    (entry,) = [
+        entry
+        for entry in project.ingest("ddl", "list", "--json").records
+        if entry["target"] == "shop_note"
+    ]
+    assert (entry["kind"], entry["class"], entry["status"]) == (
+        *("modify_column", "destructive"),
+        "pending",
+    )
+    assert project.ingest("ddl", "approve", entry["id"]).code == 0
+    found = project.ingest("sql", "SELECT id, name FROM gold.shop_note", "--json").records
+    assert sorted(found, key=str) == [{"id": 1, "name": 7}, {"id": 2, "name": 8}]
     spark.catalog.clearCache()
 
 

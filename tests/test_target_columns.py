@@ -45,9 +45,17 @@ def test_names_of_the_configuration_are_spelt_as_the_messages_do() -> None:
     assert found == expected
 
 
-def test_messages_that_tell_columns_apart_by_case_are_refused() -> None:
+def test_columns_of_one_row_that_differ_only_in_case_are_refused() -> None:
     declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
     way = route(declared, "barn", None, "cows", ddl=DdlPolicy())
     assert way is not None
     with pytest.raises(TableError, match="`price` and `Price` differ only in case"):
-        wanted_columns(way, ("id",), [], [("id", "price"), ("id", "Price")])
+        wanted_columns(way, ("id",), [], [("id", "price", "Price")])
+
+
+def test_two_spellings_that_never_meet_in_a_row_are_one_column() -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, "cows", ddl=DdlPolicy())
+    assert way is not None
+    found = wanted_columns(way, ("id",), [], [("id", "price"), ("id", "Price")])
+    assert found == {"id": "string", "price": "string"}

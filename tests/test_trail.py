@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingest.fold import Change, Key, State
@@ -111,16 +111,17 @@ class Target:
         return len(self.versions[key]) - len(stored)
 
     def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
-        if not new_cuts:
-            return set()
-        lowest = new_cuts[0].pos
-        above = {c.key for c in earlier if c.key is not None and c.pos > lowest}
-        cut = any(c.op == "truncate" and c.pos > lowest for c in earlier)
-        return {
-            key
-            for key, held in self.versions.items()
-            if (cut or key in above) and any(version.pos < lowest for version in held)
-        }
+        known = {c.pos for c in earlier if c.op == "truncate"}
+        found: set[Key] = set()
+        for cut in {c.pos for c in new_cuts} - known:
+            above = {c.key for c in earlier if c.key is not None and c.pos > cut}
+            found |= {
+                key
+                for key, held in self.versions.items()
+                if (any(other > cut for other in known) or key in above)
+                and any(version.pos < cut for version in held)
+            }
+        return found
 
     def _rebuild(self, late: set[Key]) -> None:
         edges = [
@@ -178,6 +179,8 @@ def _held(database: Database) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
+# A batch with two late truncates, one of them a repeat, and a version between them.
+@example(158788, True, True)
 def test_31_batch_by_batch_equals_what_the_database_held(
     seed: int, partials: bool, truncates: bool
 ) -> None:

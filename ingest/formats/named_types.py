@@ -65,17 +65,17 @@ class NamedTypes:
         dialect: str,
     ) -> None:
         self._convert = convert
-        self._meant = _ANY_BIT if dialect == "mysql" else {}
-        self._tables = TableTypes(options, convert=convert, spark=spark)
+        meant = _ANY_BIT if dialect == "mysql" else {}
+        self._tables = TableTypes(
+            options,
+            convert=lambda type_: convert(meant.get(type_, type_)),
+            spark=lambda type_: spark(meant.get(type_, type_)),
+        )
 
     def of(self, table: TableName, names: bytes, codes: bytes) -> TableColumns:
         """The columns of `table` by its type names; those without one are read by JDBC code."""
         # OceanBase's open-source Canal names no type where the value is NULL: "" is no type.
-        sent = {
-            name: self._meant.get(type_, type_)
-            for name, type_ in _object(_NAMES, names).items()
-            if type_
-        }
+        sent = {name: type_ for name, type_ in _object(_NAMES, names).items() if type_}
         columns = self._tables.of(table, names, sent.items)
         if codes:
             by_code = {

@@ -58,7 +58,8 @@ class Careful:
         judged = self._judged(all_events)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
             self.counts["rejected"] += misfit_rejects(work, all_events)
-        late_keys = _keys(judged, "late") | self._named(judged) | self._put_back()
+        late_keys = _keys(judged, "late") | self._named(judged)
+        late_keys |= self._put_back() | self._marked_anew()
         stale = judged.filter(pc.is_in(judged["kind"], pa.array(["stale", "passed"])))
         self.counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
         linked_keys = self._components(late_keys) if late_keys else {}
@@ -155,6 +156,17 @@ class Careful:
         ).collect()
         return {tuple(row[0]) for row in rows}
 
+    def _marked_anew(self) -> set[Key]:
+        """The rows that a truncate marked as deleted, and one that comes late ended before."""
+        work, fresh = self._work, set(self._work.new_cuts) - set(self._work.marks.cuts)
+        above = [cut for cut in work.marks.cuts if fresh and cut > min(fresh)]
+        if not work.soft or not above:
+            return set()
+        stored = late.stored_rows(work.target_name, work.shape, soft=True)
+        marks = ", ".join(map(pos_literal, above))
+        rows = work.warehouse.session.sql(f"SELECT key FROM ({stored}) WHERE _pos IN ({marks})")
+        return {tuple(key) for (key,) in rows.collect()}
+
     def _on_time(self, judged: pa.Table, late_keys: Collection[Key]) -> str | None:
         """SQL of the states of the keys that are not folded from history."""
         work = self._work
@@ -198,7 +210,7 @@ class Careful:
             {"key": array_of(components), "component": pa.array(map(str, components.values()))}
         )
         chosen = work.warehouse.session.sql(
-            f"SELECT /*+ BROADCAST(l) */ h.*, l.component "
+            f"SELECT /*+ BROADCAST(l) */ {self._what(components)}, l.component "
             f"FROM ({events(work.shape, work.history(self._among(components)))}) h "
             f"JOIN {work.view(wanted)} l ON l.key = h.key WHERE size(h.misfits) = 0"
         )
@@ -211,6 +223,13 @@ class Careful:
         self.counts["files_read"] += len(chosen.inputFiles())
         self._note_baseless(folded, components)
         return folded
+
+    def _what(self, components: Mapping[Key, int]) -> str:
+        """What the fold reads of an event: its before image only where keys were changed, and it is
+        as large as the after image."""
+        if len(set(components.values())) < len(components):
+            return "h.*"
+        return "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
 
     def _among(self, components: Collection[Key]) -> str:
         """SQL that leaves out most of the history of other keys, by the hash silver keeps."""

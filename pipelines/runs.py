@@ -118,9 +118,10 @@ class Run:
         self.outcome = Outcome(sources={name: Source() for name in sources})
 
     def until_done(self) -> Outcome:
-        """Pass after pass until one brings no message."""
-        while self._pass() and not self._stop():
-            pass
+        """Pass after pass until one brings no message, which ends after bronze."""
+        more = self._pass()
+        while more and not self._stop():
+            more = self._pass(again=True)
         self._name_unknown_targets()
         return self.outcome
 
@@ -134,13 +135,14 @@ class Run:
                 self._stop.wait(PAUSE)
         return self.outcome
 
-    def _pass(self) -> bool:
-        """Every stage once; whether there may be more.
+    def _pass(self, *, again: bool = False) -> bool:
+        """Every stage once; whether there may be more. `again`: only if there are new messages.
 
         Bronze of every source comes before silver of any: a stream over bronze passes over all
         that was appended, other sources' rows too.
         """
         brought = 0
+        failed = {name: done.error for name, done in self.outcome.sources.items()}
         for done in self.outcome.sources.values():
             done.error = None
         steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
@@ -148,6 +150,11 @@ class Run:
         what = "run" if len(self._stages) > 1 else self._stages[0]
         with self._console.progress(what, steps) as advance:
             for stage in ("bronze", "silver"):
+                if stage == "silver" and again and not brought:
+                    # What failed in silver was not tried once more.
+                    for name, done in self.outcome.sources.items():
+                        done.error = done.error or failed[name]
+                    return False
                 for name in self._sources if stage in self._stages else ():
                     if self._stop():
                         return False

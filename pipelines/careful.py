@@ -158,8 +158,8 @@ class Careful:
 
     def _marked_anew(self) -> set[Key]:
         """The rows that a truncate marked as deleted, and one that comes late ended before."""
-        work, fresh = self._work, set(self._work.new_cuts) - set(self._work.marks.cuts)
-        above = [cut for cut in work.marks.cuts if fresh and cut > min(fresh)]
+        work, unseen = self._work, self._work.marks.unseen(self._work.new_cuts)
+        above = [cut for cut in work.marks.cuts if unseen and cut > unseen[0]]
         if not work.soft or not above:
             return set()
         stored = late.stored_rows(work.target_name, work.shape, soft=True)

@@ -49,7 +49,7 @@ class Drift:
     ) -> dict[str, str]:
         """The target's columns, with those that data brings and the policy lets in."""
         by_lower = {name.lower(): name for name in columns}
-        declared = {name.lower() for name in route.columns}
+        declared = _folded(route.columns)
         for name, type_ in wanted.items():
             held = by_lower.get(name.lower())
             if held is None:
@@ -92,7 +92,7 @@ class Drift:
     def outgrown(self, table: SourceTable, route: Route, rejected: Iterable[str]) -> None:
         """Enter the wider types that numbers among the errors of rejected events need (23)."""
         columns = columns_of(self._ledger.warehouse, route.target) or {}
-        declared = {name.lower() for name in route.columns}
+        declared = _folded(route.columns)
         found: dict[str, list[str]] = {}
         for error in rejected:
             for name, text in _MISFIT.findall(error):
@@ -239,7 +239,7 @@ class Drift:
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
 
-def _folded(names: Sequence[str | None]) -> set[str]:
+def _folded(names: Iterable[str | None]) -> set[str]:
     return {(name or "").lower() for name in names}
 
 
@@ -251,5 +251,5 @@ def _holds(route: Route, name: str, stored: str, coming: str) -> bool:
     if stored == coming:
         return True
     if stored == "string":
-        return name.lower() not in {declared.lower() for declared in route.columns}
+        return name.lower() not in _folded(route.columns)
     return widens(spelt(coming), spelt(stored))

@@ -96,6 +96,10 @@ class Marks:
             version=stored.get("version"),
         )
 
+    def unseen(self, cuts: Iterable[Pos]) -> list[Pos]:
+        """Those of a batch's truncates that no earlier batch brought, in order."""
+        return sorted({*cuts} - {*self.cuts})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:

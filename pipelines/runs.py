@@ -149,19 +149,19 @@ class Run:
         steps += "gold" in self._stages
         what = "run" if len(self._stages) > 1 else self._stages[0]
         with self._console.progress(what, steps) as advance:
-            for stage in ("bronze", "silver"):
-                if stage == "silver" and again and not brought:
-                    # What failed in silver was not tried once more.
-                    for name, done in self.outcome.sources.items():
-                        done.error = done.error or failed[name]
+            for name in self._sources if "bronze" in self._stages else ():
+                if self._stop():
                     return False
-                for name in self._sources if stage in self._stages else ():
-                    if self._stop():
-                        return False
-                    if stage == "bronze":
-                        brought += self._bronze(name, advance)
-                    else:
-                        self._silver(name, advance)
+                brought += self._bronze(name, advance)
+            if again and not brought:
+                # What failed in silver was not tried once more.
+                for name, done in self.outcome.sources.items():
+                    done.error = done.error or failed[name]
+                return False
+            for name in self._sources if "silver" in self._stages else ():
+                if self._stop():
+                    return False
+                self._silver(name, advance)
             if "gold" in self._stages and not self._stop():
                 self._gold(advance)
         return brought > 0

@@ -209,7 +209,7 @@ class Versions(Careful):
         parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
         label = f"_source_table = {sql_text(shape.label)}"
         keys: set[Key] = set()
-        for cut in sorted({*work.new_cuts} - {*work.marks.cuts}):
+        for cut in work.marks.unseen(work.new_cuts):
             if applied is not None and cut > applied:
                 break
             at = pos_literal(cut)

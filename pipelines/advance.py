@@ -96,11 +96,15 @@ def advance(
         lineage = ledger.lineage(table)
         types = found.types.get(table, []) if made.sequence else []
         shape = shape_of(config, route, keys, columns, of_table, lineage, types)
+        marks = row.marks.get(shape.label, Marks())
+        if marks.foreign:
+            # Silver's own keys and hashes then are not the target's.
+            shape = replace(shape, native=False)
         names = also(table, ledger.moves)
         counted, missing = _counted(warehouse, of_table, names, shape)
         work = Work(
             warehouse=warehouse,
-            marks=row.marks.get(shape.label, Marks()),
+            marks=marks,
             table=table,
             also=names,
             shape=shape,

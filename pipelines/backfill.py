@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from ingest.casts import sql_text
 from ingest.config import Config
+from ingest.fold import Key
 from ingest.kin import linked
 from ingest.lineage import Lineage
 from ingest.merge import Merge
@@ -21,7 +22,8 @@ from ingest.names import SourceTable
 from ingest.refold import fold_batches
 from ingest.routes import Route
 from ingest.shape import column, events
-from pipelines.careful import Key, array_of, run_here
+from pipelines.careful import run_here
+from pipelines.key_history import array_of
 from pipelines.progress import Marks, Progress
 from pipelines.survey import survey, with_moves
 from pipelines.tables import Warehouse

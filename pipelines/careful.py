@@ -9,18 +9,20 @@ functions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import late
 from ingest.codes import Code
-from ingest.keys import hash_values
+from ingest.fold import Key
 from ingest.kin import linked
 from ingest.order import Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import events, latest
+from pipelines.key_history import array_of, moves, named_above
+from pipelines.late_keys import changes_of
 from pipelines.rejects import (
     baseless_rejects,
     conflict_rejects,
@@ -31,9 +33,6 @@ from pipelines.rejects import (
 from pipelines.work import Work
 
 SMALL = 50_000
-_HASHES_MOST = 1_000
-_HASHED_TYPES = {"string", "int", "bigint"}
-Key = tuple[str, ...]
 
 
 class Careful:
@@ -49,6 +48,7 @@ class Careful:
         self.counts: Counter[str] = Counter()
         self.expected = 0
         self.orphans: list[Pos] = []
+        self._lowest: dict[Key, Pos] = {}
 
     def rows(self) -> str | None:
         """SQL of the rows for the MERGE; None where nothing is to be merged."""
@@ -56,6 +56,7 @@ class Careful:
         self.counts["rejected"] += horizon_rejects(work)
         all_events = events(work.shape, work.changes())
         judged = self._judged(all_events)
+        self._lowest = _beginnings(judged)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
             self.counts["rejected"] += misfit_rejects(work, all_events)
         late_keys = _keys(judged, "late") | self._named(judged)
@@ -123,21 +124,13 @@ class Careful:
         doubtful = judged.filter(pc.equal(judged["kind"], "doubtful")).select(["key", "pos"])
         if not doubtful.num_rows:
             return set()
-        keys = work.view(doubtful)
-        removing = events(work.shape, work.earlier(f"({self._overtaking(doubtful)})"))
-        rows = work.warehouse.session.sql(
-            f"SELECT DISTINCT d.key FROM {keys} d JOIN (SELECT explode(IF(key_before IS NULL, "
-            f"array(key), array(key, key_before))) AS key, pos FROM ({removing})) r "
-            f"ON r.key = d.key AND r.pos > d.pos"
-        ).collect()
-        return {tuple(row[0]) for row in rows}
+        return named_above(work, doubtful, self._overtaking(doubtful))
 
     def _overtaking(self, doubtful: pa.Table) -> str:
-        """SQL that is true for the earlier changes that may make a doubtful key a late one."""
-        what = f"op = 'delete' OR {self._work.shape.moved}"
-        if self._work.marks.orphans is not None:
-            what += " OR after_image = 'partial'"
-        return what
+        """SQL that is true for the earlier changes, besides those that move a key, that may make
+        a doubtful key a late one."""
+        orphans = self._work.marks.orphans is not None
+        return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
 
     def _put_back(self) -> set[Key]:
         """The rows below a truncate that comes late, and had changes above it.
@@ -205,54 +198,24 @@ class Careful:
 
     def _folded(self, components: Mapping[Key, int], run: Run) -> pa.Table:
         """What `run` gives of the history of the late keys and their kin."""
-        work = self._work
-        wanted = pa.table(
-            {"key": array_of(components), "component": pa.array(map(str, components.values()))}
-        )
-        chosen = work.warehouse.session.sql(
-            f"SELECT /*+ BROADCAST(l) */ {self._what(components)}, l.component "
-            f"FROM ({events(work.shape, work.history(self._among(components)))}) h "
-            f"JOIN {work.view(wanted)} l ON l.key = h.key WHERE size(h.misfits) = 0"
-        )
-        if self._small:
-            folded = run_here(run, chosen.toArrow())
-        else:
-            spread = chosen.repartition(2, "component").sortWithinPartitions("component")
-            folded = spread.mapInArrow(run, OUTPUT).toArrow()
+        found = changes_of(self._work, components, self._lowest)
         self.counts["keys_refolded"] += len(components)
-        self.counts["files_read"] += len(chosen.inputFiles())
+        self.counts["files_read"] += found.files
+        if isinstance(found.changes, pa.Table):
+            folded = run_here(run, found.changes)
+        elif self._small:
+            folded = run_here(run, found.changes.toArrow())
+        else:
+            spread = found.changes.repartition(2, "component").sortWithinPartitions("component")
+            folded = spread.mapInArrow(run, OUTPUT).toArrow()
         self._note_baseless(folded, components)
         return folded
-
-    def _what(self, components: Mapping[Key, int]) -> str:
-        """What the fold reads of an event: its before image only where keys were changed, and it is
-        as large as the after image."""
-        if len(set(components.values())) < len(components):
-            return "h.*"
-        return "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
-
-    def _among(self, components: Collection[Key]) -> str:
-        """SQL that leaves out most of the history of other keys, by the hash silver keeps."""
-        shape = self._work.shape
-        plain = all(shape.columns[key] in _HASHED_TYPES for key in shape.keys)
-        if not plain or len(components) > _HASHES_MOST or not shape.native:
-            return "op <> 'truncate'"
-        own = len(shape.keys) - (shape.shard is not None)
-        hashes = ", ".join(str(hash_values(key[:own])) for key in components)
-        return f"op <> 'truncate' AND (key_hash IN ({hashes}) OR key_hash IS NULL)"
 
     def _components(self, late_keys: Collection[Key]) -> dict[Key, int]:
         """Late keys and all that key changes link to them, each with its group's number."""
         work = self._work
-        edges: list[tuple[Key, Key]] = []
-        if work.marks.removed is not None or work.total("moves"):
-            moved = events(work.shape, work.history(work.shape.moved))
-            rows = work.warehouse.session.sql(
-                f"SELECT DISTINCT key_before, key FROM ({moved}) "
-                f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
-            ).collect()
-            edges = [(tuple(row[0]), tuple(row[1])) for row in rows]
-        return linked(late_keys, edges)
+        moved = work.marks.removed is not None or work.total("moves")
+        return linked(late_keys, moves(work) if moved else [])
 
     def _note_baseless(self, folded: pa.Table, components: Collection[Key]) -> None:
         work = self._work
@@ -282,12 +245,18 @@ def _keys(judged: pa.Table, kind: str) -> set[Key]:
     return {tuple(key) for key in chosen["key"].to_pylist()}
 
 
+def _beginnings(judged: pa.Table) -> dict[Key, Pos]:
+    """The lowest position at which the batch has something of a late or doubtful key."""
+    lowest: dict[Key, Pos] = {}
+    told = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
+    for name, at in zip(told["key"].to_pylist(), told["pos"].to_pylist(), strict=True):
+        key, pos = tuple(name), tuple(at)
+        lowest[key] = min(pos, lowest.get(key, pos))
+    return lowest
+
+
 def _rows_left(states: pa.Table) -> int:
     return int(pc.sum(pc.invert(states["gone"])).as_py() or 0)
-
-
-def array_of(keys: Iterable[Key]) -> pa.Array:
-    return pa.array([list(key) for key in keys], pa.list_(pa.string()))
 
 
 def _gone(keys: Sequence[Key], work: Work) -> pa.Table:

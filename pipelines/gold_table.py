@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ingest.lineage import renamed
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
 from ingest.order import outermost
@@ -125,6 +126,17 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
         cuts=tuple(sorted(cuts)),
         partials=marks.partials or partial,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
+        foreign=marks.foreign or _foreign(work),
+    )
+
+
+def _foreign(work: Work) -> bool:
+    """Whether some change of the batch names another key than the target's."""
+    shape = work.shape
+    own = [name.lower() for name in shape.keys if name != shape.shard]
+    told = {names for slice_ in work.slices for names in slice_.key_columns}
+    return any(
+        [name.lower() for name in renamed(names, shape.lineage, ())] != own for names in told
     )
 
 

@@ -62,8 +62,9 @@ class Marks:
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
-    without base. `horizons`: where its history was trimmed. `version`: the target's Delta version
-    then, where that tells what a killed run left.
+    without base. `foreign`: changes have come that name another key than the target's. `horizons`:
+    where its history was trimmed. `version`: the target's Delta version then, where that tells what
+    a killed run left.
     """
 
     applied: Pos | None = None
@@ -72,6 +73,7 @@ class Marks:
     cuts: tuple[Pos, ...] = ()
     partials: bool = False
     orphans: Pos | None = None
+    foreign: bool = False
     format: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
@@ -88,6 +90,7 @@ class Marks:
             **pos,
             cuts=cuts,
             partials=stored.get("partials", False),
+            foreign=stored.get("foreign", False),
             format=stored.get("format"),
             horizons=tuple(
                 Horizon(tuple(below), batch, time)

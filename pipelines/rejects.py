@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from ingest.casts import sql_text
 from ingest.codes import Code
-from ingest.shape import Shape
+from ingest.shape import Shape, events
+from pipelines.key_history import array_of
 from pipelines.tables import Warehouse
 from pipelines.upserts import add, upsert
-
-if TYPE_CHECKING:
-    from pipelines.work import Work
+from pipelines.work import Work
 
 REJECTS = (
     ("id", "string"),
@@ -160,9 +159,6 @@ def settle(
 
     `where` narrows silver to changes that can have been rejected so.
     """
-    from ingest.shape import events
-    from pipelines.careful import array_of
-
     place = ("topic", "partition", "offset", "place")
     again = still.select(place).to_pylist() if still is not None else []
     kept = {tuple(row[name] for name in place) for row in again}

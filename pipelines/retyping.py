@@ -11,11 +11,11 @@ from typing import Any
 
 from ingest.casts import sql_text
 from ingest.codes import Code
+from ingest.fold import Key
 from ingest.names import SourceTable
 from ingest.routes import Route
 from ingest.shape import as_text, column, events
 from pipelines.backfill import Origin, all_of, refold
-from pipelines.careful import Key
 from pipelines.ledger import Ledger
 from pipelines.moves import also
 from pipelines.refilling import overwrite, refolded

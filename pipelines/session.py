@@ -37,6 +37,9 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # A MERGE generates some 60 classes; the default of 100 is flushed by every second one.
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # HotSpot never compiles a larger method, so code in one piece would be interpreted for good:
+    # Spark then generates it in pieces.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     # Re-planning costs more than it saves on batches of this size.
     "spark.sql.adaptive.enabled": "false",
     # A list of values stands beside the generated code, not in it: each batch would be compiled

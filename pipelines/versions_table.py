@@ -18,15 +18,16 @@ import pyarrow.compute as pc
 
 from ingest import trail, versions
 from ingest.casts import sql_text
-from ingest.fold import Change
+from ingest.fold import Change, Key
 from ingest.late import Floors
 from ingest.merge import Cut
 from ingest.order import PHASE, STREAMED, Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA
 from ingest.shape import as_text, column, events
-from pipelines.careful import Careful, Key, array_of, run_here
+from pipelines.careful import Careful, run_here
 from pipelines.commits import certain, commits
 from pipelines.gold_table import carry_out, marked, surprised
+from pipelines.key_history import array_of
 from pipelines.progress import Marks
 from pipelines.rejects import conflict_rejects
 from pipelines.results import rows as rows_of

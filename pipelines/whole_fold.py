@@ -14,7 +14,7 @@ from ingest import append, trail
 from ingest.kin import linked
 from ingest.refold import OUTPUT, Run, fold_batches
 from ingest.shape import column, events, latest
-from pipelines.careful import array_of
+from pipelines.key_history import array_of
 from pipelines.versions_table import Versions
 from pipelines.work import Work
 

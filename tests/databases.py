@@ -49,6 +49,7 @@ class Database:
     transaction: int = 0
     partials: bool = True
     truncates: bool = True
+    moves: bool = True
 
     def live(self, changes: int) -> None:
         """Make about so many random changes, after a snapshot of a few first rows."""
@@ -66,7 +67,8 @@ class Database:
             ["update"] * 6
             + ["insert"] * 4
             + ["delete"] * 2
-            + ["move", "swap", "shift", "chain", "noop"]
+            + ["move", "swap", "shift", "chain"] * self.moves
+            + ["noop"]
         )
         kind = self.chance.choice([*kinds, *(["truncate"] if self.truncates else [])])
         if kind == "truncate" and self.chance.random() < 0.3:

@@ -29,6 +29,8 @@ SOURCE = """
 name: lab
 format: debezium
 files: {path: 'landing/*.jsonl', framing: kcat, order: path}
+# Of these silver has keys and hashes itself.
+keys: {lab.hard00: [id], lab.hard01: [id], lab.soft04: [id], lab.hard07: [id]}
 """
 TABLES = """
 source: lab
@@ -103,7 +105,9 @@ def test_gold_is_what_the_databases_hold(spark: SparkSession, tmp_path: Path) ->
     for number in range(TABLES_MADE):
         name = f"{'soft' if number % 5 == 4 else 'hard'}{number:02d}"
         plain = number % 2 == 0
-        database = databases[name] = Database(chance, partials=not plain, truncates=number % 3 == 0)
+        database = databases[name] = Database(
+            chance, partials=not plain, truncates=number % 3 == 0, moves=number % 3 != 1
+        )
         database.live(CHANGES)
     configure(tmp_path)
     landing = tmp_path / "landing"

@@ -1,0 +1,181 @@
+"""What silver has of a few keys, found by the hash that it keeps of each change's key.
+
+Hashes and positions are read from all of history, images only from the batches that hold what is
+wanted. Silver has no hash where a change moves its key, or does not tell it. Different keys may
+have one hash: so it says where to look, and which keys to fold again, which is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ingest.fold import Key
+from ingest.keys import hash_values
+from ingest.order import SOURCE_PART, Pos
+from ingest.shape import events, source_part
+from pipelines.results import rows
+from pipelines.survey import among
+from pipelines.work import Work
+
+_KEYS_MOST = 1_000
+_HASHED_TYPES = {"string", "int", "bigint"}
+_NO_HASH = "op <> 'truncate' AND key_hash IS NULL"
+
+
+class Starts(NamedTuple):
+    """From where on some keys are to be folded.
+
+    `parts`: key -> the source's own part of the position of a change below which nothing bears on
+    the row; empty: from the first one. `batches`: those of silver that hold what is from there on.
+    `files`: how many were looked through.
+    """
+
+    parts: dict[Key, Pos]
+    batches: set[int]
+    files: int
+
+
+def array_of(keys: Iterable[Key]) -> pa.Array:
+    """Keys as an array of lists of text."""
+    return pa.array([list(key) for key in keys], pa.list_(pa.string()))
+
+
+def hashes(work: Work, keys: Collection[Key]) -> dict[Key, int] | None:
+    """Silver's hash of each key; None where silver is not to be read by it."""
+    shape = work.shape
+    plain = all(shape.columns[name] in _HASHED_TYPES for name in shape.keys)
+    if not plain or len(keys) > _KEYS_MOST or not shape.native:
+        return None
+    own = len(shape.keys) - (shape.shard is not None)
+    return {key: hash_values(key[:own]) for key in keys}
+
+
+def of_keys(known: Mapping[Key, int] | None) -> str:
+    """SQL that leaves out most changes of other keys."""
+    if known is None:
+        return "op <> 'truncate'"
+    return f"op <> 'truncate' AND ({_hash_in(known)} OR key_hash IS NULL)"
+
+
+def moves(work: Work) -> list[tuple[Key, Key]]:
+    """The changes of the key there were: the key before and after each."""
+    where = work.shape.moved
+    if work.shape.native:
+        batches = _batches(work, _NO_HASH)
+        if not batches:
+            return []
+        where += f" AND key_hash IS NULL AND {among(batches)}"
+    moved = events(work.shape, work.history(where))
+    found = work.warehouse.session.sql(
+        f"SELECT DISTINCT key_before, key FROM ({moved}) "
+        f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
+    )
+    return [(tuple(before), tuple(key)) for before, key in rows(found)]
+
+
+def named_above(work: Work, doubtful: pa.Table, what: str) -> set[Key]:
+    """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
+    moves its key, or for which the SQL `what` is true."""
+    lowest = {
+        tuple(key): tuple(pos)
+        for key, pos in zip(doubtful["key"].to_pylist(), doubtful["pos"].to_pylist(), strict=True)
+    }
+    known = hashes(work, lowest)
+    found: set[Key] = set()
+    narrowed = "true"
+    if known is not None:
+        hashed = work.earlier(f"{_hash_in(known)} AND ({what})")
+        query = f"SELECT key_hash, max(pos) FROM ({hashed}) GROUP BY key_hash"
+        newest = {hash_: tuple(pos) for hash_, pos in rows(work.warehouse.session.sql(query))}
+        found = {key for key, pos in lowest.items() if newest.get(known[key], ()) > pos}
+        batches = _batches(work, _NO_HASH)
+        if not batches:
+            return found
+        narrowed = f"key_hash IS NULL AND {among(batches)}"
+    earlier = events(work.shape, work.earlier(f"{narrowed} AND ({what} OR {work.shape.moved})"))
+    both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
+    named = work.warehouse.session.sql(
+        f"SELECT DISTINCT d.key FROM {work.view(doubtful)} d JOIN "
+        f"(SELECT {both} AS key, pos FROM ({earlier})) r ON r.key = d.key AND r.pos > d.pos"
+    )
+    return found | {tuple(key) for (key,) in rows(named)}
+
+
+def starts(work: Work, known: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> Starts:
+    """Where the fold of each key may start: at the newest change below its `lowest` position that
+    seems to leave nothing of what was before. Keys without one there start at the first change.
+
+    Whether the change does is seen when it is read (`unfounded`): it may lack a column, or not fit.
+    """
+    lows = _by_hash(known, {key: pos[:SOURCE_PART] for key, pos in lowest.items()})
+    founding = "after_image = 'full'" + ("" if work.soft else " OR op = 'delete'")
+    tops = f"""SELECT key_hash, batch, max(part) AS top,
+  max(part) FILTER (WHERE founding AND part < low) AS base
+FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, {source_part("pos")} AS part,
+    {founding} AS founding, l.part AS low
+  FROM ({work.history(of_keys(known))}) LEFT JOIN {work.view(lows)} l ON l.hash = key_hash)
+GROUP BY key_hash, batch"""
+    found = work.warehouse.session.sql(
+        f"SELECT key_hash, base, "
+        f"transform(filter(tops, t -> base IS NULL OR t.top >= base), t -> t.batch) AS batches "
+        f"FROM (SELECT key_hash, max(base) AS base, collect_list(struct(top, batch)) AS tops "
+        f"FROM ({tops}) GROUP BY key_hash)"
+    )
+    bases: dict[int | None, Pos] = {}
+    batches: set[int] = set()
+    for hash_, base, held in rows(found):
+        bases[hash_] = tuple(base or ())
+        batches.update(held)
+    parts = {key: bases.get(hash_, ()) for key, hash_ in known.items()}
+    return Starts(parts, batches, len(found.inputFiles()))
+
+
+def since(work: Work, known: Mapping[Key, int], begun: Starts) -> str:
+    """SQL of the changes from the starts on, and of all those without a hash."""
+    begin = _by_hash(known, begun.parts)
+    changes = work.history(f"{among(begun.batches)} AND {of_keys(known)}")
+    return (
+        f"SELECT /*+ BROADCAST(b) */ c.* FROM ({changes}) c "
+        f"LEFT JOIN {work.view(begin)} b ON b.hash = c.key_hash "
+        f"WHERE b.hash IS NULL OR {source_part('c.pos')} >= b.part"
+    )
+
+
+def unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
+    """The keys whose changes, as far as they were `read`, begin neither at the first there was nor
+    with one that leaves nothing of what was before."""
+    columns = ("key", "pos", "op", "partial", "lacks")
+    first: dict[Key, tuple[Pos, bool]] = {}
+    for row in zip(*(read[name].to_pylist() for name in columns), strict=True):
+        key, pos, op, partial, lacks = row
+        leaves_nothing = not soft if op == "delete" else not partial and not lacks
+        this = (tuple(pos), leaves_nothing)
+        first[tuple(key)] = min(first.get(tuple(key), this), this)
+    nothing: tuple[Pos, bool] = ((), False)
+    return {key for key, part in begun.parts.items() if part and not first.get(key, nothing)[1]}
+
+
+def _by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
+    """`hash` and `part`, the lowest where keys have one hash."""
+    lowest: dict[int, Pos] = {}
+    for key, part in parts.items():
+        lowest[known[key]] = min(part, lowest.get(known[key], part))
+    return pa.table(
+        {
+            "hash": pa.array(lowest, pa.int64()),
+            "part": pa.array(map(list, lowest.values()), pa.list_(pa.int64())),
+        }
+    )
+
+
+def _hash_in(known: Mapping[Key, int]) -> str:
+    return f"key_hash IN ({', '.join(map(str, sorted({*known.values()})))})"
+
+
+def _batches(work: Work, where: str) -> set[int]:
+    """The batches of silver that hold such changes."""
+    found = work.warehouse.session.sql(f"SELECT DISTINCT batch FROM ({work.history(where)})")
+    return {batch for (batch,) in rows(found)}

@@ -1,0 +1,81 @@
+"""The changes that late keys are folded from.
+
+All that a key ever had, or, where that comes to the same, what it had from a change on that leaves
+nothing of what was before: so that the cost of a late key does not grow with its history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from ingest.fold import Key
+from ingest.order import Pos
+from ingest.shape import events
+from pipelines.key_history import array_of, hashes, of_keys, since, starts, unfounded
+from pipelines.work import Work
+
+
+class Found(NamedTuple):
+    """Rows of `ingest.shape.events` with their group (`component`), and how many files of silver
+    were looked through for them."""
+
+    changes: DataFrame | pa.Table
+    files: int
+
+
+def changes_of(
+    work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos] | None = None
+) -> Found:
+    """The changes of the keys, each with its group's number in `components`.
+
+    `lowest`: where the batch's own changes of a key begin. Only below them may the fold start: what
+    they are may depend on it.
+    """
+    known = hashes(work, components)
+    below = _alone(work, components, lowest or {})
+    if known is None or not below:
+        chosen = _chosen(work, components, work.history(of_keys(known)))
+        return Found(chosen, len(chosen.inputFiles()))
+    begun = starts(work, known, below)
+    read = _chosen(work, components, since(work, known, begun)).toArrow()
+    anew = unfounded(read, begun, soft=work.soft)
+    if anew:
+        missed = {key: components[key] for key in anew}
+        whole = work.history(of_keys({key: known[key] for key in anew}))
+        kept = pa.array([tuple(key) not in anew for key in read["key"].to_pylist()], pa.bool_())
+        read = pa.concat_tables([read.filter(kept), _chosen(work, missed, whole).toArrow()])
+    return Found(read, begun.files)
+
+
+def _alone(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> dict[Key, Pos]:
+    """The keys whose row is what a whole image and the changes above it make it, nothing else.
+
+    Not where a partial image further down may turn out to have no base: that is recorded.
+    """
+    partials = work.marks.partials or work.partial
+    if work.marks.orphans is not None or (work.cuts and partials):
+        return {}
+    if work.mode != "scd1" or work.shape.by_arrival or work.shape.sequence:
+        return {}
+    kin = Counter(components.values())
+    alone = (key for key, number in components.items() if kin[number] == 1)
+    return {key: lowest[key] for key in alone if key in lowest}
+
+
+def _chosen(work: Work, components: Mapping[Key, int], changes: str) -> DataFrame:
+    wanted = pa.table(
+        {"key": array_of(components), "component": pa.array(map(str, components.values()))}
+    )
+    read = "h.*"
+    if len({*components.values()}) == len(components):
+        # Before images count only where keys were changed, and are as large as after images.
+        read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
+    return work.warehouse.session.sql(
+        f"SELECT /*+ BROADCAST(l) */ {read}, l.component FROM ({events(work.shape, changes)}) h "
+        f"JOIN {work.view(wanted)} l ON l.key = h.key WHERE size(h.misfits) = 0"
+    )

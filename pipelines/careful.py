@@ -1,9 +1,9 @@
 """The careful way: what a batch leads to when some of its events may be late.
 
 Every key is judged (`ingest.late`). Keys that are on time are folded from the batch alone, late
-ones from all of silver, together with the keys that key changes link them to. A batch of up to
-SMALL changes is judged and folded here, in the driver; a larger one in Spark's workers, by the same
-functions.
+ones from silver's history (`pipelines.late_keys`), together with the keys that key changes link
+them to. A batch of up to SMALL changes is judged and folded here, in the driver; a larger one in
+Spark's workers, by the same functions.
 """
 
 from __future__ import annotations

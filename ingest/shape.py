@@ -63,9 +63,15 @@ class Shape:
         return casts.typed(self.text(image, name), self.columns[name], self.zone)
 
     def key_value(self, name: str, *, before: bool = False) -> str:
-        """SQL of a key column's text: from the event's key, else from its images."""
-        if not self.native or name == self.shard:
-            return self.text("before" if before else "coalesce(after, before)", name)
+        """SQL of a key column's text: from the event's key, else from its images.
+
+        Where silver's key is not the target's, the images come first: a key may tell a column too.
+        """
+        if name == self.shard:
+            return self.text("", name)
+        if not self.native:
+            image, key = ("before", "key_before") if before else ("coalesce(after, before)", "key")
+            return f"coalesce({self.text(image, name)}, {self.text(key, name)})"
         if before:
             return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
         whole = self.text("coalesce(after, before)", name)

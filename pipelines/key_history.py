@@ -144,6 +144,15 @@ def since(work: Work, known: Mapping[Key, int], begun: Starts) -> str:
     )
 
 
+def not_below(read: pa.Table, begun: Starts) -> list[bool]:
+    """Of each change that was read, whether it is not below the start of its key.
+
+    Those without a hash are read whatever their position.
+    """
+    placed = zip(read["key"].to_pylist(), read["pos"].to_pylist(), strict=True)
+    return [tuple(pos[:SOURCE_PART]) >= begun.parts[tuple(key)] for key, pos in placed]
+
+
 def unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
     """The keys whose changes, as far as they were `read`, begin neither at the first there was nor
     with one that leaves nothing of what was before."""

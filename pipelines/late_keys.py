@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from ingest.fold import Key
 from ingest.order import Pos
 from ingest.shape import events
-from pipelines.key_history import array_of, hashes, of_keys, since, starts, unfounded
+from pipelines.key_history import array_of, hashes, not_below, of_keys, since, starts, unfounded
 from pipelines.work import Work
 
 
@@ -38,17 +38,20 @@ def changes_of(
     """
     known = hashes(work, components)
     below = _alone(work, components, lowest or {})
+    moved = len({*components.values()}) < len(components)
     if known is None or not below:
-        chosen = _chosen(work, components, work.history(of_keys(known)))
+        chosen = _chosen(work, components, work.history(of_keys(known)), moved=moved)
         return Found(chosen, len(chosen.inputFiles()))
     begun = starts(work, known, below)
-    read = _chosen(work, components, since(work, known, begun)).toArrow()
+    read = _chosen(work, components, since(work, known, begun), moved=moved).toArrow()
+    read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
     anew = unfounded(read, begun, soft=work.soft)
     if anew:
         missed = {key: components[key] for key in anew}
         whole = work.history(of_keys({key: known[key] for key in anew}))
         kept = pa.array([tuple(key) not in anew for key in read["key"].to_pylist()], pa.bool_())
-        read = pa.concat_tables([read.filter(kept), _chosen(work, missed, whole).toArrow()])
+        rest = _chosen(work, missed, whole, moved=moved).toArrow()
+        read = pa.concat_tables([read.filter(kept), rest])
     return Found(read, begun.files)
 
 
@@ -67,12 +70,12 @@ def _alone(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos])
     return {key: lowest[key] for key in alone if key in lowest}
 
 
-def _chosen(work: Work, components: Mapping[Key, int], changes: str) -> DataFrame:
+def _chosen(work: Work, components: Mapping[Key, int], changes: str, *, moved: bool) -> DataFrame:
     wanted = pa.table(
         {"key": array_of(components), "component": pa.array(map(str, components.values()))}
     )
     read = "h.*"
-    if len({*components.values()}) == len(components):
+    if not moved:
         # Before images count only where keys were changed, and are as large as after images.
         read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
     return work.warehouse.session.sql(

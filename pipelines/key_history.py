@@ -22,7 +22,6 @@ from pipelines.work import Work
 
 _KEYS_MOST = 1_000
 _HASHED_TYPES = {"string", "int", "bigint"}
-_NO_HASH = "op <> 'truncate' AND key_hash IS NULL"
 
 
 class Starts(NamedTuple):
@@ -64,7 +63,7 @@ def moves(work: Work) -> list[tuple[Key, Key]]:
     """The changes of the key there were: the key before and after each."""
     where = work.shape.moved
     if work.shape.native:
-        batches = _batches(work, _NO_HASH)
+        batches = _batches_without_hash(work)
         if not batches:
             return []
         where += f" AND key_hash IS NULL AND {among(batches)}"
@@ -91,7 +90,7 @@ def named_above(work: Work, doubtful: pa.Table, what: str) -> set[Key]:
         query = f"SELECT key_hash, max(pos) FROM ({hashed}) GROUP BY key_hash"
         newest = {hash_: tuple(pos) for hash_, pos in rows(work.warehouse.session.sql(query))}
         found = {key for key, pos in lowest.items() if newest.get(known[key], ()) > pos}
-        batches = _batches(work, _NO_HASH)
+        batches = _batches_without_hash(work)
         if not batches:
             return found
         narrowed = f"key_hash IS NULL AND {among(batches)}"
@@ -184,7 +183,8 @@ def _hash_in(known: Mapping[Key, int]) -> str:
     return f"key_hash IN ({', '.join(map(str, sorted({*known.values()})))})"
 
 
-def _batches(work: Work, where: str) -> set[int]:
-    """The batches of silver that hold such changes."""
-    found = work.warehouse.session.sql(f"SELECT DISTINCT batch FROM ({work.history(where)})")
+def _batches_without_hash(work: Work) -> set[int]:
+    """The batches of silver that hold changes whose key has no hash."""
+    changes = work.history("op <> 'truncate' AND key_hash IS NULL")
+    found = work.warehouse.session.sql(f"SELECT DISTINCT batch FROM ({changes})")
     return {batch for (batch,) in rows(found)}

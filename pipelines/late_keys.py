@@ -28,16 +28,14 @@ class Found(NamedTuple):
     files: int
 
 
-def changes_of(
-    work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos] | None = None
-) -> Found:
+def changes_of(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> Found:
     """The changes of the keys, each with its group's number in `components`.
 
     `lowest`: where the batch's own changes of a key begin. Only below them may the fold start: what
     they are may depend on it.
     """
     known = hashes(work, components)
-    below = _alone(work, components, lowest or {})
+    below = _alone(work, components, lowest)
     moved = len({*components.values()}) < len(components)
     if known is None or not below:
         chosen = _chosen(work, components, work.history(of_keys(known)), moved=moved)

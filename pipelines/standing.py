@@ -34,7 +34,6 @@ from pipelines.targets import METADATA, columns_of, made_for, wanted_columns
 from pipelines.whole_fold import quick_fold, sure_fold
 from pipelines.work import Work
 
-Key = tuple[str, ...]
 Result = TypeVar("Result")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ingest import append, trail
+from ingest.fold import Key
 from ingest.kin import linked
 from ingest.refold import OUTPUT, Run, fold_batches
 from ingest.shape import column, events, latest
@@ -18,7 +19,6 @@ from pipelines.key_history import array_of
 from pipelines.versions_table import Versions
 from pipelines.work import Work
 
-Key = tuple[str, ...]
 _ODD_MOST = 100_000
 """Keys that are looked after one by one; more, and all are."""
 

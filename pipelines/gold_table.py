@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ingest.lineage import renamed
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
 from ingest.order import outermost
@@ -113,6 +112,7 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
     image left columns as they were.
     """
     marks = work.marks
+    told = any(slice_.keyless or slice_.key_columns for slice_ in work.slices)
     top = highest(slice_.highest for slice_ in work.slices)
     cuts = {*marks.cuts, *work.new_cuts}
     if work.mode == "scd1" and not work.soft:
@@ -126,17 +126,7 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
         cuts=tuple(sorted(cuts)),
         partials=marks.partials or partial,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
-        foreign=marks.foreign or _foreign(work),
-    )
-
-
-def _foreign(work: Work) -> bool:
-    """Whether some change of the batch names another key than the target's."""
-    shape = work.shape
-    own = [name.lower() for name in shape.keys if name != shape.shard]
-    told = {names for slice_ in work.slices for names in slice_.key_columns}
-    return any(
-        [name.lower() for name in renamed(names, shape.lineage, ())] != own for names in told
+        foreign=marks.foreign or (told and not work.shape.native),
     )
 
 

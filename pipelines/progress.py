@@ -62,9 +62,9 @@ class Marks:
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
-    without base. `foreign`: changes have come that name another key than the target's. `horizons`:
-    where its history was trimmed. `version`: the target's Delta version then, where that tells what
-    a killed run left.
+    without base. `foreign`: changes have come that name no key, or another one than the target's.
+    `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
+    that tells what a killed run left.
     """
 
     applied: Pos | None = None

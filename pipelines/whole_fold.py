@@ -15,7 +15,7 @@ from ingest.fold import Key
 from ingest.kin import linked
 from ingest.refold import OUTPUT, Run, fold_batches
 from ingest.shape import column, events, latest
-from pipelines.key_history import array_of
+from pipelines.key_history import array_of, moves
 from pipelines.versions_table import Versions
 from pipelines.work import Work
 
@@ -126,13 +126,5 @@ def _components(work: Work) -> dict[Key, int]:
     """The keys that key changes link, each with its group's number."""
     if not work.total("moves"):
         return {}
-    moved = events(work.shape, work.history(work.shape.moved))
-    edges = work.warehouse.session.sql(
-        f"SELECT DISTINCT key_before, key FROM ({moved}) "
-        "WHERE key IS NOT NULL AND key_before IS NOT NULL"
-    ).toArrow()
-    pairs = [
-        (tuple(before), tuple(after))
-        for before, after in zip(*(column.to_pylist() for column in edges.columns), strict=True)
-    ]
+    pairs = moves(work)
     return linked({key for pair in pairs for key in pair}, pairs)

@@ -21,8 +21,8 @@ from ingest.kin import linked
 from ingest.order import Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import events, latest
-from pipelines.key_history import array_of, moves, named_above
-from pipelines.late_keys import changes_of
+from pipelines.key_history import Traces, array_of, hashes, moves, named_above, trace
+from pipelines.late_keys import based, changes_of
 from pipelines.rejects import (
     baseless_rejects,
     conflict_rejects,
@@ -49,6 +49,7 @@ class Careful:
         self.expected = 0
         self.orphans: list[Pos] = []
         self._lowest: dict[Key, Pos] = {}
+        self._traces: Traces | None = None
 
     def rows(self) -> str | None:
         """SQL of the rows for the MERGE; None where nothing is to be merged."""
@@ -59,7 +60,12 @@ class Careful:
         self._lowest = _beginnings(judged)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
             self.counts["rejected"] += misfit_rejects(work, all_events)
-        late_keys = _keys(judged, "late") | self._named(judged)
+        late_keys = _keys(judged, "late")
+        doubtful = judged.filter(pc.equal(judged["kind"], "doubtful")).select(["key", "pos"])
+        if doubtful.num_rows or (late_keys and based(work)):
+            self._traces = self._traced(doubtful)
+        if doubtful.num_rows:
+            late_keys |= named_above(work, doubtful, self._overtaking(doubtful), self._traces)
         late_keys |= self._put_back() | self._marked_anew()
         stale = judged.filter(pc.is_in(judged["kind"], pa.array(["stale", "passed"])))
         self.counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
@@ -118,13 +124,13 @@ class Careful:
         verdicts = self._large.where("kind NOT IN ('state', 'baseless')").toArrow()
         return verdicts.cast(SCHEMA) if verdicts.num_rows else SCHEMA.empty_table()
 
-    def _named(self, judged: pa.Table) -> set[Key]:
-        """The doubtful keys that an earlier delete, key change or orphan above them names."""
-        work = self._work
-        doubtful = judged.filter(pc.equal(judged["kind"], "doubtful")).select(["key", "pos"])
-        if not doubtful.num_rows:
-            return set()
-        return named_above(work, doubtful, self._overtaking(doubtful))
+    def _traced(self, doubtful: pa.Table) -> Traces | None:
+        """What silver has of the late and doubtful keys; None where it is not read by hash."""
+        known = hashes(self._work, self._lowest)
+        if known is None:
+            return None
+        what = self._overtaking(doubtful) if doubtful.num_rows else "false"
+        return trace(self._work, known, self._lowest, what)
 
     def _overtaking(self, doubtful: pa.Table) -> str:
         """SQL that is true for the earlier changes, besides those that move a key, that may make
@@ -198,7 +204,7 @@ class Careful:
 
     def _folded(self, components: Mapping[Key, int], run: Run) -> pa.Table:
         """What `run` gives of the history of the late keys and their kin."""
-        found = changes_of(self._work, components, self._lowest)
+        found = changes_of(self._work, components, self._lowest, self._traces)
         self.counts["keys_refolded"] += len(components)
         self.counts["files_read"] += found.files
         if isinstance(found.changes, pa.Table):
@@ -215,7 +221,7 @@ class Careful:
         """Late keys and all that key changes link to them, each with its group's number."""
         work = self._work
         moved = work.marks.removed is not None or work.total("moves")
-        return linked(late_keys, moves(work) if moved else [])
+        return linked(late_keys, moves(work, self._traces) if moved else [])
 
     def _note_baseless(self, folded: pa.Table, components: Collection[Key]) -> None:
         work = self._work

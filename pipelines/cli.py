@@ -140,6 +140,7 @@ def status(call: Call) -> None:
     warehouse = call.warehouse
     from pipelines.known_targets import gold_tables
     from pipelines.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.unmatched import unmatched
 
     console = call.console
     sources = source_rows(warehouse, call.config)
@@ -148,6 +149,8 @@ def status(call: Call) -> None:
     console.rows(SOURCE, sources, shown=SOURCE[1:])
     if tables or call.json:
         console.rows(TABLE, tables, shown=TABLE[1:])
+    for text in unmatched(warehouse, call.config, [*call.config.sources]):
+        console.say(text)
 
 
 @ingest.command()

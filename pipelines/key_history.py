@@ -24,16 +24,38 @@ _KEYS_MOST = 1_000
 _HASHED_TYPES = {"string", "int", "bigint"}
 
 
+class Traces(NamedTuple):
+    """What silver has of some keys, by the hash of each; under None what has no hash.
+
+    `bases`: where the newest change stands, by the source's own part of its position, that lies
+    below all that the batch has of the key and seems to leave nothing of what was before; empty:
+    there is none. `batches`: those that hold changes from there on. `named`: the newest position at
+    which an earlier change names the key that `trace` was asked for; empty: there is none. `files`:
+    how many were looked through.
+    """
+
+    bases: dict[int | None, Pos]
+    batches: dict[int | None, set[int]]
+    named: dict[int | None, Pos]
+    files: int
+
+    @property
+    def unhashed(self) -> set[int]:
+        """The batches that hold changes whose key has no hash."""
+        return self.batches.get(None, set())
+
+
 class Starts(NamedTuple):
     """From where on some keys are to be folded.
 
     `parts`: key -> the source's own part of the position of a change below which nothing bears on
     the row; empty: from the first one. `batches`: those of silver that hold what is from there on.
-    `files`: how many were looked through.
+    `unhashed`: whether some of it has no hash. `files`: how many were looked through.
     """
 
     parts: dict[Key, Pos]
     batches: set[int]
+    unhashed: bool
     files: int
 
 
@@ -59,11 +81,40 @@ def of_keys(known: Mapping[Key, int] | None) -> str:
     return f"op <> 'truncate' AND ({_hash_in(known)} OR key_hash IS NULL)"
 
 
-def moves(work: Work) -> list[tuple[Key, Key]]:
+def trace(work: Work, known: Mapping[Key, int], lowest: Mapping[Key, Pos], what: str) -> Traces:
+    """Look through all of silver once for some keys.
+
+    `known`: their hashes. `lowest`: where the batch's own changes of a key begin; keys without one
+    have no base. `what`: SQL of the earlier changes to look out for. Whether a base is one is seen
+    when it is read (`unfounded`): it may lack a column, or not fit.
+    """
+    lows = _by_hash(known, {key: lowest.get(key, ())[:SOURCE_PART] for key in known})
+    founding = "after_image = 'full'" + ("" if work.soft else " OR op = 'delete'")
+    tops = f"""SELECT key_hash, batch, max(part) AS top,
+  max(part) FILTER (WHERE founding AND part < low) AS base, max(pos) FILTER (WHERE named) AS named
+FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS part,
+    {founding} AS founding, batch <= {work.above} AND ({what}) AS named, l.part AS low
+  FROM ({work.history(of_keys(known))}) LEFT JOIN {work.view(lows)} l ON l.hash = key_hash)
+GROUP BY key_hash, batch"""
+    found = work.warehouse.session.sql(
+        f"SELECT key_hash, base, named, "
+        f"transform(filter(tops, t -> base IS NULL OR t.top >= base), t -> t.batch) AS batches "
+        f"FROM (SELECT key_hash, max(base) AS base, max(named) AS named, "
+        f"collect_list(struct(top, batch)) AS tops FROM ({tops}) GROUP BY key_hash)"
+    )
+    traces = Traces({}, {}, {}, len(found.inputFiles()))
+    for hash_, base, named, batches in rows(found):
+        traces.bases[hash_] = tuple(base or ())
+        traces.named[hash_] = tuple(named or ())
+        traces.batches[hash_] = {*batches}
+    return traces
+
+
+def moves(work: Work, traces: Traces | None = None) -> list[tuple[Key, Key]]:
     """The changes of the key there were: the key before and after each."""
     where = work.shape.moved
     if work.shape.native:
-        batches = _batches_without_hash(work)
+        batches = _batches_without_hash(work) if traces is None else traces.unhashed
         if not batches:
             return []
         where += f" AND key_hash IS NULL AND {among(batches)}"
@@ -75,25 +126,23 @@ def moves(work: Work) -> list[tuple[Key, Key]]:
     return [(tuple(before), tuple(key)) for before, key in rows(found)]
 
 
-def named_above(work: Work, doubtful: pa.Table, what: str) -> set[Key]:
+def named_above(work: Work, doubtful: pa.Table, what: str, traces: Traces | None) -> set[Key]:
     """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
-    moves its key, or for which the SQL `what` is true."""
-    lowest = {
-        tuple(key): tuple(pos)
-        for key, pos in zip(doubtful["key"].to_pylist(), doubtful["pos"].to_pylist(), strict=True)
-    }
-    known = hashes(work, lowest)
+    moves its key, or for which the SQL `what` is true, which `traces` were asked for."""
     found: set[Key] = set()
     narrowed = "true"
-    if known is not None:
-        hashed = work.earlier(f"{_hash_in(known)} AND ({what})")
-        query = f"SELECT key_hash, max(pos) FROM ({hashed}) GROUP BY key_hash"
-        newest = {hash_: tuple(pos) for hash_, pos in rows(work.warehouse.session.sql(query))}
-        found = {key for key, pos in lowest.items() if newest.get(known[key], ()) > pos}
-        batches = _batches_without_hash(work)
-        if not batches:
+    if traces is not None:
+        lowest = {
+            tuple(key): tuple(pos)
+            for key, pos in zip(
+                doubtful["key"].to_pylist(), doubtful["pos"].to_pylist(), strict=True
+            )
+        }
+        known = hashes(work, lowest) or {}
+        found = {key for key, pos in lowest.items() if traces.named.get(known[key], ()) > pos}
+        if not traces.unhashed:
             return found
-        narrowed = f"key_hash IS NULL AND {among(batches)}"
+        narrowed = f"key_hash IS NULL AND {among(traces.unhashed)}"
     earlier = events(work.shape, work.earlier(f"{narrowed} AND ({what} OR {work.shape.moved})"))
     both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
     named = work.warehouse.session.sql(
@@ -103,41 +152,28 @@ def named_above(work: Work, doubtful: pa.Table, what: str) -> set[Key]:
     return found | {tuple(key) for (key,) in rows(named)}
 
 
-def starts(work: Work, known: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> Starts:
-    """Where the fold of each key may start: at the newest change below its `lowest` position that
-    seems to leave nothing of what was before. Keys without one there start at the first change.
-
-    Whether the change does is seen when it is read (`unfounded`): it may lack a column, or not fit.
-    """
-    lows = _by_hash(known, {key: pos[:SOURCE_PART] for key, pos in lowest.items()})
-    founding = "after_image = 'full'" + ("" if work.soft else " OR op = 'delete'")
-    tops = f"""SELECT key_hash, batch, max(part) AS top,
-  max(part) FILTER (WHERE founding AND part < low) AS base
-FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, {source_part("pos")} AS part,
-    {founding} AS founding, l.part AS low
-  FROM ({work.history(of_keys(known))}) LEFT JOIN {work.view(lows)} l ON l.hash = key_hash)
-GROUP BY key_hash, batch"""
-    found = work.warehouse.session.sql(
-        f"SELECT key_hash, base, "
-        f"transform(filter(tops, t -> base IS NULL OR t.top >= base), t -> t.batch) AS batches "
-        f"FROM (SELECT key_hash, max(base) AS base, collect_list(struct(top, batch)) AS tops "
-        f"FROM ({tops}) GROUP BY key_hash)"
+def starts(traces: Traces, known: Mapping[Key, int]) -> Starts:
+    """Where the fold of keys that were traced may start."""
+    return Starts(
+        parts={key: traces.bases.get(hash_, ()) for key, hash_ in known.items()},
+        batches=traces.unhashed.union(*(traces.batches.get(h, ()) for h in known.values())),
+        unhashed=bool(traces.unhashed),
+        files=traces.files,
     )
-    bases: dict[int | None, Pos] = {}
-    batches: set[int] = set()
-    for hash_, base, held in rows(found):
-        bases[hash_] = tuple(base or ())
-        batches.update(held)
-    parts = {key: bases.get(hash_, ()) for key, hash_ in known.items()}
-    return Starts(parts, batches, len(found.inputFiles()))
 
 
 def since(work: Work, known: Mapping[Key, int], begun: Starts) -> str:
-    """SQL of the changes from the starts on, and of all those without a hash."""
+    """SQL of the changes from the starts on, and of all those without a hash.
+
+    Where each has one its key is known without the image before it, which is then not read.
+    """
     begin = _by_hash(known, begun.parts)
     changes = work.history(f"{among(begun.batches)} AND {of_keys(known)}")
+    read = "c.*"
+    if not begun.unhashed:
+        read = "c.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
     return (
-        f"SELECT /*+ BROADCAST(b) */ c.* FROM ({changes}) c "
+        f"SELECT /*+ BROADCAST(b) */ {read} FROM ({changes}) c "
         f"LEFT JOIN {work.view(begin)} b ON b.hash = c.key_hash "
         f"WHERE b.hash IS NULL OR {source_part('c.pos')} >= b.part"
     )

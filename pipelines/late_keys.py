@@ -16,7 +16,17 @@ from pyspark.sql import DataFrame
 from ingest.fold import Key
 from ingest.order import Pos
 from ingest.shape import events
-from pipelines.key_history import array_of, hashes, not_below, of_keys, since, starts, unfounded
+from pipelines.key_history import (
+    Traces,
+    array_of,
+    hashes,
+    not_below,
+    of_keys,
+    since,
+    starts,
+    trace,
+    unfounded,
+)
 from pipelines.work import Work
 
 
@@ -28,19 +38,26 @@ class Found(NamedTuple):
     files: int
 
 
-def changes_of(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> Found:
+def changes_of(
+    work: Work,
+    components: Mapping[Key, int],
+    lowest: Mapping[Key, Pos],
+    traces: Traces | None,
+) -> Found:
     """The changes of the keys, each with its group's number in `components`.
 
     `lowest`: where the batch's own changes of a key begin. Only below them may the fold start: what
-    they are may depend on it.
+    they are may depend on it. `traces`: what silver has of these keys and perhaps more.
     """
     known = hashes(work, components)
-    below = _alone(work, components, lowest)
+    below = _alone(components, lowest) if based(work) else {}
     moved = len({*components.values()}) < len(components)
     if known is None or not below:
         chosen = _chosen(work, components, work.history(of_keys(known)), moved=moved)
         return Found(chosen, len(chosen.inputFiles()))
-    begun = starts(work, known, below)
+    if traces is None or len(below) < len(components):
+        traces = trace(work, known, below, "false")
+    begun = starts(traces, known)
     read = _chosen(work, components, since(work, known, begun), moved=moved).toArrow()
     read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
     anew = unfounded(read, begun, soft=work.soft)
@@ -53,16 +70,19 @@ def changes_of(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, P
     return Found(read, begun.files)
 
 
-def _alone(work: Work, components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> dict[Key, Pos]:
-    """The keys whose row is what a whole image and the changes above it make it, nothing else.
+def based(work: Work) -> bool:
+    """Whether rows are what a whole image and the changes above it make them, nothing else.
 
     Not where a partial image further down may turn out to have no base: that is recorded.
     """
     partials = work.marks.partials or work.partial
     if work.marks.orphans is not None or (work.cuts and partials):
-        return {}
-    if work.mode != "scd1" or work.shape.by_arrival or work.shape.sequence:
-        return {}
+        return False
+    return work.mode == "scd1" and not work.shape.by_arrival and not work.shape.sequence
+
+
+def _alone(components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> dict[Key, Pos]:
+    """The keys of the batch that no change links to another, and where they begin there."""
     kin = Counter(components.values())
     alone = (key for key, number in components.items() if kin[number] == 1)
     return {key: lowest[key] for key in alone if key in lowest}

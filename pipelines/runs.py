@@ -23,6 +23,7 @@ from pipelines.signals import Stop
 from pipelines.silver import decode_source
 from pipelines.tables import Warehouse
 from pipelines.transactions import waiting
+from pipelines.unmatched import unmatched
 
 Result = TypeVar("Result")
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
@@ -212,7 +213,8 @@ class Run:
         if merged is None:
             return
         self.outcome.done += bool(merged) or len(self._stages) == 1
-        for text in waiting(self._warehouse, self._config, self._sources):
+        about = (self._warehouse, self._config, self._sources)
+        for text in (*waiting(*about), *unmatched(*about)):
             self._say(text)
         for row in merged:
             if row.error is not None:

@@ -205,6 +205,19 @@ def test_status(project: Project) -> None:
     ]
 
 
+def test_patterns_that_no_table_matches_are_named(project: Project) -> None:
+    tables = project.folder / "conf" / "tables" / "shop.yml"
+    written = tables.read_text()
+    tables.write_text(f"{written}  - from: [shop.itmes, warehouse.*, shop.items]\n")
+    told = (
+        "source shop: no table so far matches `from: shop.itmes`; nearest: shop.items\n"
+        "source shop: no table so far matches `from: warehouse.*`\n"
+    )
+    assert project.ingest("status").err.endswith(told)
+    assert project.ingest("gold").err == told
+    tables.write_text(written)
+
+
 def change(project: Project, offset: int, es: int, id_: int, **values: Any) -> dict[str, Any]:
     """One row of `history` as JSON has it."""
     row = {

@@ -87,6 +87,14 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     warnings: list[str] | None = None
 
 
+def complete(event: Event, db: str | None, schema: str | None, table: str | None) -> None:
+    """Give `event` the source's defaults where its message names no database, schema or table."""
+    event.db = event.db or db
+    event.schema = event.schema or schema
+    if not event.table and event.kind != "control":
+        event.table = table
+
+
 class SilverColumn(NamedTuple):
     """One column of `silver.cdc`: name, Spark type, meaning."""
 

@@ -19,7 +19,7 @@ from ingest.codes import Code
 from ingest.ddl_dialect import declared
 from ingest.emptied import emptied
 from ingest.errors import DecodeError
-from ingest.events import DECODED, Event
+from ingest.events import DECODED, Event, complete
 from ingest.formats import FORMATS
 from ingest.formats.columns import declared_for
 from ingest.formats.detect import recognised
@@ -119,7 +119,7 @@ class Reader:
         for event in events:
             kind, types = event.kind, event.types
             if defaults is not None:
-                _complete(event, *defaults)
+                complete(event, *defaults)
             if not event.unavailable:
                 event.unavailable = None
             if event.ddl is not None and event.dialect is None:
@@ -279,16 +279,6 @@ class Reader:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
-
-
-def _complete(event: Event, db: str | None, schema: str | None, table: str | None) -> None:
-    """The source's defaults, where the message names no database, schema or table."""
-    if event.db is None:
-        event.db = db
-    if event.schema is None:
-        event.schema = schema
-    if event.table is None and event.kind != "control":
-        event.table = table
 
 
 def _tombstone() -> Event:

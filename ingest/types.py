@@ -150,6 +150,8 @@ def family_of(db_type: str | None) -> str:
         return "oracle"
     if "postgres" in name or name in {"pg", "ppas", "edb", "polardb_o"}:
         return "postgres"
+    if name.startswith("db2"):
+        return "db2"
     return "sqlserver" if "sqlserver" in name or "mssql" in name else "mysql"
 
 

@@ -148,6 +148,8 @@ def _surveyed(
     lagging: dict[int, list[SourceTable]] = {}
     for names in swept.tables:
         table = SourceTable(source, *names)
+        if not table.table:
+            continue
         route = config.route(source, db=table.db, schema=table.schema, table=table.table)
         if route is None:
             continue
@@ -233,7 +235,7 @@ def _sweep(
     same = (found.last, found.cut.below, found.cut.newest) == (swept.batch, swept.below, swept.seen)
     if targets is not None or stop() or same:
         return []
-    seen = {(s.table.db, s.table.schema, s.table.table) for s in found.slices if s.table.table}
+    seen = {(s.table.db, s.table.schema, s.table.table) for s in found.slices}
     tables = sorted({*swept.tables, *seen}, key=str)
     reached = replace(swept.fresh(), batch=found.last, tables=tuple(tables))
     return [replace(reached, below=found.cut.below, seen=found.cut.newest)]

@@ -1,4 +1,4 @@
-"""Patterns of tables files that mean no source table there is: mistyped, or not come yet."""
+"""What stays in silver without being meant to: patterns that no table matches, nameless tables."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from pipelines.tables import Warehouse
 
 
 def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> Iterator[str]:
-    """A sentence for each such pattern of sources whose tables gold has seen."""
+    """A sentence for each pattern that means no table gold has seen of its source, be it mistyped
+    or not come yet, and for each source with changes that name no table."""
     if not warehouse.exists("gold", "_progress"):
         return
     stands = load(warehouse)
     for source in sources:
         swept = stands.get((source, SWEEP))
-        seen = swept.tables if swept is not None else ()
+        told = swept.tables if swept is not None else ()
+        seen = [table for table in told if table[2]]
+        if len(seen) < len(told):
+            yield f"source {source}: changes that name no table stay in silver; set default_table"
         names = [".".join(name for name in table if name) for table in seen]
         patterns = (p for entry in config.tables[source].tables for p in entry.patterns)
         for pattern in patterns if seen else ():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from ingest import values
 from ingest.codes import Code
 from ingest.events import ColumnType, Row, Types
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.jsontext import nested
 from ingest.types import SourceType, parse_type, spark_type, types_of
 
@@ -52,14 +52,14 @@ class TableTypes:
         convert: Callable[[str], Convert | None],
         spark: Callable[[str], str],
     ) -> None:
-        self._declared = options.columns
+        self._options = options
         self._convert = convert
         self._spark = spark
         self._memo: dict[Hashable, Columns] = {}
 
     def of(
         self,
-        names: tuple[str | None, str | None, str | None],
+        names: TableName,
         key: Hashable,
         sent: Callable[[], Iterable[tuple[str, str]]],
     ) -> Columns:
@@ -74,10 +74,10 @@ class TableTypes:
             found = self._memo[names, key] = self._build(names, dict(sent()))
         return found
 
-    def _build(
-        self, names: tuple[str | None, str | None, str | None], types: dict[str, str]
-    ) -> Columns:
-        types.update(respelt(declared_for(self._declared, names), types))
+    def _build(self, names: TableName, types: dict[str, str]) -> Columns:
+        types.update(
+            respelt(declared_for(self._options.columns, self._options.completed(names)), types)
+        )
         columns = tuple(ColumnType(name, text, self._spark(text)) for name, text in types.items())
         converts = {name: self._convert(text) for name, text in types.items()}
         known = {name: convert for name, convert in converts.items() if convert is not None}
@@ -88,9 +88,7 @@ class TableTypes:
         )
 
 
-def declared_for(
-    declared: Mapping[str, Any], names: tuple[str | None, str | None, str | None]
-) -> Any:
+def declared_for(declared: Mapping[str, Any], names: TableName) -> Any:
     """What the YAML says per source table, for this one: `db.schema.table`, else `db.table`."""
     if not declared:
         return {}
@@ -156,7 +154,7 @@ def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
         type_ = parse_type(source_type)
         make = _CONVERTERS.get(spark_type(source_type, texts_.family).split("(")[0])
         by_name = _BY_NAME.get(type_.name)
-        if by_name is not None and texts_.family in ("mysql", "oracle"):
+        if by_name is not None and texts_.family in ("mysql", "oracle", "db2"):
             make = by_name
         return make(type_, texts_) if make is not None else None
 

@@ -122,18 +122,30 @@ class _Tables:
 
     def _build(self, schema: _Schema) -> _Table:
         source = schema.source or _Source()
-        names = (source.dbName, source.schemaName, source.tableName)
-        sent = {column.name: column.type for column in schema.dataColumn or () if column.type}
+        names = (source.dbName or None, source.schemaName or None, source.tableName or None)
+        hidden = _hidden(schema, source)
+        sent = {
+            column.name: column.type
+            for column in schema.dataColumn or ()
+            if column.type and column.name not in hidden
+        }
         columns = columns_of(
             sent,
-            declared_for(self._options.columns, names),
+            declared_for(self._options.columns, self._options.completed(names)),
             family=family_of(source.dbType),
             zone=self._options.time_zone,
         )
         keys = _keys(schema, source)
-        return _Table(
-            *names, keys, TypedRows(columns, sent=frozenset(sent), keys=keys), told(source.dbType)
-        )
+        rows = TypedRows(columns, sent=frozenset(sent), keys=keys, hidden=hidden)
+        return _Table(*names, keys, rows, told(source.dbType))
+
+
+def _hidden(schema: _Schema, source: _Source) -> frozenset[str]:
+    """The row ids that stand among the columns of a table that has a key of its own."""
+    names = (column.name for column in schema.dataColumn or ()) if schema.primaryKey else ()
+    oracle = (source.dbType or "").lower() == "oracle"
+    found = (name for name in names if name in _ROW_IDS or (oracle and name.lower() == "rowid"))
+    return frozenset(found).difference(schema.primaryKey or ())
 
 
 def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
@@ -194,22 +206,24 @@ def decoder(options: FormatOptions) -> Decoder:
             types = table.rows.types
             event.columns = types.columns if types is not None else None
         elif event.kind == "change" and event.op != "truncate":
-            _images(event, payload, table.rows, warnings)
+            _images(event, word, payload, table.rows, warnings)
         yield event
 
     return decode
 
 
-def _images(event: Event, payload: _Payload, rows: TypedRows, warnings: list[str]) -> None:
+def _images(
+    event: Event, word: str, payload: _Payload, rows: TypedRows, warnings: list[str]
+) -> None:
     sides = payload.before, payload.after
     before, before_image = rows.read(sides[0].dataColumn, warnings) if sides[0] else (None, None)
     after, after_image = rows.read(sides[1].dataColumn, warnings) if sides[1] else (None, None)
     event.types = rows.types
-    if event.op_raw in _BEFORE:
+    if word in _BEFORE:
         _halve(event, before is not None and after is None)
         event.before, event.before_image = before, before_image
         return
-    if event.op_raw == "UPDATE_AFTER" and before is None and after is not None:
+    if word == "UPDATE_AFTER" and before is None and after is not None:
         warnings.append(Code.SPLIT_UPDATE.value)
     else:
         before, after = paired(event.op, before, after, warnings)

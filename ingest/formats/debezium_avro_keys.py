@@ -12,8 +12,8 @@ from ingest.formats.avro_connect import column_namer
 from ingest.formats.avro_schema import parse_schema
 from ingest.formats.debezium_avro_writer import Writer
 from ingest.formats.debezium_keys import JsonKeys, Texts
-from ingest.formats.debezium_schema import Columns, Names, Schemas
-from ingest.formats.format import FormatOptions
+from ingest.formats.debezium_schema import Columns, Schemas
+from ingest.formats.format import FormatOptions, TableName
 from ingest.schema_registry import Access, Registry, SchemaFolder, SchemaSource
 
 HEAD = 5
@@ -95,7 +95,7 @@ class AvroKeys:
                 raise
             return None
 
-    def row(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName, family: str) -> Row | None:
         """The key's columns and values."""
         if not raw or raw[0]:
             return self._json.row(raw, columns._replace(canonical=False), names, family)

@@ -15,7 +15,8 @@ from ingest.formats.avro_schema import Type
 from ingest.formats.debezium_avro_envelope import ReadEnvelope, envelope_reader, is_envelope
 from ingest.formats.debezium_avro_rows import ReadRow, row_reader
 from ingest.formats.debezium_envelope import Inner, family_of_connector, names_of
-from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
+from ingest.formats.debezium_schema import Block, Columns, Field, Schemas
+from ingest.formats.format import TableName
 
 Namer = Callable[[AvroField], str]
 _MOST_TABLES = 1_000
@@ -27,13 +28,13 @@ class Change(NamedTuple):
     inner: Inner
     before: Row | None
     after: Row | None
-    names: Names
+    names: TableName
     family: str
     columns: Columns
 
 
 class _Reading(NamedTuple):
-    key: tuple[str, Names | None]
+    key: tuple[str, TableName | None]
     columns: Columns
     envelope: ReadEnvelope
 
@@ -51,8 +52,8 @@ class Writer:
         self._schemas = schemas
         self._name_of = name_of
         self._any: Read | None = None
-        self._readings: dict[tuple[str, Names | None], _Reading] = {}
-        self._rows: dict[tuple[str, Names | None], ReadRow] = {}
+        self._readings: dict[tuple[str, TableName | None], _Reading] = {}
+        self._rows: dict[tuple[str, TableName | None], ReadRow] = {}
         self._last: _Reading | None = None
         self.record = type_.kind == "record"
         self.envelope = self.record and is_envelope(type_)
@@ -70,7 +71,7 @@ class Writer:
             _whole(data, end)
             source = inner.source
             if source is None:
-                names: Names = (None, None, None)
+                names: TableName = (None, None, None)
                 family = "mysql"
             else:
                 names = names_of(source)
@@ -93,7 +94,7 @@ class Writer:
         _whole(data, end)
         return value
 
-    def row(self, data: bytes, start: int, names: Names, family: str) -> Row:
+    def row(self, data: bytes, start: int, names: TableName, family: str) -> Row:
         """A record as one row, a message key say. Raises bad_avro."""
         key = (family, names if self._schemas.named else None)
         read = self._rows.get(key)
@@ -109,7 +110,7 @@ class Writer:
         _whole(data, end)
         return row
 
-    def _reading(self, key: tuple[str, Names | None]) -> _Reading:
+    def _reading(self, key: tuple[str, TableName | None]) -> _Reading:
         family, names = key
         columns = self._schemas.columns(
             self.block, self.block.row, names or (None, None, None), family

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.formats.format import TableName
 
 Number = int | str | None
 
@@ -117,7 +118,7 @@ def family_of_connector(source: Source) -> str:
     return "mongodb" if source.collection is not None else "mysql"
 
 
-def names_of(source: Source) -> tuple[str | None, str | None, str | None]:
+def names_of(source: Source) -> TableName:
     """Database, schema and table, under whichever names the connector has for them: oracdc's
     `owner`, Vitess's and Cassandra's `keyspace`, CockroachDB's and ScyllaDB's own."""
     if source.table and source.db:

@@ -19,8 +19,8 @@ from ingest.events import Event
 from ingest.formats.debezium_envelope import OPS, Source, Transaction, micros
 from ingest.formats.debezium_plain import plain_event
 from ingest.formats.debezium_rows import NO_IMAGE, Image, Rows
-from ingest.formats.debezium_schema import Block, Names
-from ingest.formats.format import FormatOptions, Message
+from ingest.formats.debezium_schema import Block
+from ingest.formats.format import FormatOptions, Message, TableName
 
 _SOURCE = frozenset(Source.__struct_fields__)
 _META = (
@@ -135,7 +135,7 @@ class Flattened:
                 inside[word.removeprefix("source_")] = value
         return inside, process
 
-    def _names(self, source: Source, message: Message) -> Names:
+    def _names(self, source: Source, message: Message) -> TableName:
         """db, schema, table as the row says them, else as the topic's last parts do."""
         parts = message.topic.split(".")
         places = self._places

@@ -10,7 +10,8 @@ import msgspec
 from ingest import jsontext
 from ingest.errors import DecodeError
 from ingest.events import Row
-from ingest.formats.debezium_schema import Columns, Names, Schemas
+from ingest.formats.debezium_schema import Columns, Schemas
+from ingest.formats.format import TableName
 
 Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
 """Image, its raw text, columns, missing, warnings -> canonical texts; see `Rows.texts`."""
@@ -22,7 +23,7 @@ class Keys(Protocol):
     def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
         """The columns of the key; `needed`: nothing else names them."""
 
-    def row(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName, family: str) -> Row | None:
         """The columns and values of the key; `columns`: those of the row, of table `names`."""
 
 
@@ -57,7 +58,7 @@ class JsonKeys:
             # not readable: the lift says so, where nothing else names the key
             return None
 
-    def row(self, raw: bytes | None, columns: Columns, names: Names, family: str) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName, family: str) -> Row | None:
         """The key's columns and values."""
         if not raw:
             return None

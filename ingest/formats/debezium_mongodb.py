@@ -24,8 +24,8 @@ from ingest.events import Event, Row
 from ingest.formats.columns import plain
 from ingest.formats.debezium_envelope import Inner, Source, micros
 from ingest.formats.debezium_plain import plain_event
-from ingest.formats.debezium_schema import Names, Schemas
-from ingest.formats.format import Message
+from ingest.formats.debezium_schema import Schemas
+from ingest.formats.format import Message, TableName
 
 _ID = "_id"
 _TEXT = msgspec.json.Decoder(str)
@@ -56,7 +56,7 @@ def document_event(
     warnings: list[str],
 ) -> Event:
     """One change of a document. Raises unsupported for an update of a part of a column."""
-    names: Names = (source.db or None, source.schema or None, source.collection)
+    names: TableName = (source.db or None, source.schema or None, source.collection)
     columns = schemas.columns(schemas.block(b""), (), names, "mongodb")
     before = document(inner.before, warnings) if op in ("update", "delete") else None
     after = document(inner.after, warnings) if op != "delete" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ingest.events import KIND_OF, Event
 from ingest.formats.debezium_envelope import Source, Transaction, is_snapshot, micros
 from ingest.formats.debezium_order import order_of
-from ingest.formats.debezium_schema import Names
+from ingest.formats.format import TableName
 
 
 def plain_event(
@@ -13,7 +13,7 @@ def plain_event(
     *,
     op_raw: str,
     source: Source,
-    names: Names,
+    names: TableName,
     sent_time: int | None,
     warnings: list[str],
     transaction: Transaction | None = None,

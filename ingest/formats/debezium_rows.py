@@ -27,9 +27,9 @@ from ingest.formats.debezium_envelope import (
 from ingest.formats.debezium_keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_plain import transaction_of
-from ingest.formats.debezium_schema import Block, Columns, Field, Names, Schemas
+from ingest.formats.debezium_schema import Block, Columns, Field, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
-from ingest.formats.format import FormatOptions, Message
+from ingest.formats.format import FormatOptions, Message, TableName
 
 _UNTYPED = Code.UNTYPED.value
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -82,7 +82,7 @@ class Rows:
         before: Image,
         after: Image,
         source: Source,
-        names: Names,
+        names: TableName,
         block: Block,
         fields: tuple[Field, ...],
         message: Message,

@@ -18,10 +18,9 @@ from ingest.events import ColumnType, Types
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, declared_for, in_any_case, respelt
 from ingest.formats.debezium_declared import Handling, declared_converter
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.types import decimal_type, spark_type, types_of
 
-Names = tuple[str | None, str | None, str | None]
 """Source table: db, schema, table."""
 
 _MOST_BLOCKS = 1_000
@@ -107,7 +106,7 @@ class Block:
         self.fields = schema.fields or () if schema is not None else ()
         self.row = _row_fields(self.fields)
         self.flat: tuple[Field, ...] | None = None
-        self.memo: dict[tuple[str, Names | None], Columns] = {}
+        self.memo: dict[tuple[str, TableName | None], Columns] = {}
 
 
 class Schemas:
@@ -132,7 +131,7 @@ class Schemas:
         return found
 
     def columns(
-        self, block: Block, fields: tuple[Field, ...], names: Names, family: str
+        self, block: Block, fields: tuple[Field, ...], names: TableName, family: str
     ) -> Columns:
         """The columns of table `names` whose rows have `fields` (of `block`)."""
         key = (family, names if self.named else None)
@@ -143,7 +142,7 @@ class Schemas:
             found = block.memo[key] = self._build(fields, names, family)
         return found
 
-    def _build(self, fields: tuple[Field, ...], names: Names, family: str) -> Columns:
+    def _build(self, fields: tuple[Field, ...], names: TableName, family: str) -> Columns:
         sent = (field.field for field in fields if field.field is not None)
         declared = respelt(declared_for(self._options.columns, names), sent)
         keys = declared_for(self._options.keys, names)

@@ -28,7 +28,7 @@ from ingest.formats.debezium_envelope import (
 from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_schema import sized
 from ingest.formats.envelope import PAYLOADS
-from ingest.formats.format import TopLevel
+from ingest.formats.format import TableName, TopLevel
 from ingest.jsontext import decoder
 from ingest.types import spark_type
 
@@ -234,9 +234,7 @@ def _of_table(changes: list[_Change], table: str | None) -> _Change | None:
     return changes[0] if changes else None
 
 
-def _names(
-    source: Source, change: _SchemaChange, table_change: _Change | None
-) -> tuple[str | None, str | None, str | None]:
+def _names(source: Source, change: _SchemaChange, table_change: _Change | None) -> TableName:
     table = source.table or None
     if table is None and table_change is not None and table_change.id:
         table = _parts(table_change.id)[-1]

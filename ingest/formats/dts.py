@@ -21,9 +21,9 @@ from ingest.formats.clock import epoch_micros
 from ingest.formats.dts_record import NEWEST, Image, Record, image_of, read
 from ingest.formats.dts_types import corrections, family_of_source, source_types
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
 from ingest.formats.handover import Handover
-from ingest.formats.shown_types import ShownTypes, TableName
+from ingest.formats.shown_types import ShownTypes
 
 _OPS = {
     **{"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "DDL": "ddl"},

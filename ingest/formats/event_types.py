@@ -29,7 +29,7 @@ STATEMENTS = frozenset(
 
 _CHANGES_ROWS = re.compile(
     r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+"
-    r"(?:insert|update|delete|replace|merge|load)\b",
+    r"(?:with\b.*?\b)?(?:insert|update|delete|replace|merge|load)\b",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -7,6 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from ingest.events import Event
 
+TableName = tuple[str | None, str | None, str | None]
+"""Database, schema, table."""
+
 TopLevel = Mapping[str, Any]
 """A JSON message's top level: name -> `msgspec.Raw` of its value."""
 
@@ -37,6 +40,15 @@ class FormatOptions(NamedTuple):
     keys: Mapping[str, Sequence[str]] = {}
     columns: Mapping[str, Mapping[str, str]] = {}
     options: Mapping[str, Any] = {}
+
+    def completed(self, names: TableName) -> TableName:
+        """Database, schema and table, with the source's defaults for those a message leaves out."""
+        db, schema, table = names
+        return (
+            db or self.default_database,
+            schema or self.default_schema,
+            table or self.default_table,
+        )
 
 
 class Option(NamedTuple):

@@ -8,9 +8,9 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.formats.oms_types import OmsTypes
-from ingest.formats.typed_rows import TableName, TypedRows
+from ingest.formats.typed_rows import TypedRows
 from ingest.jsontext import UNREADABLE, excerpt, members
 
 _NAME = "__light_type"
@@ -78,7 +78,9 @@ def _read(text: bytes) -> dict[str, str] | None:
     except (ValueError, RecursionError):
         return None
     types = found.get(_NAME)
-    if len(found) > 1 or not isinstance(types, dict) or not types:
+    if not types and types in ({}, None):
+        return {}
+    if len(found) > 1 or not isinstance(types, dict):
         return None
     sent: dict[str, str] = {}
     for name, described in types.items():

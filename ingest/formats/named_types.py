@@ -16,13 +16,10 @@ from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.columns import Columns, Convert, TableTypes, plain
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.formats.oms_values import LOBS
 from ingest.jsontext import excerpt
 from ingest.types import parse_type
-
-TableName = tuple[str | None, str | None, str | None]
-"""Database, schema, table."""
 
 _NAMES = msgspec.json.Decoder(dict[str, str | None])
 _CODES = msgspec.json.Decoder(dict[str, int | str | None], float_hook=str)

@@ -19,12 +19,12 @@ from ingest.events import KIND_OF, Event, Row
 from ingest.formats.avro_fields import Fields
 from ingest.formats.clock import epoch_micros
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
 from ingest.formats.ob_avro_encodings import recognise, recognise_bytes, records
 from ingest.formats.ob_avro_record import Image, Record, image_of
 from ingest.formats.ob_avro_shards import BUNDLE
 from ingest.formats.ob_avro_types import large, source_types
-from ingest.formats.shown_types import ShownTypes, TableName
+from ingest.formats.shown_types import ShownTypes
 from ingest.types import family_of
 
 _OPS = {

@@ -44,7 +44,9 @@ def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
         parts = [found for part in unbundled(value) for found in _of(message, part, ids)]
         yield joined(parts)
     elif value.startswith(CONTAINER):
-        yield from runs(_of(message, value, ids))
+        found = list(_of(message, value, ids))
+        # A shard that comes alone waits for the others, as one in any other encoding.
+        yield from found if len(found) == 1 else runs(found)
     else:
         yield from _of(message, value, ids)
 
@@ -120,7 +122,7 @@ def _contained(value: bytes) -> Iterator[Record]:
 
 def recognise(top: TopLevel) -> bool:
     """Whether a JSON message is an AvroRecord in Avro's JSON encoding."""
-    return "operation" in top and "afterImages" in top and "beforeImages" in top
+    return "operation" in top and "afterImages" in top
 
 
 def recognise_bytes(message: Message) -> bool:

@@ -206,8 +206,9 @@ def _values(data: bytes, at: int, warnings: list[str]) -> tuple[Image, int]:
 
 
 def image_of(image: Image | None, fields: Fields | None, side: str) -> Image | None:
-    """The image as that of a row; raises image_count where it does not fit the fields."""
-    if image is None:
+    """The image as that of a row, None for one of no values; raises image_count where it does not
+    fit the fields."""
+    if image is None or not image.values:
         return None
     wanted = len(fields.names) if fields is not None else 0
     if len(image.values) != wanted:

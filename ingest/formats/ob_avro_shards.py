@@ -44,6 +44,7 @@ def follows(shard: Record, before: Record) -> bool:
     """Whether a shard is the next one of the same record."""
     return (
         shard.shard == before.shard + 1
+        and shard.id >= before.id
         and shard.shards == before.shards
         and shard.operation == before.operation
         and shard.transaction == before.transaction

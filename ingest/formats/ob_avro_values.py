@@ -159,7 +159,7 @@ def _string(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[st
 def _string_object(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
     charset, at = octets(data, at)
     found, at = text(data, at)
-    if charset in (b"binary", b"BINARY"):
+    if charset.lower() == b"binary":
         return of_charset("binary", found, words), at
     return found, at
 

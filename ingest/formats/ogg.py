@@ -19,7 +19,15 @@ from ingest.events import Event
 from ingest.formats.clock import Clock
 from ingest.formats.envelope import PAYLOADS, Scalar, text_of
 from ingest.formats.event_types import paired
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import (
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    Option,
+    TableName,
+    TopLevel,
+)
 from ingest.formats.ogg_images import Image, ogg_rows, read_image, rows_of
 from ingest.formats.typed_rows import TypedRows
 
@@ -93,7 +101,7 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-def _names(text: str | None) -> tuple[str | None, str | None, str | None]:
+def _names(text: str | None) -> TableName:
     """Database, schema and table of `[catalog.]schema.table`; of two names the first is the db."""
     parts = (text or "").split(".")
     if len(parts) < 3:

@@ -7,6 +7,7 @@ otherwise.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from ingest.types import family_of
 _OPS = {**ROWS, "ROW": "snapshot", **CONTROLS}
 _MEMO_MOST = 10_000
 _NOTHING = msgspec.Raw(b"")
+_NUMBER = re.compile(r"-?[0-9]+")
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -73,7 +75,7 @@ class _Payload(msgspec.Struct, gc=False):
 class _Record(msgspec.Struct, gc=False):
     payload: _Payload
     schema: msgspec.Raw = _NOTHING
-    version: str | None = None
+    version: Scalar = None
 
 
 _RECORD = json_decoder(_Record)
@@ -111,7 +113,7 @@ class _Tables:
 
     def _build(self, block: bytes, schema: _Schema) -> _Table:
         source = schema.source or _Source()
-        names = (source.dbName, source.schema, source.table)
+        names = (source.dbName or None, source.schema or None, source.table or None)
         keys = tuple(schema.pk) if schema.pk else None
         rows = self._types.of(
             names,
@@ -143,12 +145,12 @@ def decoder(options: FormatOptions) -> Decoder:
                 Code.UNKNOWN_OP,
                 f"expected op {', '.join((*_OPS, *sorted(STATEMENTS)))}, got {payload.op!r}",
             )
-        if record.version != "2.0":
+        if text_of(record.version) != "2.0":
             warnings.append(Code.UNKNOWN_VERSION.value)
         event_time = micros_of(times.eventTime, warnings, 1000)
         snapshot = op == "snapshot" or (op == "insert" and times.eventTime in (-1, "-1"))
         scn = text_of(payload.scn)
-        number = 0 if scn is None else number_of(scn)
+        number = number_of(scn) if scn is not None and _NUMBER.fullmatch(scn) else 0
         table = tables.of(record.schema, warnings)
         event = Event(
             op="snapshot" if snapshot else op,

@@ -20,7 +20,7 @@ from ingest.formats.envelope import Scalar, micros_of, split_sequence, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
 from ingest.formats.light_types import LightTypes
-from ingest.formats.oms_keys import sent_key
+from ingest.formats.oms_keys import key_names, sent_key
 from ingest.jsontext import decoder as json_decoder
 from ingest.jsontext import image, parse
 from ingest.types import family_of
@@ -79,7 +79,7 @@ def decoder(options: FormatOptions) -> Decoder:
             kind=KIND_OF[op],
             op_raw=word,
             db=_database(meta.db, meta.dbType),
-            table=meta.table_name,
+            table=meta.table_name or None,
             storeDataSequence=text_of(meta.storeDataSequence),
             order=split_sequence(meta.storeDataSequence, unit),
             snapshot=op == "snapshot",
@@ -102,7 +102,7 @@ def _database(db: str | None, kind: str | None) -> str | None:
     """The database; OceanBase sources put their tenant and a dot in front of it."""
     if db is not None and "." in db and (kind or "").upper().startswith(("OB_", "OCEAN")):
         return db.partition(".")[2]
-    return db
+    return db or None
 
 
 _family = lru_cache(maxsize=256)(family_of)
@@ -126,16 +126,17 @@ def _change(event: Event, record: _Record, meta: _Meta, light_types: LightTypes)
     family = _family(meta.dbType)
     sent: Row | None = None
     before_image: str | None = None
-    table = None
+    raw, table = light_types.split(record.postStruct, names, family)
     if bytes(record.prevStruct) not in _NULL:
-        raw, table = light_types.split(record.prevStruct, names, family)
-        sent, before_image = table.read(raw, warnings)
-    raw, after_table = light_types.split(record.postStruct, names, family)
-    row, after_image = after_table.read(raw, warnings)
-    if row is not None or table is None:
-        table = after_table
+        raw_before, before_table = light_types.split(record.prevStruct, names, family)
+        # Either image may name the types of both.
+        table = table if table.sent else before_table
+        before_table = before_table if before_table.sent else table
+        sent, before_image = before_table.read(raw_before, warnings)
+    row, after_image = table.read(raw, warnings)
     before, after = paired(event.op, sent, row, warnings)
-    event.unavailable = table.withhold(event.op, before, after)
+    keys = key_names(meta.record_primary_key)
+    event.unavailable = table.withhold(event.op, before, after, keys=keys)
     if event.unavailable:
         warnings.append(Code.PARTIAL_IMAGE.value)
         before_image, after_image = "partial", "partial"

@@ -70,6 +70,11 @@ def sent_key(
     )
 
 
+def key_names(names_text: str | None) -> frozenset[str]:
+    """The key columns that the message names."""
+    return _split(names_text)[1] if names_text else frozenset()
+
+
 @lru_cache(maxsize=4096)
 def _split(names_text: str) -> tuple[tuple[str, ...], frozenset[str]]:
     names = tuple(names_text.split(JOINER))

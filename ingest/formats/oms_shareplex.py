@@ -89,7 +89,7 @@ def _names(text: str | None) -> tuple[str | None, str | None]:
     if text is None or "." not in text:
         return None, text or None
     db, _, table = text.partition(".")
-    return db, table
+    return db or None, table or None
 
 
 def _row_id(meta: _Meta, warnings: list[str]) -> Row | None:

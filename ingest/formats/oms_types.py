@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 
-from ingest.formats.columns import TableTypes
-from ingest.formats.format import FormatOptions
+from ingest.formats.columns import TableTypes, in_any_case
+from ingest.formats.format import FormatOptions, TableName
 from ingest.formats.oms_values import LOBS, oms_converter, oms_spark_type
-from ingest.formats.typed_rows import TableName, TypedRows
+from ingest.formats.typed_rows import TypedRows
 from ingest.types import parse_type
 
 _MEMO_MOST = 10_000
@@ -59,5 +59,16 @@ class OmsTypes:
             )
         columns = types.of(table, key, sent.items)
         known = columns.types.columns if columns.types is not None else ()
-        lobs = frozenset(name for name, text, _ in known if parse_type(text).name in LOBS)
-        return TypedRows(columns, sent=frozenset(sent), keys=keys, lobs=lobs)
+        lobs = {name: text for name, text, _ in known if _large(text, sent.get(name))}
+        lobs_named = frozenset(in_any_case(lobs))
+        return TypedRows(columns, sent=frozenset(sent), keys=keys, lobs=lobs_named)
+
+
+def _large(known: str, sent: str | None) -> bool:
+    """Whether a column may be a large object, by the type that is known and the one that was sent.
+
+    Where the YAML alone tells it, Spark's `string` and `binary` may stand for one.
+    """
+    if sent is None:
+        return parse_type(known).name in LOBS | {"string", "binary"}
+    return not LOBS.isdisjoint((parse_type(known).name, parse_type(sent).name))

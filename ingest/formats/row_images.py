@@ -19,7 +19,8 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.columns import Convert, texts
-from ingest.formats.named_types import NamedTypes, TableColumns, TableName
+from ingest.formats.format import TableName
+from ingest.formats.named_types import NamedTypes, TableColumns
 from ingest.jsontext import Images
 
 _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ingest.events import ColumnType, Row, Types
 from ingest.formats.columns import Convert, Texts, declared_for, respelt, sql_converter
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.types import spark_type, types_of
 
-TableName = tuple[str | None, str | None, str | None]
 _PATTERNS_MOST = 1_000
 
 
@@ -34,7 +33,9 @@ class ShownTypes:
         source_type: Callable[[int, str | None], str | None],
     ) -> None:
         self.names = tuple(names)
-        self._declared: Mapping[str, str] = respelt(declared_for(options.columns, table), names)
+        self._declared: Mapping[str, str] = respelt(
+            declared_for(options.columns, options.completed(table)), names
+        )
         convert = sql_converter(Texts(family=family, zone=options.time_zone))
         self._converts: dict[str, Convert] = {
             name: found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from ingest.formats.columns import Convert, TableTypes, Texts, sql_converter, sql_spark_type
-from ingest.formats.format import FormatOptions
-from ingest.formats.typed_rows import TableName, TypedRows
+from ingest.formats.format import FormatOptions, TableName
+from ingest.formats.typed_rows import TypedRows
 
 _MEMO_MOST = 10_000
 

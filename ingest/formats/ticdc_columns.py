@@ -16,9 +16,8 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Row, Types
 from ingest.formats.columns import Convert, Texts, sql_converter
-from ingest.formats.format import FormatOptions
+from ingest.formats.format import FormatOptions, TableName
 from ingest.formats.table_rows import TableRows
-from ingest.formats.typed_rows import TableName
 from ingest.types import spark_type
 
 _BINARY, _PRIMARY, _UNSIGNED = 0x01, 0x08, 0x80

@@ -6,6 +6,7 @@ names and kept as a shape; then a row is made in place, one look at each value.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,9 +16,6 @@ from ingest.codes import Code
 from ingest.events import Row, Types
 from ingest.formats.columns import Columns, Convert
 from ingest.types import parse_type
-
-TableName = tuple[str | None, str | None, str | None]
-"""Database, schema, table."""
 
 _SHAPES_MOST = 1_000
 
@@ -38,11 +36,11 @@ class TypedRows:
     """Reads the rows of one table.
 
     `sent` are the columns that the message itself types, `keys` its key columns; `lobs` are the
-    columns of a large-object type. `types` are all types that are known, those of the YAML
-    included; None where none are.
+    columns of a large-object type; `hidden` are no columns of the table. `types` are all types that
+    are known, those of the YAML included; None where none are.
     """
 
-    __slots__ = ("_columns", "_keys", "_lobs", "_of_type", "_sent", "_shapes", "types")
+    __slots__ = ("_columns", "_hidden", "_keys", "_lobs", "_of_type", "_shapes", "sent", "types")
 
     def __init__(
         self,
@@ -51,10 +49,12 @@ class TypedRows:
         sent: frozenset[str],
         keys: tuple[str, ...] | None,
         lobs: frozenset[str] = frozenset(),
+        hidden: frozenset[str] = frozenset(),
     ) -> None:
         self.types: Types | None = columns.types
+        self.sent = sent
         self._columns = columns
-        self._sent = sent
+        self._hidden = hidden
         self._keys = frozenset(keys or ())
         self._lobs = lobs
         self._shapes: dict[tuple[str, ...], _Shape] = {}
@@ -77,6 +77,8 @@ class TypedRows:
         image = jsontext.image(raw, warnings)
         if image is None:
             return None, None
+        for name in self._hidden:
+            image.pop(name, None)
         return image, self.texts(image, raw, warnings)
 
     def texts(self, image: dict[str, Any], raw: msgspec.Raw | bytes, warnings: list[str]) -> str:
@@ -109,7 +111,7 @@ class TypedRows:
         known = self._columns.names.issuperset(names)
         warnings = [] if known else [Code.UNTYPED.value]
         word = "full"
-        if not self._sent.issubset(names):
+        if not self.sent.issubset(names) and not _folded(self.sent) <= _folded(names):
             if known:
                 word = "key" if self._keys == set(names) else "partial"
             warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
@@ -124,13 +126,21 @@ class TypedRows:
         )
         return shape
 
-    def withhold(self, op: str, before: Row | None, after: Row | None) -> list[str]:
+    def withhold(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        *,
+        keys: Collection[str] = (),
+    ) -> list[str]:
         """Takes the columns whose NULL says nothing out of the images; returns their names.
 
         In an update OMS leaves out, as NULL on both sides, every large object that did not change;
         in a delete no NULL of a large object can be trusted (OMS, limits of synchronisation to
         Kafka). A column without a type may be a large object too, so in an update it goes as well.
-        Listed as unavailable, they are never written as NULL.
+        Listed as unavailable, they are never written as NULL. A key says what it says: `keys` are
+        those that the message tells besides.
         """
         if before is None or None not in before.values():
             return []
@@ -147,11 +157,16 @@ class TypedRows:
             ]
         else:
             return []
+        lost = [name for name in lost if name not in self._keys and name not in keys]
         for name in lost:
             del before[name]
             if after is not None:
                 del after[name]
         return lost
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[str]) -> None:

@@ -59,6 +59,23 @@ def test_every_encoding_says_the_same(name: str, encoding: str) -> None:
     assert found == wanted
 
 
+def test_no_values_are_no_image() -> None:
+    insert = {**CHANGE, "operation": "INSERT", "beforeImages": []}
+    [_, row] = as_dicts(silver_reader("ob_avro").rows(Message(written(OB, insert))))
+    assert (row["kind"], row["before"], row["after"]["label"]) == ("change", None, "rye")
+
+
+def test_shards_in_containers_of_their_own_are_put_together() -> None:
+    boxed = [
+        container(fastavro.schemaless_reader(io.BytesIO(part), OB)) for part in ob_shards("rye", 2)
+    ]
+    for part in boxed:
+        [row] = as_dicts(silver_reader("ob_avro").rows(Message(part)))
+        assert row["kind"] == "fragment"
+    [_, row] = as_dicts(silver_reader("ob_avro").rows(Message(bundled(boxed))))
+    assert (row["kind"], row["after"]) == ("change", {"id": "7", "label": "rye"})
+
+
 def test_encodings_of_the_samples_agree(shared: Path) -> None:
     folder = shared / "samples" / "seeds"
     lines = (folder / "synthetic_ob_avro.raw_datum_b64.jsonl").read_text().splitlines()

@@ -51,6 +51,8 @@ def ends(rows: list[Part], most: int = MOST) -> list[tuple[str, list[int]]]:
 
 A, B, C = ob_shards("a" * 60, 3)
 D, E = ob_shards("d" * 60, 2, start=90, xid="t2")
+P, Q = ob_shards("p" * 60, 2, start=10)
+S, T = ob_shards("s" * 60, 2, start=20)
 ONE, TWO, THREE = ob_shards("o" * 60, 3, first=1, start=70)
 COMMIT = parts([written(OB, ob_record(operation="COMMIT", xid="t1"))])[0]
 
@@ -77,6 +79,10 @@ COMMIT = parts([written(OB, ob_record(operation="COMMIT", xid="t1"))])[0]
         ([A, B, A, B, C], [("whole", [0, 1, 4])]),
         ([A, A, C, C], [("ended", [0, 2])]),
         ([A, C, A, B, C], [("ended", [0, 1]), ("whole", [2, 3, 4])]),
+        # The second time amid another record of the transaction, whose rest no record's is.
+        ([P, Q, S, Q, S, T], [("whole", [0, 1]), ("whole", [2, 5])]),
+        ([P, Q, S, T, Q, S, T], [("whole", [0, 1]), ("whole", [2, 3])]),
+        ([P, S, Q, T], [("ended", [0]), ("ended", [1]), ("ended", [2]), ("open", [3])]),
     ],
 )
 def test_runs(sent: list[bytes | Part], wanted: list[tuple[str, list[int]]]) -> None:

@@ -7,17 +7,20 @@ transaction begins, when its transaction's commit comes, or when it has waited t
 source's clock (a later event of its partition is that much younger) or by this one's. A complete
 run gives the rows of its record, any other one reject that holds all its shards.
 
-What is delivered twice must not break a run: a shard whose bytes the run has, or had, is no part of
-another; and a remainder that earlier deliveries hold whole (`seen`) is dropped.
+What is delivered twice must not break a run: a shard whose bytes the run has, or an earlier whole
+one, is no part of another; what comes behind a broken one that had it is dropped, and so is a
+remainder that earlier deliveries hold whole (`seen`).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
 import pyarrow as pa
+import xxhash
 
 from ingest.arrow import record_batch
 from ingest.errors import DecodeError
@@ -100,9 +103,10 @@ class Run:
         """Whether the run has a shard of these bytes."""
         return any(part.value == other.value for other in self.parts)
 
-    def had(self, part: Part, record: Record) -> bool:
-        """Whether a shard behind the run's end was in it; a broken one may begin anew."""
-        return self.holds(part) and (self.whole or record.shard != self.records[0].shard)
+    def prints(self) -> set[bytes]:
+        """Fingerprints of the shards' bytes; not of the first of a broken run, which begins anew
+        with it."""
+        return {_print(part) for part in self.parts[not self.whole :]}
 
     @property
     def whole(self) -> bool:
@@ -124,12 +128,15 @@ class State(StrEnum):
 def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State, Run]]:
     """The runs of `parts`, which stand in the order of topic, partition, offset."""
     open_: dict[tuple[object, ...], Run] = {}
-    done: dict[tuple[object, ...], Run] = {}
+    whole: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
+    broken: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
     place: tuple[str, int] | None = None
     for part in parts:
         if place != (part.topic, part.partition):
             yield from _left(open_, now, most)
-            open_, done = {}, {}
+            open_ = {}
+            whole.clear()
+            broken.clear()
             place = part.topic, part.partition
         if part.kind != "fragment":
             ends = [key for key in open_ if key[-1] == part.tx_id and part.tx_id is not None]
@@ -139,9 +146,10 @@ def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State,
         record = _record(part)
         key = part.epoch, part.db, part.schema, part.table, part.tx_id
         run = open_.get(key)
-        if run is not None and run.holds(part):
+        print_ = _print(part)
+        if print_ in whole[key] or (run is None and print_ in broken[key]):
             continue
-        if run is None and key in done and done[key].had(part, record):
+        if run is not None and run.holds(part):
             continue
         if run is not None and begins(record) and not follows(record, run.records[-1]):
             yield _ended(run)
@@ -149,13 +157,15 @@ def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State,
         if run is None:
             run = open_[key] = Run()
         run.add(part, record)
-        if part.settled:
-            done[key] = open_.pop(key)
-            yield State.HELD, run
-        elif run.whole or run.ended:
-            done[key] = open_.pop(key)
-            yield _ended(run)
+        if part.settled or run.whole or run.ended:
+            del open_[key]
+            (whole if run.whole else broken)[key].update(run.prints())
+            yield (State.HELD, run) if part.settled else _ended(run)
     yield from _left(open_, now, most)
+
+
+def _print(part: Part) -> bytes:
+    return xxhash.xxh128_digest(part.value or b"")
 
 
 def _ended(run: Run) -> tuple[State, Run]:

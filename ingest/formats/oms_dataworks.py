@@ -75,7 +75,7 @@ class _Payload(msgspec.Struct, gc=False):
 class _Record(msgspec.Struct, gc=False):
     payload: _Payload
     schema: msgspec.Raw = _NOTHING
-    version: Scalar = None
+    version: msgspec.Raw = _NOTHING
 
 
 _RECORD = json_decoder(_Record)
@@ -145,7 +145,7 @@ def decoder(options: FormatOptions) -> Decoder:
                 Code.UNKNOWN_OP,
                 f"expected op {', '.join((*_OPS, *sorted(STATEMENTS)))}, got {payload.op!r}",
             )
-        if text_of(record.version) != "2.0":
+        if bytes(record.version).strip(b'"') != b"2.0":
             warnings.append(Code.UNKNOWN_VERSION.value)
         event_time = micros_of(times.eventTime, warnings, 1000)
         snapshot = op == "snapshot" or (op == "insert" and times.eventTime in (-1, "-1"))

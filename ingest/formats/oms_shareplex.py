@@ -14,6 +14,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.clock import Clock
+from ingest.formats.columns import declared_for
 from ingest.formats.envelope import Scalar, split_sequence, text_of
 from ingest.formats.event_types import paired
 from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
@@ -79,6 +80,12 @@ def decoder(options: FormatOptions) -> Decoder:
             warnings=warnings,
         )
         _images(event, record, columns, warnings)
+        names = declared_for(options.keys, options.completed((db, None, table)))
+        row = event.after if event.after is not None else event.before or {}
+        if event.key and len(names) == len(event.key) and not row.keys() >= {*names}:
+            # What the update did not change is not in its row.
+            event.key_columns = tuple(names)
+            event.key = dict(zip(names, event.key.values(), strict=True))
         yield event
 
     return decode

@@ -23,7 +23,7 @@ from ingest.routes import Route
 from pipelines.alterations import as_stored
 from pipelines.ddl_entries import IN_FORCE, POLICY, WAITING, Entry
 from pipelines.survey import named
-from pipelines.targets import columns_of
+from pipelines.targets import columns_of, keys_of
 
 if TYPE_CHECKING:
     from pipelines.ledger import Ledger
@@ -109,7 +109,7 @@ class Drift:
 
     def look(self, entry: Entry, route: Route, columns: Mapping[str, str]) -> Entry:
         """A drift entry as it concerns the target's columns as they are."""
-        (effect,) = entry.effects
+        effect, *more = entry.effects
         if effect.op == "key":
             return replace(entry, target=route.target, risk="destructive", kind="change_key")
         effect = as_stored(effect, columns) or effect
@@ -127,6 +127,10 @@ class Drift:
             proposed = (f"ALTER TABLE {target} ALTER COLUMN {quoted(held)} TYPE {type_}",)
         else:
             risk, proposed = "destructive", (drop_column(target, held), add)
+            keys = keys_of(self._ledger.warehouse, route.target)
+            if not more and effect.column in _folded(keys):
+                # Rows are told apart anew: the same key, read as another type.
+                more = [Effect("key", keys)]
         kind = "add_column" if effect.op == "add" else "modify_column"
         return replace(
             entry,
@@ -134,7 +138,7 @@ class Drift:
             risk=risk,
             kind=kind,
             proposed=proposed,
-            effects=(effect,),
+            effects=(effect, *more),
         )
 
     def joined(self, entry: Entry) -> Entry:

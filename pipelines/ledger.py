@@ -46,7 +46,7 @@ from pipelines.moves import Moves, also, held, moves
 from pipelines.progress import Progress
 from pipelines.survey import Survey
 from pipelines.tables import Warehouse
-from pipelines.targets import columns_of
+from pipelines.targets import columns_of, keys_of
 
 Stands = Mapping[tuple[str, str], Progress]
 
@@ -175,7 +175,7 @@ class Ledger:
             route = self.route(table)
             stored = columns_of(self.warehouse, route.target) if route is not None else None
             if route is not None and stored is not None:
-                self.settle(table, route, stored, route.keys or ())
+                self.settle(table, route, stored, keys_of(self.warehouse, route.target))
             else:
                 for entry in self._waiting.pop(table):
                     self.note(unreviewed(entry, self._statements[entry.id], self.route(table)))

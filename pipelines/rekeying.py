@@ -10,17 +10,19 @@ from ingest.shape import events
 from pipelines.ledger import Ledger
 from pipelines.refilling import overwrite, refolded
 from pipelines.rejects import misfit_rejects
+from pipelines.target_shape import shard_of
 from pipelines.targets import columns_of, keys_of
 
 
 def rekey(ledger: Ledger, route: Route, effect: Effect) -> None:
-    """Make the columns that `effect` names the target's key.
+    """Make the columns that `effect` names the target's key, beside its shard column.
 
     Raises TableError where the target lacks one of them.
     """
     warehouse, name = ledger.warehouse, ledger.warehouse.name("gold", route.target)
     held = {known.lower(): known for known in columns_of(warehouse, route.target) or {}}
     wanted = [arg or "" for arg in effect.args]
+    wanted += [name for name in shard_of(route) if name.lower() not in map(str.lower, wanted)]
     lacking = [arg for arg in wanted if arg.lower() not in held]
     if lacking:
         raise TableError(

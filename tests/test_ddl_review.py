@@ -314,6 +314,38 @@ CASES: dict[str, Case] = {
         ],
         statuses=["applied"],
     ),
+    # A new type of a part of the key, which no DDL announced.
+    "part_of_key": Case(
+        rounds=[
+            [(1, put(keys=["id", "l"], id=1, l=n, a="x")) for n in (1, 2)],
+            [(6, put({"id": TEXT}, keys=["id", "l"], id="k3", l=1, a="z"))],
+            [(7, now({"id": TEXT}, keys=["id", "l"], id="1", l=2, a="y"))],
+        ],
+        decisions=[("approve", "")],
+        rows=[
+            {"id": "1", "l": 1, "a": "x"},
+            {"id": "1", "l": 2, "a": "y"},
+            {"id": "k3", "l": 1, "a": "z"},
+        ],
+        statuses=["applied"],
+    ),
+    "sharded_key": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (5, "ALTER TABLE sharded_key DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)"),
+                (6, put(keys=["id", "a"], id=1, a="z")),
+            ],
+            [(7, put(keys=["id", "a"], id=2, a="z"))],
+        ],
+        options="shard_column: shard",
+        decisions=[("approve", "PRIMARY")],
+        rows=[
+            {"id": id_, "a": a, "shard": "shop.sharded_key"}
+            for id_, a in ((1, "x"), (1, "z"), (2, "z"))
+        ],
+        statuses=["applied"],
+    ),
     # 53
     "frozen": Case(
         rounds=[

@@ -121,7 +121,8 @@ def advance(
             version=max((m.version for m in row.marks.values() if m.version), default=None),
         )
         marks, counts = APPLY[mode](work)
-        if counts["rejected"]:
+        # Not only what is new among the rejects: a run that was killed may have recorded them.
+        if counts.pop("unfit", 0) or counts["rejected"]:
             ledger.drift.outgrown(table, route, errors(warehouse, table.source, route.target))
         row = _added(row, work, marks, counts)
         if missing:

@@ -38,8 +38,9 @@ SMALL = 50_000
 class Careful:
     """Judges and folds one batch. After `rows`: what to count, and what the MERGE should change.
 
-    `expected`: how many rows it should write, were there no change that changes nothing. `orphans`:
-    positions of partial images without base.
+    `counts`: those of `gold._progress`, and `unfit` where some value did not fit. `expected`: how
+    many rows it should write, were there no change that changes nothing. `orphans`: positions of
+    partial images without base.
     """
 
     def __init__(self, work: Work) -> None:
@@ -59,6 +60,7 @@ class Careful:
         judged = self._judged(all_events)
         self._lowest = _beginnings(judged)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
+            self.counts["unfit"] = 1
             self.counts["rejected"] += misfit_rejects(work, all_events)
         late_keys = _keys(judged, "late")
         doubtful = judged.filter(pc.equal(judged["kind"], "doubtful")).select(["key", "pos"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.casts import sql_text
 from ingest.codes import Code
@@ -214,11 +215,15 @@ def _append(warehouse: Warehouse, found: object) -> int:
 
     assert isinstance(found, DataFrame)
     create_rejects(warehouse)
-    known = warehouse.read("gold", "_rejects").select("id").distinct()
-    fresh = found.dropDuplicates(["id"]).join(known, "id", "left_anti")
-    rows = fresh.select(*(name for name, _ in REJECTS)).toArrow()
-    if rows.num_rows:
-        add(warehouse, "gold", "_rejects", warehouse.session.createDataFrame(rows))
+    known = warehouse.read("gold", "_rejects").selectExpr("id", "status AS was", "version AS had")
+    aside = found.dropDuplicates(["id"]).join(known, "id", "left")
+    rows = aside.where("was IS NULL OR was = 'resolved'").toArrow()
+    fresh = rows.filter(pc.is_null(rows["was"])).select([name for name, _ in REJECTS])
+    if fresh.num_rows:
+        add(warehouse, "gold", "_rejects", warehouse.session.createDataFrame(fresh))
+    # What was resolved once, and is set aside again by what came since, is open again.
+    again = rows.filter(pc.is_valid(rows["was"])).to_pylist()
+    log(warehouse, [{**row, "version": row["had"] + 1} for row in again])
     return int(rows.num_rows)
 
 

@@ -161,6 +161,11 @@ def shape_of(
     images = {image for slice_ in slices for image in slice_.images}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()
+    if shard and shard not in by_lower:
+        raise TableError(
+            f"expected the shard_column {route.shard_column} in {route.target}, whose key was "
+            f"fixed when it was created, got none; another key needs another target"
+        )
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
     formats = slices[-1].formats

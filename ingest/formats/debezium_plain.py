@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ingest.events import KIND_OF, Event
 from ingest.formats.debezium_envelope import Source, Transaction, is_snapshot, micros
 from ingest.formats.debezium_order import order_of
 from ingest.formats.format import TableName
+
+_TXID_LSN = re.compile(r"([0-9]+):[0-9]+")
 
 
 def plain_event(
@@ -36,10 +40,20 @@ def plain_event(
     )
 
 
+def joined_id(text: str) -> str:
+    """The id that a transaction's begin, rows and end have in common.
+
+    PostgreSQL's is `txid:lsn`, each message with its own LSN (Debezium, PostgreSQL connector,
+    "Transaction metadata").
+    """
+    found = _TXID_LSN.fullmatch(text)
+    return found[1] if found is not None else text
+
+
 def transaction_of(source: Source, transaction: Transaction | None) -> str | None:
     """The transaction: by its metadata, else as the connector names it."""
     if transaction is not None and transaction.id is not None:
-        return str(transaction.id)
+        return joined_id(str(transaction.id))
     if source.txId is not None:
         return str(source.txId)
     return source.gtid or None

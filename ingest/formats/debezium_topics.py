@@ -26,6 +26,7 @@ from ingest.formats.debezium_envelope import (
     micros,
 )
 from ingest.formats.debezium_order import order_of
+from ingest.formats.debezium_plain import joined_id
 from ingest.formats.debezium_schema import sized
 from ingest.formats.envelope import PAYLOADS
 from ingest.formats.format import TableName, TopLevel
@@ -139,7 +140,7 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
             kind="control",
             op=_STATUS[boundary.status],
             op_raw=boundary.status,
-            tx_id=str(boundary.id),
+            tx_id=joined_id(str(boundary.id)),
             after=count if counted else None,
             after_image="partial" if counted else None,
             event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),

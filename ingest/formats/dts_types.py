@@ -87,7 +87,7 @@ def corrections(family: str, numbers: Sequence[int]) -> dict[int, Callable[[str,
     if family == "mysql":
         wanted: dict[int, Callable[[str, str], str]] = {16: _bits}
     elif family == "postgres":
-        wanted = {16: _truth, 3802: _json, 114: _json}
+        wanted = {16: _truth, 1560: _digits, 3802: _json, 114: _json}
     else:
         return {}
     return {index: wanted[number] for index, number in enumerate(numbers) if number in wanted}
@@ -98,6 +98,11 @@ def _bits(text: str, word: str) -> str:
     if word != "bytes":
         return text
     return values.digits_of(int.from_bytes(base64.b64decode(text), "big"))
+
+
+def _digits(text: str, word: str) -> str:
+    """BIT(n) of PostgreSQL, which comes as its zeros and ones, as an unsigned integer."""
+    return values.digits_of(int(text, 2)) if text and not text.strip("01") else text
 
 
 def _truth(text: str, word: str) -> str:

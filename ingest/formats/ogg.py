@@ -121,7 +121,9 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, rows: TypedRows, whol
     """Gives a change its images. Raises no_image, image_count."""
     warnings = event.warnings
     assert warnings is not None
-    if envelope.before or envelope.after:
+    sent = [bytes(image)[:1] for image in (envelope.before, envelope.after) if image]
+    # What is a text or a number is a column of a row by itself.
+    if sent and all(first in b"{[n" for first in sent):
         old = read_image(envelope.before, rows, warnings)
         new = read_image(envelope.after, rows, warnings)
     else:

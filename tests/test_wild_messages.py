@@ -95,6 +95,9 @@ FLATTENED = [
     {"id": 1, "schema": "s", "payload": {"op": "c"}, "__op": "c"},
     {"id": 1, "ddl": "x", "source": "y", "databaseName": "z", "__op": "c"},
     {"id": 1, "historyRecord": "x", "specversion": "1.0", "__op": "c"},
+    {"id": 1, "op": "d", "before": None, "after": None, "__op": "c"},
+    {"id": 1, "op": "I", "after": '{"a": 1}', "__op": "c"},
+    {"id": 1, "op": "c", "after": 5, "before": 3, "__op": "c"},
 ]
 
 
@@ -108,6 +111,22 @@ def test_a_flattened_row_is_one_whatever_its_columns_are_called(
     (row,) = rows(name, value, order="arrival")
     assert (row["kind"], row["op"]) == ("change", "insert" if sent.get("__op") == "c" else "update")
     assert row["after"].keys() == {column for column in sent if not column.startswith("__")}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"id": 7, "type": "log", "data": "x"},
+        {"id": 1, "status": "END"},
+        {"id": 1, "databaseName": "x", "ddl": "create table x(i int)"},
+        {"databaseName": "x"},
+        {"ts_ms": 1},
+    ],
+)
+def test_a_row_that_says_nothing_of_itself_is_one_among_rows(sent: dict[str, Any]) -> None:
+    given = {"order": "arrival", "options": {"flattened": True}}
+    (row,) = rows("debezium", sent, **given)
+    assert (row["kind"], row["op"], row["after"].keys()) == ("change", "update", sent.keys())
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,17 @@ class _Debezium:
             return self._unlike(top, whole, message, warnings, None)
         word = inner.op
         row = inner.source or inner.after or inner.before
-        if word is None or inner.ddl is not None or not row:
-            return self._unlike(jsontext.members(whole), whole, message, warnings, None)
+        unlike = word is None or inner.ddl is not None or not row
+        if unlike or self._flattened.may_say(value):
+            top = jsontext.members(whole)
+            if unlike or self._says(top):
+                return self._unlike(top, whole, message, warnings, None)
+        assert word is not None
         return self._row(inner, word, block, message, warnings)
+
+    def _says(self, top: Mapping[str, msgspec.Raw]) -> bool:
+        inside = jsontext.members(top["payload"]) if "payload" in top else top
+        return self._flattened.says(top) or self._flattened.says(inside)
 
     def _block(self, outer: Outer, value: bytes, message: Message) -> Block:
         raw = bytes(outer.schema)
@@ -172,9 +180,10 @@ class _Debezium:
             top = jsontext.members(value)
             if self._flattened.says(top):
                 return self._flattened.event(value, block, message, warnings)
-        if is_schema_change(top) or bytes(top.get("op", b"")) == b'"a"':
+        among_rows = self._flattened.rest
+        if is_schema_change(top, among_rows=among_rows) or bytes(top.get("op", b"")) == b'"a"':
             return schema_change_event(value, warnings)
-        if is_control(top):
+        if is_control(top, topic=message.topic, among_rows=among_rows):
             return control_event(top, value, warnings)
         if self._flattened.rest:
             return self._flattened.event(value, block, message, warnings)

@@ -85,6 +85,8 @@ _STATUS = {"BEGIN": "begin", "END": "commit"}
 _BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
 _CHECKPOINT_NAMES = frozenset(("source", "ts_ms", "ts_us", "ts_ns", "transaction"))
 _NOTICE_NAMES = frozenset(("id", "aggregate_type", "type", "additional_data", "timestamp"))
+_WHOLE = (_BOUNDARY_NAMES - {"ts_us"}, _NOTICE_NAMES, frozenset(("source", "ts_ms")))
+"""What a boundary, a notification and a checkpoint all have."""
 _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
     "execute-snapshot",
     "ad-hoc-snapshot",
@@ -93,19 +95,30 @@ _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot
 }
 
 
-def is_schema_change(top: Mapping[str, Any]) -> bool:
-    """Whether the payload tells of a schema change (`ddl` is no boolean, as CloudCanal's own)."""
+def is_schema_change(top: Mapping[str, Any], *, among_rows: bool = False) -> bool:
+    """Whether the payload tells of a schema change (`ddl` is no boolean, as CloudCanal's own).
+
+    `among_rows`: rows without an envelope may come here too, of columns with any names.
+    """
     if "historyRecord" in top:
         return True
+    if among_rows and not ("source" in top or "tableChanges" in top):
+        return False
     if "databaseName" in top and ("ddl" in top or "tableChanges" in top or len(top) == 1):
         return True
     return "ddl" in top and "source" in top and bytes(top["ddl"])[:1] in (b'"', b"n")
 
 
-def is_control(top: Mapping[str, Any]) -> bool:
-    """Whether the payload is a heartbeat, checkpoint, boundary, notification or signal."""
+def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = False) -> bool:
+    """Whether the payload is a heartbeat, checkpoint, boundary, notification or signal.
+
+    `among_rows`: see `is_schema_change`; such a payload then is what it is by all its members, a
+    heartbeat by its topic.
+    """
     if len(top) == 1 and "ts_ms" in top:
-        return True
+        return not among_rows or "heartbeat" in topic
+    if among_rows and not any(top.keys() >= shape for shape in _WHOLE):
+        return False
     if _is_checkpoint(top):
         return True
     if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():

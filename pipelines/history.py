@@ -5,8 +5,8 @@
    epoch, order key, half, row and bytes; with arrival order each delivery is its own. The one with
    a before image stands, since a joined pair supersedes its lone after-half; it gets the lowest
    pos.
-3. The columns of the row after (of a delete: before) are cast to gold's types. A text that does not
-   fit is NULL there and stands in `after` as it came.
+3. The columns of the row after (of a delete: before), called as they are today, are cast to gold's
+   types. A text that does not fit is NULL there; `after` has it, like all that came, as it came.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from ingest.casts import sql_text, typed
 from ingest.config import Config
 from ingest.entries import METADATA
 from ingest.formats import FORMATS
+from ingest.lineage import Lineage, translated
 from ingest.names import SourceTable
 from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.sources import Source
+from pipelines.ddl_entries import lineage_of, load
+from pipelines.moves import moves as moved_tables
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
 
@@ -50,10 +53,24 @@ def history_view(
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table, way in tables:
         by_source.setdefault(table.source, []).append((table, way))
+    read = _lineages(warehouse, [table for table, _ in tables])
     return "\nUNION ALL\n".join(
-        _of_source(warehouse, config.sources[name], of_source, columns)
+        _of_source(warehouse, config.sources[name], of_source, columns, read)
         for name, of_source in by_source.items()
     )
+
+
+def _lineages(warehouse: Warehouse, tables: Sequence[SourceTable]) -> dict[SourceTable, Lineage]:
+    """The changes of names through which each table's events are read. A DEFAULT is none: when the
+    event happened, nothing of the kind was there."""
+    entries = load(warehouse).values()
+    moved = moved_tables(entries)
+    found = {}
+    for table in tables:
+        first = moved.get(table, table)
+        own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
+        found[table] = tuple(e for e in own if e.hidden or e.effect.op in ("drop", "rename"))
+    return found
 
 
 def of_key(columns: Mapping[str, str], key: Mapping[str, str], earlier: Sequence[Earlier]) -> str:
@@ -168,6 +185,7 @@ def _of_source(
     source: Source,
     tables: Sequence[tuple[SourceTable, Route]],
     columns: Mapping[str, str],
+    read: Mapping[SourceTable, Lineage],
 ) -> str:
     hidden = sorted({name.casefold() for _, way in tables for name in way.exclude})
     meta = _named_beside(columns)
@@ -184,8 +202,26 @@ def _of_source(
         "  row_number() OVER (PARTITION BY _change ORDER BY before IS NULL, pos) AS _copy,\n"
         "  min(pos) OVER (PARTITION BY _change) AS _lowest\n"
         f"FROM (SELECT *, {identity([source])} AS _change\n"
-        f"FROM {warehouse.name('silver', 'cdc')}\n"
-        f"WHERE kind = 'change' AND ({_where(tables)})))\nWHERE _copy = 1"
+        f"FROM ({_changes(warehouse, tables, read)})))\nWHERE _copy = 1"
+    )
+
+
+def _changes(
+    warehouse: Warehouse,
+    tables: Sequence[tuple[SourceTable, Route]],
+    read: Mapping[SourceTable, Lineage],
+) -> str:
+    """SQL of the tables' changes under today's names; what came is in `_sent_after` and so on."""
+    alike: dict[Lineage, list[tuple[SourceTable, Route]]] = {}
+    for table, way in tables:
+        alike.setdefault(read[table], []).append((table, way))
+    sent = ", ".join(f"{name} AS _sent_{name}" for name in _IMAGES)
+    silver = warehouse.name("silver", "cdc")
+    return "\nUNION ALL BY NAME\n".join(
+        translated(
+            f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({_where(some)})", edits
+        )
+        for edits, some in alike.items()
     )
 
 
@@ -204,9 +240,10 @@ def _named_beside(columns: Mapping[str, str]) -> dict[str, str]:
 def _meta(name: str, hidden: Sequence[str]) -> str:
     if name == "pos":
         return "_lowest"
-    if name in _IMAGES and hidden:
+    if name in _IMAGES:
         without = ", ".join(map(sql_text, hidden))
-        return f"map_filter({name}, (name, text) -> lower(name) NOT IN ({without}))"
+        shown_ = f"map_filter(_sent_{name}, (name, text) -> lower(name) NOT IN ({without}))"
+        return shown_ if hidden else f"_sent_{name}"
     return quote(name)
 
 

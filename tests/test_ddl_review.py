@@ -615,6 +615,20 @@ def test_history_makes_the_same(
     assert answer.code == 0, answer
 
 
+def test_history_has_the_names_of_today(played: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    project = Project(played[0].folder, capsys.readouterr)
+    query = "SELECT id, d, after FROM history.shop_renamed ORDER BY pos"
+    found = project.ingest("sql", query, "--json").records
+    assert [(row["id"], row["d"]) for row in found] == [
+        *((1, 5), (2, 6), (1, 9), (2, 10)),
+        *((3, 7), (2, 8)),
+    ]
+    # What came stands as it came.
+    assert [sorted(row["after"]) for row in found] == [["a", "c", "id"]] * 4 + [
+        ["a", "d", "id"]
+    ] * 2
+
+
 def test_nothing_is_parked(played: Any, capsys: pytest.CaptureFixture[str]) -> None:
     project = Project(played[0].folder, capsys.readouterr)
     assert [r for r in project.ingest("status", "--json").records if r.get("parked")] == []

@@ -124,9 +124,10 @@ class _DebeziumAvro:
         if self._flattened.says(top):
             return self._flattened.event(raw, writer.block, message, warnings)
         sent = jsontext.members(raw)
-        if is_schema_change(sent):
+        among_rows = self._flattened.rest
+        if is_schema_change(sent, among_rows=among_rows):
             return schema_change_event(raw, warnings)
-        if is_control(sent):
+        if is_control(sent, topic=message.topic, among_rows=among_rows):
             return control_event(sent, raw, warnings)
         if "op" in top and "source" in top:
             inner = _INNER.decode(raw)

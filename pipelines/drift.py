@@ -75,9 +75,10 @@ class Drift:
         self, table: SourceTable, route: Route, held: Sequence[str], named_: Sequence[str]
     ) -> None:
         """Enter a key that differs from the one the target was made with (21)."""
-        effect = Effect("key", tuple(named_))
+        shard = (route.shard_column or "").lower()
+        effect = Effect("key", tuple(name for name in named_ if name.lower() != shard))
         known = (e for entry in self._ledger.of(table) for e in entry.effects if e.op == "key")
-        if any(_folded(e.args) == _folded(named_) for e in known):
+        if any(_folded(e.args) - {shard} == _folded(effect.args) for e in known):
             return
         came, has = ", ".join(named_), ", ".join(held)
         entry = self._entry(table, route, effect, f"({has})")

@@ -18,21 +18,45 @@ ADDED: dict[Mode, dict[str, str]] = {
 
 
 class Made(NamedTuple):
-    """What a target was created for, and stays: its mode, its key columns, its `sequence_by`."""
+    """What a target was made for, and stays: its mode, its key columns, its `sequence_by`, what
+    deletes and truncates do (None: not known, or nothing)."""
 
     mode: Mode
     keys: tuple[str, ...]
     sequence: tuple[str, ...]
+    deletes: str | None = None
+    truncates: str | None = None
 
     @classmethod
     def of(cls, stored: Any) -> Made | None:
         """From what JSON holds of it; None of null."""
-        return cls(stored[0], tuple(stored[1]), tuple(stored[2])) if stored is not None else None
+        if stored is None:
+            return None
+        mode, keys, sequence, *rest = stored
+        return cls(mode, tuple(keys), tuple(sequence), *rest)
+
+    @classmethod
+    def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> Made:
+        """What the configuration asks for."""
+        if mode == "append":
+            return cls(mode, keys, ())
+        return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates)
+
+    def differs(self, other: Made) -> bool:
+        """Whether a target of this kind cannot be kept as one of the other: by more than its key,
+        which a schema change may give it."""
+        return any(
+            mine != theirs
+            for mine, theirs in zip(self._replace(keys=()), other._replace(keys=()), strict=True)
+            if mine is not None and theirs is not None
+        )
 
     def __str__(self) -> str:
         told = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
         told.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
         told += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
+        told += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
+        told += [f"truncates {self.truncates}"] if self.truncates not in (None, "apply") else []
         return ", ".join(told)
 
 

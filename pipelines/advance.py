@@ -81,11 +81,13 @@ def advance(
     mode = mode_of(route, keys)
     if mode is None:
         return _all_aside(warehouse, route, feeding, row, found)
-    made = Made(mode, keys, (route.sequence_by or ()) if mode != "append" else ())
-    if progress.made is not None and progress.made != made._replace(keys=progress.made.keys):
+    made = Made.by(route, mode, keys)
+    if progress.made is not None and progress.made.differs(made):
+        rows_alone = progress.made[:1] + progress.made[2:3] == made[:1] + made[2:3]
+        way = f"`ingest rebuild {route.target}`" if rows_alone else "choose another target"
         raise TableError(
-            f"expected {progress.made}, with which {route.target} was created, got {made}; choose "
-            "another target, or what it was created with"
+            f"expected {progress.made}, with which {route.target} was made, got {made}; {way}, or "
+            f"what it was made with"
         )
     fresh = target_columns(warehouse, route, feeding, found, ledger, made=made)
     labels = {*row.marks, *map(label_of, task.slices)}

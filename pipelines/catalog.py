@@ -7,7 +7,7 @@ catalog tables have names anyway and views are created once, by `publish`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,9 @@ from ingest.casts import sql_text
 from ingest.config import Config
 from ingest.errors import ConfigError, Mistake
 from ingest.mistakes import nearest, unknown_word
+from ingest.names import SourceTable
+from ingest.routes import Route
+from pipelines.ddl_entries import load
 from pipelines.history import (
     Earlier,
     data_columns,
@@ -27,6 +30,7 @@ from pipelines.history import (
     order,
 )
 from pipelines.known_targets import known, local_tables, one_of
+from pipelines.moves import namings
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
 from pipelines.transactions import transactions
@@ -188,14 +192,25 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     place = quote(warehouse.settings.catalog, warehouse.schema("history"))
     session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
     for target, tables in known(warehouse, config).ways.items():
-        query = history_view(warehouse, config, tables, data_columns(warehouse, target, tables))
+        query = _history(warehouse, config, tables, data_columns(warehouse, target, tables))
         session.sql(f"CREATE OR REPLACE VIEW {warehouse.name('history', target)} AS {query}")
 
 
 def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
     tables = known(warehouse, config).ways[target]
-    return history_view(warehouse, config, tables, data_columns(warehouse, target, tables))
+    return _history(warehouse, config, tables, data_columns(warehouse, target, tables))
+
+
+def _history(
+    warehouse: Warehouse,
+    config: Config,
+    tables: Sequence[tuple[SourceTable, Route]],
+    columns: Mapping[str, str],
+) -> str:
+    entries = load(warehouse).values()
+    read = namings(entries, [table for table, _ in tables])
+    return history_view(warehouse, config, tables, columns, read)
 
 
 def history_frame(
@@ -216,7 +231,7 @@ def history_frame(
     ]
     if wrong:
         raise ConfigError(wrong)
-    query = history_view(warehouse, config, ways[target], columns)
+    query = _history(warehouse, config, ways[target], columns)
     where = of_key(columns, key, _earlier(warehouse, query, columns, key)) if key else "true"
     frame = warehouse.session.sql(
         f"SELECT * FROM ({query}) WHERE {where} ORDER BY {order(columns)}"

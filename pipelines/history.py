@@ -23,8 +23,6 @@ from ingest.names import SourceTable
 from ingest.order import Pos, pos_literal
 from ingest.routes import Route
 from ingest.sources import Source
-from pipelines.ddl_entries import lineage_of, load
-from pipelines.moves import moves as moved_tables
 from pipelines.results import rows
 from pipelines.tables import Warehouse, quote
 
@@ -48,29 +46,17 @@ def history_view(
     config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     columns: Mapping[str, str],
+    read: Mapping[SourceTable, Lineage],
 ) -> str:
-    """The query of the view over `tables`; `columns` are the target's, with their Spark types."""
+    """The query of the view over `tables`; `columns` are the target's, with their Spark types,
+    `read` the changes of names through which each table's events are read."""
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table, way in tables:
         by_source.setdefault(table.source, []).append((table, way))
-    read = _lineages(warehouse, [table for table, _ in tables])
     return "\nUNION ALL\n".join(
         _of_source(warehouse, config.sources[name], of_source, columns, read)
         for name, of_source in by_source.items()
     )
-
-
-def _lineages(warehouse: Warehouse, tables: Sequence[SourceTable]) -> dict[SourceTable, Lineage]:
-    """The changes of names through which each table's events are read. A DEFAULT is none: when the
-    event happened, nothing of the kind was there."""
-    entries = load(warehouse).values()
-    moved = moved_tables(entries)
-    found = {}
-    for table in tables:
-        first = moved.get(table, table)
-        own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
-        found[table] = tuple(e for e in own if e.hidden or e.effect.op in ("drop", "rename"))
-    return found
 
 
 def of_key(columns: Mapping[str, str], key: Mapping[str, str], earlier: Sequence[Earlier]) -> str:

@@ -7,10 +7,11 @@ new name's changes wait in silver, unless it is a table with a target of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from ingest.lineage import Lineage
 from ingest.names import SourceTable
-from pipelines.ddl_entries import IN_FORCE, WAITING, Entry
+from pipelines.ddl_entries import IN_FORCE, WAITING, Entry, lineage_of
 from pipelines.survey import Survey
 
 Moves = Mapping[SourceTable, SourceTable]
@@ -25,6 +26,22 @@ def moves(entries: Iterable[Entry]) -> Moves:
             for new in _new_names(entry):
                 found[new] = found.get(entry.table, entry.table)
     return {new: old for new, old in found.items() if new != old}
+
+
+def namings(
+    entries: Collection[Entry], tables: Iterable[SourceTable]
+) -> dict[SourceTable, Lineage]:
+    """The changes of columns' names through which each table's events are read.
+
+    A DEFAULT is none: when the event happened, nothing of the kind was there.
+    """
+    moved = moves(entries)
+    found = {}
+    for table in tables:
+        first = moved.get(table, table)
+        own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
+        found[table] = tuple(e for e in own if e.hidden or e.effect.op in ("drop", "rename"))
+    return found
 
 
 def held(entries: Iterable[Entry]) -> set[SourceTable]:

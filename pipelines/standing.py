@@ -84,7 +84,7 @@ class Standing:
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
-        self.made = Made(mode, self.keys, (route.sequence_by or ()) if mode != "append" else ())
+        self.made = Made.by(route, mode, self.keys)
         self.soft = self.soft and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None:

@@ -22,9 +22,9 @@ from pipelines.known_targets import Ways
 from pipelines.leases import lease
 from pipelines.progress import Progress, load, record, stand_of
 from pipelines.refilling import overwrite
-from pipelines.standing import as_applied
+from pipelines.standing import Standing, as_applied
 from pipelines.tables import Warehouse
-from pipelines.targets import create
+from pipelines.targets import check_kept, create
 
 REBUILT = ("kind", "table", "rows", "events", "seconds")
 
@@ -55,23 +55,24 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
             with as_applied(warehouse, config, target, ways[target], stand) as standing:
                 if not warehouse.exists("gold", target):
                     create(warehouse, target, standing.columns, standing.made, soft=standing.soft)
+                check_kept(warehouse, target, mode=standing.made.mode, soft=standing.soft)
                 written = overwrite(standing)
                 events = sum(work.total("changes") for work in standing.works)
+                noted = _noted(stand, standing)
             seconds = time.monotonic() - began
-            record(warehouse, [_noted(stand, events, written, seconds)], load(warehouse))
+            noted = replace(noted, events=events, inserted=written, seconds=seconds)
+            record(warehouse, [noted], load(warehouse))
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return Rebuilt(written, events, seconds, merged)
 
 
-def _noted(stand: Progress, events: int, written: int, seconds: float) -> Progress:
-    """Parked or not, the target is where it was; but no change is skipped any more."""
-    marks = {label: replace(marks, skipped=None) for label, marks in stand.marks.items()}
-    return replace(
-        stand.fresh(),
-        marks=marks,
-        events=events,
-        inserted=written,
-        seconds=seconds,
-        status=stand.status,
-        error=stand.error,
-    )
+def _noted(stand: Progress, standing: Standing) -> Progress:
+    """Parked or not, the target is where it was; but no change is skipped any more, and deletes and
+    truncates are what the configuration makes of them now."""
+    cuts = {work.shape.label: tuple(sorted(work.new_cuts)) for work in standing.works}
+    marks = {
+        label: replace(marks, skipped=None, cuts=cuts.get(label, ()))
+        for label, marks in stand.marks.items()
+    }
+    status = "ok" if stand.made is not None and stand.made.differs(standing.made) else stand.status
+    return replace(stand.fresh(), marks=marks, made=standing.made, status=status, error=stand.error)

@@ -64,6 +64,32 @@ def test_what_is_refused(
     ]
 
 
+def test_deletes_stay_what_they_were_until_a_rebuild(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/eu.yml", SOURCE.format(name="eu"))
+    tables = "source: eu\ntables: [{{from: '*', deletes: {deletes}}}]\n"
+    gone = [{**row("o", id_), "type": "DELETE"} for id_ in (1, 2)]
+    project.write("conf/tables/eu.yml", tables.format(deletes="hard"))
+    project.land("eu-1.jsonl", [row("o", 1), row("o", 2), gone[0]])
+    assert project.ingest("run").code == 0
+    query = "SELECT id, _deleted_at IS NULL AS there FROM gold.shop_o ORDER BY id"
+    for deletes, message, rows in (
+        ("soft", gone[1], [(1, False), (2, False)]),
+        ("hard", row("o", 3), [(3, True)]),
+    ):
+        project.write("conf/tables/eu.yml", tables.format(deletes=deletes))
+        project.land(f"eu-{deletes}.jsonl", [message])
+        answer = project.ingest("run")
+        assert answer.code == 1
+        assert "`ingest rebuild shop_o`, or what it was made with" in " ".join(answer.err.split())
+        assert project.ingest("rebuild", "shop_o").code == 0
+        found = project.ingest("sql", query, "--json").records
+        assert [(row["id"], row["there"]) for row in found] == rows
+        assert project.ingest("reconcile", "shop_o").code == 0
+
+
 def test_a_truncate_in_a_later_file_empties_the_table(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

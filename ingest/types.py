@@ -116,6 +116,14 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
     return "binary" if name in _BINARY else "string"
 
 
+def bits_type(type_: SourceType) -> str:
+    """The Spark type of `bit(n)` and `bit varying(n)`; string where 20 digits are too few."""
+    length = (type_.numbers or ((1,) if type_.name == "bit" else (2**31,)))[0]
+    if length == 1 and type_.name == "bit":
+        return "boolean"
+    return "decimal(20,0)" if length <= 64 else "string"
+
+
 def decimal_type(numbers: tuple[int, ...]) -> str:
     """`decimal(p,s)` of declared precision and scale; string where Spark's 38 digits are too few.
 

@@ -18,10 +18,11 @@ from ingest.events import Event, Row
 from ingest.formats.columns import Convert, Texts, plain, sql_converter
 from ingest.formats.format import FormatOptions
 from ingest.formats.table_rows import TableRows
-from ingest.types import spark_type
+from ingest.types import bits_type, parse_type, spark_type
 
 _POSTGRES = "postgres"
 _DATES = ("date", "timestamp", "timestamp_ntz")
+_WORDS = {"0": "false", "1": "true"}
 
 
 class Column(msgspec.Struct, gc=False):
@@ -51,7 +52,7 @@ class Rows:
 
     def __init__(self, options: FormatOptions) -> None:
         texts = Texts(family=_POSTGRES, zone=options.time_zone)
-        self._tables = TableRows(options, texts, convert=_converter(texts))
+        self._tables = TableRows(options, texts, convert=_converter(texts), spark=_spark_type)
         self._full = options.options["replica_identity"] == "full"
 
     def fill(self, event: Event, change: Change) -> None:
@@ -61,6 +62,10 @@ class Rows:
         identity = self._row(event, change.identity, warnings)
         keys = change.primary_key
         if event.op == "delete":
+            if identity is None and change.identity is not None:
+                # version 1 leaves NULLs out: a row of nothing else, without a key, has no column
+                warnings.append(Code.OLD_MISSING.value)
+                return
             if identity is None:
                 raise DecodeError(
                     Code.NO_IMAGE,
@@ -147,13 +152,43 @@ def _converter(texts: Texts) -> Callable[[str], Convert | None]:
     by_sql_type = sql_converter(texts)
 
     def convert(source_type: str) -> Convert | None:
-        kind = spark_type(source_type, texts.family)
+        kind = _spark_type(source_type)
         if kind == "binary":
             return _bytes
+        if _is_bits(source_type):
+            return _truth if kind == "boolean" else _bits
         found = by_sql_type(source_type)
         return _dated(found) if found is not None and kind in _DATES else found
 
     return convert
+
+
+def _is_bits(source_type: str) -> bool:
+    """Whether a type is `bit(n)`; without n (include-typmod off) it may be of any length."""
+    type_ = parse_type(source_type)
+    return type_.name == "bit" and bool(type_.numbers)
+
+
+def _spark_type(source_type: str) -> str:
+    if _is_bits(source_type):
+        return bits_type(parse_type(source_type))
+    return spark_type(source_type, _POSTGRES)
+
+
+def _bits(value: Any, warnings: list[str]) -> str:
+    """The integer that zeros and ones spell, as other formats send it."""
+    text = plain(value)
+    if not text or text.strip("01"):
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return text
+    return values.digits_of(int(text, 2))
+
+
+def _truth(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    if text not in _WORDS:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    return _WORDS.get(text, text)
 
 
 def _dated(convert: Convert) -> Convert:

@@ -32,6 +32,8 @@ _NUMBERS = frozenset(
     {"ts_ms", "ts_us", "ts_ns", "pos", "row", "txId", "lsn", "scn", "commit_scn", "ssn", "txSeq"}
     | {"event_serial_no", "ord", "commit_ts"}
 )
+_DELETED = "__deleted"
+"""The transformation's own field: `add.fields.prefix` does not touch it."""
 TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
 
 
@@ -52,7 +54,8 @@ class Flattened:
 
     def says(self, top: Mapping[str, Any]) -> bool:
         """Whether a payload says itself that it is a flattened row, whatever its columns are."""
-        return self._prefix + "op" in top or self._prefix + "deleted" in top
+        prefix = self._prefix
+        return prefix + "op" in top or prefix + "deleted" in top or _DELETED in top
 
     def may_say(self, value: bytes) -> bool:
         """Whether `says` may be true of a message: quickly, and of every one it is true of."""
@@ -119,6 +122,8 @@ class Flattened:
 
     def _word(self, name: str) -> str | None:
         """The envelope's field that a prefixed column holds, `source_` aside; None: a column."""
+        if name == _DELETED:
+            return "deleted"
         if not name.startswith(self._prefix):
             return None
         word = name[len(self._prefix) :]
@@ -129,7 +134,7 @@ class Flattened:
         """Takes the envelope's fields out of the row: those of `source`, those of processing."""
         inside: dict[str, Any] = {}
         process: dict[str, Any] = {}
-        for name in [name for name in image if name.startswith(self._prefix)]:
+        for name in [name for name in image if name.startswith((self._prefix, _DELETED))]:
             word = self._word(name)
             if word is None:
                 continue

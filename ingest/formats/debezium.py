@@ -60,7 +60,8 @@ class _Debezium:
         """The event of one message. Raises DecodeError for a message that is none."""
         warnings: list[str] = []
         value = message.value
-        if not value:
+        if not value or value == b"null":
+            # the text is how Connect's JsonConverter without schemas writes a tombstone
             return iter((self._flattened.tombstone(message, warnings),))
         try:
             return iter((self._event(value, message, warnings),))

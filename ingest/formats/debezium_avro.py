@@ -65,6 +65,8 @@ class _DebeziumAvro:
                 if name == _CONTAINER and text:
                     writer = self._writers.of_schema(text, schemas)
         if writer is None:
+            if value == b"null":
+                return iter((self._flattened.tombstone(message, warnings),))
             writer, start = self._writers.of(value, schemas), HEAD
         if writer.envelope:
             return iter((self._change(writer, start, message, warnings),))

@@ -89,11 +89,12 @@ class TableTypes:
 
 
 def declared_for(declared: Mapping[str, Any], names: TableName) -> Any:
-    """What the YAML says per source table, for this one: `db.schema.table`, else `db.table`."""
+    """What the YAML says per source table, for this one: by `db.schema.table`, else `db.table`,
+    `schema.table`, `table`."""
     if not declared:
         return {}
     db, schema, table = names
-    for parts in ((db, schema, table), (db, table), (table,)):
+    for parts in ((db, schema, table), (db, table), (schema, table), (table,)):
         found = declared.get(".".join(part for part in parts if part))
         if found is not None:
             return found

@@ -128,7 +128,8 @@ def time_text(text: str) -> str:
 
 def date_text(text: str, warnings: list[str]) -> str:
     """A date as sent; warns of an impossible one (`0000-00-00`, `2020-00-12`)."""
-    if "-00" in text[:10] or text[:4] == "0000":
+    # from the second character on: a year before Christ begins with a minus
+    if "-00" in text[1:10] or text[:4] == "0000":
         warnings.append(Code.ZERO_DATE.value)
     return text
 

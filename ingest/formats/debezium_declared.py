@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ingest import values
 from ingest.codes import Code
+from ingest.formats import debezium_special as special
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, Texts, plain, sql_converter
 from ingest.jsontext import Digits
-from ingest.types import SourceType, parse_type, spark_type
+from ingest.types import SourceType, bits_type, parse_type, spark_type
 
 _CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"}
 _DEFAULT_DIGITS = {
@@ -24,6 +24,8 @@ _DEFAULT_DIGITS = {
     ("sqlserver", "time"): 7,
     ("mysql", "time"): 6,
 }
+_DECIMALS = {"decimal", "numeric", "number", "dec", "fixed"}
+_BITS = {"bit", "bit varying", "varbit"}
 TIME_PRECISIONS = (
     "adaptive",
     "adaptive_time_microseconds",
@@ -48,15 +50,26 @@ class Handling(NamedTuple):
     zone: str | None = None
 
 
+def declared_type(text: str, family: str) -> str:
+    """The Spark type of a source (or Spark) type `text`, the one that Connect's schema leads to."""
+    type_ = parse_type(text)
+    return bits_type(type_) if type_.name in _BITS else spark_type(text, family)
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a type is of decimals, whatever their precision."""
+    return parse_type(text).name in _DECIMALS
+
+
 def declared_converter(text: str, family: str, handling: Handling) -> Convert | None:
     """The converter of values declared as source (or Spark) type `text`; None: as sent."""
     type_ = parse_type(text)
     spark = spark_type(text, family).split("(")[0]
-    if type_.name == "bit":
-        return encoded.boolean if (type_.numbers or (1,))[0] == 1 else encoded.bits
+    if type_.name in _BITS:
+        return encoded.boolean if bits_type(type_) == "boolean" else encoded.bits
     if spark == "boolean":
         return encoded.boolean
-    if type_.name in {"decimal", "numeric", "number", "dec", "fixed"}:
+    if type_.name in _DECIMALS:
         return _decimal(type_, handling)
     if type_.unsigned and type_.name in {"bigint", "int64"}:
         return _unsigned(handling)
@@ -98,8 +111,18 @@ def _unsigned(handling: Handling) -> Convert:
 
 def _decimal(type_: SourceType, handling: Handling) -> Convert:
     if handling.decimals in ("string", "double"):
-        return lambda value, warnings: values.decimal_text(plain(value))
-    return encoded.decimal(type_.numbers[1] if len(type_.numbers) > 1 else 0)
+        return encoded.decimal_text
+    packed = encoded.decimal(type_.numbers[1] if len(type_.numbers) > 1 else 0)
+    if handling.decimals == "precise":
+        return packed
+
+    def guessed(value: Any, warnings: list[str]) -> str | None:
+        # `Infinity` of mode double would be base64 as well
+        if value.__class__ is str and value in special.DECIMALS:
+            return special.DECIMALS[value]
+        return packed(value, warnings)
+
+    return guessed
 
 
 def _date(value: Any, warnings: list[str]) -> str | None:
@@ -116,9 +139,11 @@ def _unit(type_: SourceType, family: str, handling: Handling) -> int | None:
     micros = family == "mysql" or handling.times == "adaptive_time_microseconds"
     if type_.name == "time" and micros:
         return 10**6
-    if type_.name in ("timestamp", "timestamp_ntz") and not type_.numbers:
-        return None
-    digits = type_.numbers[0] if type_.numbers else _DEFAULT_DIGITS.get((family, type_.name), 0)
+    digits = type_.numbers[0] if type_.numbers else _DEFAULT_DIGITS.get((family, type_.name))
+    if digits is None:
+        if type_.name in ("timestamp", "timestamp_ntz"):
+            return None
+        digits = 0
     return 10**3 if digits <= 3 else 10**6 if digits <= 6 else 10**9
 
 
@@ -127,6 +152,7 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
     # MySQL's TIMESTAMP and Spark's are instants; the other date-times have no zone
     instant = type_.name == "timestamp" and family not in ("postgres", "oracle", "db2")
     zoned = encoded.zoned_in(handling.zone)
+    infinities = special.TIMES if family == "postgres" else {}
 
     def convert(value: Any, warnings: list[str]) -> str | None:
         if value.__class__ is str and not value.lstrip("-").isdigit():
@@ -135,6 +161,8 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
         count = value if value.__class__ is int else encoded.whole(value, warnings)
         if count is None:
             return plain(value)
+        if count in infinities:
+            return infinities[count]
         per_second = unit
         if per_second is None:
             warnings.append(Code.TS_UNIT_INFERRED.value)

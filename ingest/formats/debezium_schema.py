@@ -17,9 +17,9 @@ from ingest.errors import DecodeError
 from ingest.events import ColumnType, Types
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, declared_for, in_any_case, respelt
-from ingest.formats.debezium_declared import Handling, declared_converter
+from ingest.formats.debezium_declared import Handling, declared_converter, declared_type, is_decimal
 from ingest.formats.format import FormatOptions, TableName
-from ingest.types import decimal_type, spark_type, types_of
+from ingest.types import decimal_type, types_of
 
 """Source table: db, schema, table."""
 
@@ -144,8 +144,9 @@ class Schemas:
 
     def _build(self, fields: tuple[Field, ...], names: TableName, family: str) -> Columns:
         sent = (field.field for field in fields if field.field is not None)
-        declared = respelt(declared_for(self._options.columns, names), sent)
-        keys = declared_for(self._options.keys, names)
+        table = self._options.completed(names)
+        declared = respelt(declared_for(self._options.columns, table), sent)
+        keys = declared_for(self._options.keys, table)
         columns: list[ColumnType] = []
         converts: dict[str, Convert | None] = {}
         nested: dict[str, encoded.Nested] = {}
@@ -159,7 +160,7 @@ class Schemas:
             if field.name in encoded.NESTED:
                 nested[name] = encoded.NESTED[field.name][1]
         for name, text in declared.items():
-            columns.append(ColumnType(name, text, spark_type(text, family)))
+            columns.append(ColumnType(name, text, declared_type(text, family)))
             converts[name] = declared_converter(text, family, self._handling)
             if not fields:
                 nested[name] = encoded.variable_scale
@@ -177,16 +178,21 @@ class Schemas:
         said = declared or native
         semantic, spark, convert = _read(field)
         if semantic is None and said is not None:
-            wanted = spark_type(said, family)
+            wanted = declared_type(said, family)
             by_type = field.type in ("int64", "string", "double", "float", "float64")
             by_type = by_type and wanted.startswith(("decimal", "binary"))
+            by_type = by_type or (field.type == "string" and is_decimal(said))
             if declared is not None or by_type:
-                spark, convert = wanted, declared_converter(said, family, self._handling)
+                handling = self._handling
+                if field.type == "string":
+                    # Connect packs into bytes alone: digits in a string are the number itself
+                    handling = handling._replace(decimals="string", unsigned="long")
+                spark, convert = wanted, declared_converter(said, family, handling)
                 if field.type == "boolean" and declared is None:
                     spark, convert = encoded.PLAIN["boolean"]
         elif said is not None and (declared is not None or spark == "string"):
             # a decimal without its precision, say: the source's own type knows it
-            spark = spark_type(said, family)
+            spark = declared_type(said, family)
         return ColumnType(name, said or semantic or field.type, spark), convert
 
 

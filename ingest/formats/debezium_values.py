@@ -11,30 +11,23 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from ingest import values
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.formats import debezium_special as special
 from ingest.formats.columns import Convert, plain
 from ingest.jsontext import Digits
 
 Nested = Callable[[dict[str, Any]], str | None]
 """A value that is a JSON object -> canonical text; None where it stays as sent."""
 
-_INFINITIES = {
-    # PostgreSQL's driver: PGStatement.DATE_POSITIVE_INFINITY and its negative, and plain extremes
-    9223372036825200000: "infinity",
-    -9223372036832400000: "-infinity",
-    2**63 - 1: "infinity",
-    -(2**63): "-infinity",
-    2**31 - 1: "infinity",
-    -(2**31): "-infinity",
-}
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
 _SIGNED = re.compile(r"-?\d+$")
+_FAR = re.compile(r"([+-]\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d+)Z", re.ASCII).fullmatch
 
 
 def contradicted(value: Any, warnings: list[str]) -> str:
@@ -60,8 +53,9 @@ def integer(value: Any, warnings: list[str]) -> str:
     return str(value)
 
 
-def counted(render: Callable[[int], str]) -> Convert:
-    """A converter of a count of units; `render` raises DecodeError beyond the years 1 to 9999."""
+def counted(render: Callable[[int], str], infinities: Mapping[int, str]) -> Convert:
+    """A converter of a count of units; `render` raises DecodeError beyond the years 1 to 9999,
+    where the counts of `infinities` stand for one."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         count = value if value.__class__ is int else whole(value, warnings)
@@ -70,9 +64,21 @@ def counted(render: Callable[[int], str]) -> Convert:
         try:
             return render(count)
         except DecodeError:
-            return _INFINITIES.get(count) or contradicted(count, warnings)
+            return infinities.get(count) or contradicted(count, warnings)
 
     return convert
+
+
+def _nanos() -> Convert:
+    """NanoTimestamp: its extremes lie within the calendar, and are no times all the same."""
+    read = counted(lambda count: values.civil_of(count, 10**9), special.NANOS)
+    return lambda value, warnings: special.NANOS.get(value) or read(value, warnings)
+
+
+def decimal_text(value: Any, warnings: list[str]) -> str:
+    """A decimal as text, or as the number itself: plainly; NaN and infinities in one spelling."""
+    text = value if value.__class__ is str else plain(value)
+    return special.DECIMALS.get(text) or values.decimal_text(text)
 
 
 def unsigned(value: Any, warnings: list[str]) -> str:
@@ -95,12 +101,12 @@ def decimal(scale: int) -> Convert:
         if value.__class__ is not str:
             return values.decimal_text(value.text) if value.__class__ is Digits else plain(value)
         if "." in value or "-" in value:
-            return values.decimal_text(value)
+            return decimal_text(value, warnings)
         data = unpacked(value)
         if data:
             return values.unscaled_text(int.from_bytes(data, "big", signed=True), scale)
-        if _NUMBER.match(value):
-            return values.decimal_text(value)
+        if _NUMBER.match(value) or value in special.DECIMALS:
+            return decimal_text(value, warnings)
         warnings.append(Code.BAD_BASE64.value)
         return str(value)
 
@@ -171,6 +177,9 @@ def zoned_in(zone: str | None) -> Convert:
             return text
         if text.startswith(("+292278994", "-292275055")):
             return "infinity" if text[0] == "+" else "-infinity"
+        far = _FAR(text)
+        if far is not None:
+            return f"{far[1]}{values.fraction(far[2])}Z"
         return values.instant_text(text, zone, warnings)
 
     return convert
@@ -181,7 +190,8 @@ zoned = zoned_in(None)
 
 def iso_date(value: Any, warnings: list[str]) -> str:
     """`2023-11-21Z`, how `isostring` writes a date: it has no zone, the Z says nothing."""
-    return values.date_text(plain(value).removesuffix("Z"), warnings)
+    text = plain(value).removesuffix("Z")
+    return special.ISO_DATES.get(text) or values.date_text(text, warnings)
 
 
 def iso_time(value: Any, warnings: list[str]) -> str:
@@ -191,7 +201,8 @@ def iso_time(value: Any, warnings: list[str]) -> str:
 
 def iso_timestamp(value: Any, warnings: list[str]) -> str:
     """`2023-11-21T10:15:30Z`, how `isostring` writes a date-time without zone."""
-    return values.civil_text(plain(value).removesuffix("Z"), warnings)
+    text = plain(value).removesuffix("Z")
+    return special.ISO_TIMESTAMPS.get(text) or values.civil_text(text, warnings)
 
 
 def variable_scale(value: dict[str, Any]) -> str | None:
@@ -208,9 +219,9 @@ def structured(value: dict[str, Any]) -> str | None:
 
     Calendar parts may lie outside what epoch counts can carry; so they are written as they are.
     """
-    special = value.get("specialValue")
-    if special is not None:
-        return {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}.get(str(special))
+    word = value.get("specialValue")
+    if word is not None:
+        return {"POSITIVE_INFINITY": "infinity", "NEGATIVE_INFINITY": "-infinity"}.get(str(word))
     parts = {name: part for name, part in value.items() if part.__class__ is int}
     day = clock = ""
     if "year" in parts:
@@ -227,15 +238,15 @@ def structured(value: dict[str, Any]) -> str | None:
 
 
 def _civil(per_second: int) -> Convert:
-    return counted(lambda count: values.civil_of(count, per_second))
+    return counted(lambda count: values.civil_of(count, per_second), special.TIMES)
 
 
 def _time(per_second: int) -> Convert:
-    return counted(lambda count: values.time_of(count, per_second))
+    return counted(lambda count: values.time_of(count, per_second), {})
 
 
-days: Convert = counted(values.date_of_days)
-CIVIL = {per_second: _civil(per_second) for per_second in (10**3, 10**6, 10**9)}
+days: Convert = counted(values.date_of_days, special.DAYS)
+CIVIL = {10**3: _civil(10**3), 10**6: _civil(10**6), 10**9: _nanos()}
 TIME = {per_second: _time(per_second) for per_second in (10**3, 10**6, 10**9)}
 
 _DBZ, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."

@@ -28,7 +28,13 @@ LARGE_NULLS = "nulls of large objects"
 NO_OPS = "updates that change nothing"
 OF_VALUES = (FRACTIONS, ZONELESS, SCALES, TIMES, BOOLEANS)
 """Losses that change a text; the others change whether there is one."""
-KNOWN = (*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS)
+OF_PRODUCERS = (
+    *("NaN and infinite decimals", "NaN and infinite numbers", "trailing zeros of decimals"),
+    *("NULL beside a default", "unchanged TOAST values", "truncates", "large unsigned integers"),
+    *("nulls of the row before", "equal rows of one COPY"),
+)
+"""Losses before there is a message: no wire here has such values or changes."""
+KNOWN = (*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS, *OF_PRODUCERS)
 LARGE = ("text", "blob", "json")
 """Types of large objects."""
 

@@ -22,6 +22,7 @@ from ingest.events import Event
 from ingest.formats.debezium_declared import TIME_PRECISIONS
 from ingest.formats.debezium_envelope import OPS, Inner, Outer, Source, micros, names_of
 from ingest.formats.debezium_flattened import TOPIC_NAMES, Flattened
+from ingest.formats.debezium_losses import LOSSES
 from ingest.formats.debezium_mongodb import document_event
 from ingest.formats.debezium_plain import plain_event
 from ingest.formats.debezium_rows import NO_IMAGE, Rows
@@ -34,7 +35,7 @@ from ingest.formats.debezium_topics import (
     schema_change_event,
 )
 from ingest.formats.debezium_unavailable import DEFAULT
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option
 
 _OUTER = msgspec.json.Decoder(Outer)
 _START = b'{"schema":'
@@ -282,10 +283,5 @@ FORMAT = Format(
         "before": "PostgreSQL's REPLICA IDENTITY DEFAULT and NOTHING send no previous row",
         "schema_id": "with schemas.enable=false the message carries no types: declare columns",
     },
-    losses=(
-        Loss(
-            "zero dates",
-            "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
-        ),
-    ),
+    losses=LOSSES,
 )

@@ -27,6 +27,7 @@ from ingest.formats.debezium_avro_keys import HEAD, AvroKeys, Writers
 from ingest.formats.debezium_avro_writer import Writer
 from ingest.formats.debezium_envelope import OPS, Inner, Source, micros
 from ingest.formats.debezium_flattened import Flattened
+from ingest.formats.debezium_losses import LOSSES
 from ingest.formats.debezium_mongodb import document_event
 from ingest.formats.debezium_plain import plain_event
 from ingest.formats.debezium_rows import NO_IMAGE, Image, Rows
@@ -226,10 +227,7 @@ FORMAT = Format(
         **debezium.FORMAT.impossible,
     },
     losses=(
-        Loss(
-            "zero dates",
-            "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
-        ),
+        *LOSSES,
         Loss(
             "absent columns",
             "a datum has every column of its schema, as null where it was not sent",

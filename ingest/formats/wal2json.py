@@ -18,7 +18,7 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.clock import Clock
 from ingest.formats.envelope import Scalar, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
 from ingest.formats.wal2json_rows import Change, Column, PrimaryKey, Rows
 
 _ACTIONS = {
@@ -233,4 +233,17 @@ FORMAT = Format(
         "columns": "DDL is not sent; types come with each row",
         "snapshot": "the plugin decodes changes only; it has no initial rows",
     },
+    losses=(
+        Loss("NaN and infinite numbers", "NaN, Infinity and -Infinity come as null"),
+        Loss("truncates", "version 1 does not send them"),
+        Loss(
+            "nulls of the row before",
+            "version 1 leaves them out under REPLICA IDENTITY FULL: declare keys:, and "
+            "replica_identity: full",
+        ),
+        Loss(
+            "equal rows of one COPY",
+            "have one position, so without a key they count once: declare keys:, or order: arrival",
+        ),
+    ),
 )

@@ -203,7 +203,7 @@ def test_the_text_null_is_no_value() -> None:
 
 @pytest.mark.parametrize("name", ["main.crates", "main.wms.crates", "wms.crates", "crates"])
 def test_columns_and_keys_are_found_under_the_default_database(name: str) -> None:
-    given = {"columns": {name: {"day": "date"}}, "keys": {name: ["id"]}}
+    given: dict[str, Any] = {"columns": {name: {"day": "date"}}, "keys": {name: ["id"]}}
     options = {"flattened": True, "topic_names": "schema.table"}
     event = decoded({"day": 1}, default_database="main", options=options, **given)
     assert event.after == {"day": "1970-01-02"}
@@ -214,3 +214,49 @@ def test_columns_are_found_by_schema_and_table() -> None:
     for name in ("depot.wms.crates", "depot.crates", "wms.crates", "crates"):
         event = decoded(sent, columns={"crate": {}, name: {"day": "date"}})
         assert event.after == {"day": "1970-01-02"}
+
+
+KEYED: dict[str, dict[str, Any]] = {
+    "id": {"type": "int32", "optional": False},
+    "count": {"type": "int32", "optional": False},
+    "memo": {"type": "string", "optional": False},
+    "label": {"type": "string", "optional": True, "default": "none"},
+    "open": {"type": "boolean", "optional": False},
+    "made": {"type": "int64", "optional": False, "name": "io.debezium.time.MicroTimestamp"},
+    "seen": {"type": "string", "optional": False, "name": "io.debezium.time.ZonedTimestamp"},
+    "price": {
+        **{"type": "bytes", "optional": False, "name": "org.apache.kafka.connect.data.Decimal"},
+        **{"parameters": {"scale": "2"}, "default": "Au4="},
+    },
+    "note": {"type": "string", "optional": True},
+}
+MADE_UP = {"id": 7, "count": 0, "memo": "", "label": "none", "open": False, "made": 0}
+MADE_UP |= {"seen": "1970-01-01T00:00:00.000000Z", "price": "Au4=", "note": None}
+
+
+def before(
+    other: Mapping[str, Any], source: Mapping[str, Any] = PG, *, identity: str = "unknown"
+) -> Event:
+    value = message(KEYED, source, op="d", before={**MADE_UP, **other})
+    return decoded(value, b'{"id":7}', options={"replica_identity": identity})
+
+
+def test_what_debezium_makes_up_beside_a_key_is_no_row_before() -> None:
+    others: list[dict[str, Any]] = [{}, {"label": None}, {"price": "AA=="}]
+    for other in others:
+        event = before(other)
+        assert (event.before, event.before_image) == ({"id": "7"}, "key")
+
+
+@pytest.mark.parametrize("name", [name for name in KEYED if name != "id"])
+def test_one_value_of_its_own_makes_a_row_before(name: str) -> None:
+    own = {"count": 1, "memo": "0", "label": "", "open": True, "made": 1, "price": "AQ=="}
+    event = before({name: own.get(name, "1970-01-01T00:00:01Z")})
+    assert event.before_image == "partial"
+    assert event.before is not None and event.before.keys() == KEYED.keys()
+
+
+def test_where_whole_rows_are_sent_a_zero_is_one() -> None:
+    for event in (before({}, MYSQL), before({}, identity="full")):
+        assert event.before_image == "full"
+        assert event.before is not None and event.before["count"] == "0"

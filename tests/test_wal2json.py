@@ -37,7 +37,7 @@ def test_bits_are_those_of_other_formats(
 def test_an_identity_of_nulls_alone_spares_the_other_changes() -> None:
     table = {"schema": "wms", "table": "notes"}
     names: dict[str, Any] = {"columnnames": ["a", "b"], "columntypes": ["integer", "text"]}
-    nothing = {"keynames": [], "keytypes": [], "keyvalues": []}
+    nothing: dict[str, list[Any]] = {"keynames": [], "keytypes": [], "keyvalues": []}
     sent = [
         {"kind": "delete", **table, "oldkeys": nothing},
         {"kind": "update", **table, **names, "columnvalues": [None, "x"], "oldkeys": nothing},

@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from ingest.formats.avro_schema import Field as AvroField
 from ingest.formats.avro_schema import present
-from ingest.formats.debezium_schema import Field
+from ingest.formats.connect_schema import Field
+from ingest.values import base64_of
 
 ADJUSTMENTS = ("none", "avro", "avro_unicode")
 """`field.name.adjustment.mode`: what a connector did to names that Avro does not allow."""
@@ -68,7 +71,23 @@ def connect_field(field: AvroField, name: str) -> Field:
                 parameters.setdefault("connect.decimal.precision", precision)
     elif isinstance(given, str):
         semantic = given
-    return Field(type=connect, field=name, name=semantic, parameters=parameters or None)
+    return Field(
+        type=connect,
+        field=name,
+        name=semantic,
+        parameters=parameters or None,
+        optional=type_ is not field.type,
+        default=_default(props.get("connect.default"), type_.kind),
+    )
+
+
+def _default(value: Any, kind: str) -> msgspec.Raw:
+    """A column's default as JSON has it; Avro writes bytes as text of code points."""
+    if value is None:
+        return msgspec.Raw()
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        value = base64_of(value.encode("latin-1", "replace"))
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _parameters(props: Mapping[str, Any]) -> dict[str, Any]:

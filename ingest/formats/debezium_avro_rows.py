@@ -20,7 +20,8 @@ from ingest.formats.avro_code import WHOLE, Code
 from ingest.formats.avro_connect import DECIMAL
 from ingest.formats.avro_schema import Type
 from ingest.formats.columns import Convert
-from ingest.formats.debezium_schema import Columns, Field
+from ingest.formats.connect_schema import Field
+from ingest.formats.debezium_schema import Columns
 
 ReadRow = Callable[[bytes, int, list[str]], tuple[Row, int]]
 """Data, start, warnings -> the row image and where it ends."""

@@ -2,7 +2,7 @@
 
 Debezium's images are what they are: `before` is never filled up from `after`. How complete it is
 depends on the source: MySQL sends all columns; PostgreSQL sends what the table's REPLICA IDENTITY
-holds, and where that is the key alone, all other columns as null, which are no previous values.
+holds, and where that is the key alone, all other columns with values that it makes up, null mostly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats import debezium_values as encoded
+from ingest.formats.connect_schema import Field
 from ingest.formats.debezium_declared import Handling
 from ingest.formats.debezium_envelope import (
     Source,
@@ -27,7 +28,7 @@ from ingest.formats.debezium_envelope import (
 from ingest.formats.debezium_keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_plain import transaction_of
-from ingest.formats.debezium_schema import Block, Columns, Field, Schemas
+from ingest.formats.debezium_schema import Block, Columns, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
 from ingest.formats.format import FormatOptions, Message, TableName
 
@@ -188,7 +189,11 @@ class Rows:
             missing += [name for name in lost if name not in missing]
         if family == "postgres" and not self._full_identity:
             if keys and all(row.get(name) is not None for name in keys):
-                if sum(value is not None for value in row.values()) == len(keys):
+                made_up = columns.invented
+                if all(
+                    value is None or name in keys or value in made_up.get(name, ())
+                    for name, value in row.items()
+                ):
                     return {name: row[name] for name in keys}, "key"
         elif came == len(row):
             whole = max(columns.sent, len(after or ()))

@@ -17,7 +17,9 @@ from ingest.errors import DecodeError
 from ingest.events import ColumnType, Types
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, declared_for, in_any_case, respelt
+from ingest.formats.connect_schema import Field
 from ingest.formats.debezium_declared import Handling, declared_converter, declared_type, is_decimal
+from ingest.formats.debezium_invented import invented
 from ingest.formats.format import FormatOptions, TableName
 from ingest.types import decimal_type, types_of
 
@@ -43,16 +45,6 @@ _SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varcha
 }
 
 
-class Field(msgspec.Struct, gc=False, frozen=True):
-    """One field of a Connect schema: a column, or a struct of columns."""
-
-    type: str = ""
-    field: str | None = None
-    name: str | None = None
-    parameters: dict[str, Any] | None = None
-    fields: tuple[Field, ...] | None = None
-
-
 class Shape(NamedTuple):
     """A set of column names: which to convert, and whether all have a type.
 
@@ -71,7 +63,8 @@ class Columns(NamedTuple):
 
     `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
     table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
-    images come as canonical text already.
+    images come as canonical text already. `invented`: the values of each column that stand for
+    none in a row before of PostgreSQL.
     """
 
     types: Types | None
@@ -82,6 +75,7 @@ class Columns(NamedTuple):
     keys: tuple[str, ...] | None
     shapes: dict[tuple[str, ...], Shape]
     canonical: bool = False
+    invented: Mapping[str, frozenset[str]] = {}
 
     def shape(self, names: tuple[str, ...]) -> Shape:
         """What a row of these columns needs, worked out and remembered."""
@@ -150,6 +144,7 @@ class Schemas:
         columns: list[ColumnType] = []
         converts: dict[str, Convert | None] = {}
         nested: dict[str, encoded.Nested] = {}
+        made_up: dict[str, frozenset[str]] = {}
         for field in fields:
             name = field.field
             if name is None:
@@ -159,6 +154,9 @@ class Schemas:
             converts[name] = convert
             if field.name in encoded.NESTED:
                 nested[name] = encoded.NESTED[field.name][1]
+            if family == "postgres":
+                number = is_decimal(type_.source_type)
+                made_up[name] = invented(field, convert, nested.get(name), number=number)
         for name, text in declared.items():
             columns.append(ColumnType(name, text, declared_type(text, family)))
             converts[name] = declared_converter(text, family, self._handling)
@@ -168,7 +166,14 @@ class Schemas:
         if declared:
             converts, nested = in_any_case(converts), in_any_case(nested)
         return Columns(
-            types, converts, nested, frozenset(converts), len(fields), tuple(keys) or None, {}
+            types,
+            converts,
+            nested,
+            frozenset(converts),
+            len(fields),
+            tuple(keys) or None,
+            {},
+            invented=made_up,
         )
 
     def _column(

@@ -45,7 +45,8 @@ class Flattened:
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
         self._prefix = str(options.options.get("prefix") or "__")
-        self._marks = tuple(f'{self._prefix}{word}"'.encode() for word in ("op", "deleted"))
+        marks = {self._prefix + "op", self._prefix + "deleted", _DELETED}
+        self._marks = tuple(f'{mark}"'.encode() for mark in sorted(marks))
         self.rest = bool(options.options.get("flattened"))
         self._deletes = options.options.get("tombstone") == "delete"
         named = options.options.get("topic_names") or "db.table"
@@ -59,7 +60,7 @@ class Flattened:
 
     def may_say(self, value: bytes) -> bool:
         """Whether `says` may be true of a message: quickly, and of every one it is true of."""
-        return self._marks[0] in value or self._marks[1] in value
+        return any(mark in value for mark in self._marks)
 
     def event(self, raw: bytes, block: Block, message: Message, warnings: list[str]) -> Event:
         """The change that one flattened row tells of."""

@@ -17,7 +17,7 @@ from pipelines import append_table, gold_table, versions_table
 from pipelines.conflicts import try_again
 from pipelines.ledger import Ledger
 from pipelines.moves import also
-from pipelines.progress import Marks, Progress, highest
+from pipelines.progress import Marks, Names, Progress, highest
 from pipelines.rejects import placeless_rejects
 from pipelines.retyping import errors
 from pipelines.survey import Slice, Survey, told, with_moves, with_places
@@ -43,11 +43,16 @@ APPLY: dict[Mode, Callable[[Work], tuple[Marks, Counter[str]]]] = {
 
 
 class Task(NamedTuple):
-    """A target with changes: its route and the source tables that feed it."""
+    """A target with changes: its route and the source tables that feed it.
+
+    `above`: the batch up to which each source table is applied. `reaching`: how far it then is.
+    """
 
     route: Route
     slices: dict[SourceTable, list[Slice]]
     error: str | None
+    above: dict[SourceTable, int]
+    reaching: dict[Names, int | None]
 
     @property
     def rows(self) -> int:
@@ -66,7 +71,7 @@ def advance(
     """Apply the task's changes; raises TableError where the target cannot take them."""
     route = task.route
     row = progress = _known(warehouse, route, progress.fresh())
-    feeding = _new(task, progress.batch)
+    feeding = _new(task)
     if not feeding:
         return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
     slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
@@ -112,7 +117,7 @@ def advance(
             shape=shape,
             slices=counted,
             target=route.target,
-            above=progress.batch,
+            above=task.above[table],
             last=max(slice_.batch for slice_ in of_table),
             soft=route.deletes == "soft",
             fresh=fresh,
@@ -183,10 +188,10 @@ def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
     return replace(progress, made=made_for(warehouse, route.target))
 
 
-def _new(task: Task, above: int) -> dict[SourceTable, list[Slice]]:
-    """The source tables with slices above a batch, in the order of their first change."""
+def _new(task: Task) -> dict[SourceTable, list[Slice]]:
+    """The source tables with slices not applied, in the order of their first change."""
     new = {
-        table: [slice_ for slice_ in slices if slice_.batch > above]
+        table: [slice_ for slice_ in slices if slice_.batch > task.above[table]]
         for table, slices in task.slices.items()
     }
     first = {

@@ -22,11 +22,13 @@ from ingest.names import SourceTable
 from ingest.routes import Route, collisions
 from pipelines.advance import Task, advance
 from pipelines.failures import described, full_disk
+from pipelines.lagging import lagging, newest, reached, reaching, stand_at, with_lagging
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.moves import under_first_names
+from pipelines.moves import also, under_first_names
 from pipelines.progress import (
     SWEEP,
+    Names,
     Progress,
     Stands,
     create_progress,
@@ -38,7 +40,7 @@ from pipelines.rejects import create_rejects
 from pipelines.review import finish
 from pipelines.survey import Survey, survey
 from pipelines.tables import Warehouse
-from pipelines.transactions import Cut, cut
+from pipelines.transactions import cut
 
 
 class Merged(NamedTuple):
@@ -92,11 +94,15 @@ def _merge_source(
         # A run ended in the middle of a schema change.
         finish(ledger, entry)
     limit = cut(warehouse, config, source, swept.batch)
+    lags = lagging(config, swept, stands, ledger)
     stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
-    if stuck and not any(s.status == "parked" for (of, _), s in stands.items() if of == source):
+    parked_ones = any(s.status == "parked" for (of, _), s in stands.items() if of == source)
+    if stuck and not lags and not parked_ones:
         return []
     with warehouse.shuffling():
-        found = _surveyed(warehouse, config, source, swept, stands, limit)
+        found = survey(warehouse, source, swept.batch, cut=limit)
+        found = with_lagging(warehouse, found, lags, ledger, limit)
+    seen = newest(swept, found, lags, ledger)
     ledger.log(found)
     found = under_first_names(found, ledger.moves)
     owned = {
@@ -105,9 +111,17 @@ def _merge_source(
         if of != source and of in config.sources and stand.batch
     }
     tasks = _tasks(config, source, found, ledger.closed(found), owned)
+    for task in tasks.values():
+        stand = stand_at(stands, task.route)
+        for table in task.slices:
+            names = [table, *also(table, ledger.moves)]
+            applied = max(swept.batch, *(reached(stand, name) for name in names))
+            task.above[table] = lags.get(table, applied)
+            task.reaching.update(reaching(stand, names, seen))
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
-    if not tasks and found.last == swept.batch and limit.below == swept.below:
+    sweep = _sweep(swept, found, seen)
+    if not tasks and not sweep:
         return []
     rows: list[Progress] = []
 
@@ -124,47 +138,15 @@ def _merge_source(
         begun = [
             pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in tasks
         ]
-        for task in begun:
-            task.result()
+        for one in begun:
+            one.result()
     # First the ledger: what the sweep has passed is not looked for again.
     ledger.save()
-    record(warehouse, [*rows, *_sweep(swept, found, targets, stop)], stands)
+    # The sweep is not moved where only some targets were brought forward.
+    record(warehouse, [*rows, *(sweep if targets is None and not stop() else ())], stands)
     for entry in ledger.unfinished():
         finish(ledger, entry)
     return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
-
-
-def _surveyed(
-    warehouse: Warehouse,
-    config: Config,
-    source: str,
-    swept: Progress,
-    stands: Stands,
-    limit: Cut,
-) -> Survey:
-    """The slices that each target has not applied: above the sweep, or above its own progress where
-    it lags behind (parked before, or newly routed)."""
-    found = survey(warehouse, source, swept.batch, cut=limit)
-    lagging: dict[int, list[SourceTable]] = {}
-    for names in swept.tables:
-        table = SourceTable(source, *names)
-        if not table.table:
-            continue
-        route = config.route(source, db=table.db, schema=table.schema, table=table.table)
-        if route is None:
-            continue
-        stand = stands.get((source, route.target), Progress(target=route.target, source=source))
-        if stand.batch < swept.batch and (stand.status == "parked" or not stand.batch):
-            lagging.setdefault(stand.batch, []).append(table)
-    for above, tables in lagging.items():
-        older = survey(warehouse, source, above, tables, cut=limit)
-        fresh = {(slice_.table, slice_.batch) for slice_ in found.slices}
-        found.slices.extend(
-            slice_ for slice_ in older.slices if (slice_.table, slice_.batch) not in fresh
-        )
-        for table, types in older.types.items():
-            found.types[table] = types
-    return found
 
 
 def _tasks(
@@ -198,7 +180,7 @@ def _tasks(
                 f"expected {route.target} to be fed by one source, which is "
                 f"{owned[route.target.lower()]}, got {table}; set `target` for it"
             )
-        task = tasks.setdefault(route.target, Task(route, {}, error))
+        task = tasks.setdefault(route.target, Task(route, {}, error, {}, {}))
         task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
     return tasks
 
@@ -217,7 +199,7 @@ def _apply(
         if task.error is not None:
             raise TableError(task.error)
         row = advance(warehouse, config, task, progress, found, ledger)
-        return replace(row, seconds=time.monotonic() - began)
+        return replace(row, tables=task.reaching, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
@@ -225,17 +207,9 @@ def _apply(
         return parked(progress, text[:2000])
 
 
-def _sweep(
-    swept: Progress,
-    found: Survey,
-    targets: Sequence[str] | None,
-    stop: Callable[[], bool],
-) -> list[Progress]:
-    """How far silver was looked through; not moved where only some targets were brought forward."""
-    same = (found.last, found.cut.below, found.cut.newest) == (swept.batch, swept.below, swept.seen)
-    if targets is not None or stop() or same:
-        return []
-    seen = {(s.table.db, s.table.schema, s.table.table) for s in found.slices}
-    tables = sorted({*swept.tables, *seen}, key=str)
-    reached = replace(swept.fresh(), batch=found.last, tables=tuple(tables))
-    return [replace(reached, below=found.cut.below, seen=found.cut.newest)]
+def _sweep(swept: Progress, found: Survey, seen: dict[Names, int | None]) -> list[Progress]:
+    """How far silver was looked through, where that is news."""
+    reached = replace(
+        swept.fresh(), batch=found.last, tables=seen, below=found.cut.below, seen=found.cut.newest
+    )
+    return [reached] if reached != swept.fresh() else []

@@ -46,6 +46,10 @@ PROGRESS = (
 )
 
 
+Names = tuple[str | None, str | None, str]
+"""Database, schema and table."""
+
+
 class Horizon(NamedTuple):
     """Where history was trimmed: what lies below `pos` is complete only in batches up to `batch`,
     and only as far as it bears on what is above. `time` (µs): the newest event time down there."""
@@ -109,7 +113,9 @@ class Progress:
     """One row of `gold._progress`: where a target stands after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `seen`. `made`: what the target was created for; None = not created yet.
+    up to `seen`. `made`: what the target was created for; None = not created yet. `tables`: by name
+    of a source table the batch up to which it is applied; in the row of the sweep, the last batch
+    that has changes of it.
     """
 
     target: str
@@ -131,7 +137,7 @@ class Progress:
     last_pos: Pos | None = None
     freshness: int | None = None
     marks: dict[str, Marks] = field(default_factory=dict)
-    tables: tuple[tuple[str | None, str | None, str], ...] = ()
+    tables: dict[Names, int | None] = field(default_factory=dict)
     below: Pos | None = None
     seen: int | None = None
     made: Made | None = None
@@ -145,7 +151,7 @@ class Progress:
             last_pos=self.last_pos,
             freshness=self.freshness,
             marks=dict(self.marks),
-            tables=self.tables,
+            tables=dict(self.tables),
             below=self.below,
             seen=self.seen,
             made=self.made,
@@ -164,7 +170,7 @@ class Progress:
         state = json.dumps(
             {
                 "marks": marks,
-                "tables": self.tables,
+                "tables": [(*names, batch) for names, batch in self.tables.items()],
                 "below": self.below,
                 "seen": self.seen,
                 "made": self.made,
@@ -214,7 +220,7 @@ def _read(warehouse: Warehouse) -> Stands:
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
             marks={k: Marks.of(v) for k, v in state.get("marks", {}).items()},
-            tables=tuple(tuple(names) for names in state.get("tables", ())),
+            tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
             made=made_of(last["state"]),

@@ -1,0 +1,112 @@
+"""What silver has that a target has not applied, whatever became of the tables file in between.
+
+The sweep's row knows every source table seen, with the last batch in which it had changes; the row
+of a target knows how far it has applied each source table that fed it. Where the second is below
+the first, the table lags from there: its target was parked, the table was led elsewhere or nowhere
+then, or its renaming waited. All names that a table has had are taken up together, from where the
+first of them lags: a batch that is applied twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingest.config import Config
+from ingest.ddl import ghost
+from ingest.names import SourceTable, label_of
+from ingest.routes import Route
+from pipelines.ledger import Ledger
+from pipelines.moves import also
+from pipelines.progress import Names, Progress, Stands
+from pipelines.survey import Survey, survey
+from pipelines.tables import Warehouse
+from pipelines.transactions import Cut
+
+Lags = Mapping[SourceTable, int]
+"""First name of a source table that lags -> the batch above which it does."""
+
+
+def lagging(config: Config, swept: Progress, stands: Stands, ledger: Ledger) -> Lags:
+    """The source tables of which the sweep has passed what their targets have not applied."""
+    found: dict[SourceTable, int] = {}
+    moved = ledger.moves
+    for names, last in swept.tables.items():
+        table = SourceTable(swept.source, *names)
+        first = moved.get(table, table)
+        if not table.table or ghost(first.table):
+            continue
+        route = ledger.route(first)
+        if route is None:
+            continue
+        stand = stand_at(stands, route)
+        if last is None:
+            # A sweep of before these numbers: at most all it passed, unless that was applied.
+            known = label_of(table) in stand.marks and stand.status != "parked"
+            last = 0 if known else swept.batch
+        applied = reached(stand, table)
+        if applied < last:
+            found[first] = min(applied, found.get(first, applied))
+    closed = ledger.closed(Survey(swept.batch, [], {}, {})) if found else set()
+    return {table: above for table, above in found.items() if table not in closed}
+
+
+def with_lagging(
+    warehouse: Warehouse, found: Survey, lags: Lags, ledger: Ledger, cut: Cut
+) -> Survey:
+    """The survey of what is above the sweep, with what lags behind it."""
+    moved = ledger.moves
+    together: dict[int, list[SourceTable]] = {}
+    for first, above in lags.items():
+        together.setdefault(above, []).extend([first, *also(first, moved)])
+    fresh = {(slice_.table, slice_.batch) for slice_ in found.slices}
+    slices, types = list(found.slices), dict(found.types)
+    for above, tables in together.items():
+        older = survey(warehouse, tables[0].source, above, tables, cut=cut)
+        slices += [s for s in older.slices if (s.table, s.batch) not in fresh]
+        types |= older.types
+    return found._replace(slices=slices, types=types)
+
+
+def stand_at(stands: Stands, route: Route) -> Progress:
+    """Where the target of a route stands."""
+    return stands.get(
+        (route.source, route.target), Progress(target=route.target, source=route.source)
+    )
+
+
+def reached(stand: Progress, table: SourceTable) -> int:
+    """The batch up to which a target has applied what came under one name."""
+    known = stand.tables.get(table[1:])
+    if known is not None:
+        return known
+    # Progress of before these numbers: one for all tables that were applied.
+    return stand.batch if not stand.tables and label_of(table) in stand.marks else 0
+
+
+def newest(swept: Progress, found: Survey, lags: Lags, ledger: Ledger) -> dict[Names, int | None]:
+    """Of each name seen the last batch with changes among those that `found` ends."""
+    seen = dict(swept.tables)
+    looked = {name for first in lags for name in (first, *also(first, ledger.moves))}
+    for slice_ in found.slices:
+        seen.setdefault(slice_.table[1:], 0)
+    for table in looked:
+        if table[1:] in seen:
+            seen[table[1:]] = seen[table[1:]] or 0
+    for slice_ in found.slices:
+        if slice_.changes and slice_.batch <= found.last:
+            seen[slice_.table[1:]] = max(slice_.batch, seen[slice_.table[1:]] or 0)
+    return dict(sorted(seen.items(), key=str))
+
+
+def reaching(
+    stand: Progress, tables: list[SourceTable], seen: Mapping[Names, int | None]
+) -> dict[Names, int | None]:
+    """How far a target has applied each name that feeds it, once `tables` are brought forward."""
+    before = {
+        names: reached(stand, SourceTable(stand.source, *names))
+        for names in seen
+        if label_of(SourceTable(stand.source, *names)) in stand.marks
+    }
+    now = {table[1:]: seen.get(table[1:]) for table in tables}
+    known = {names: batch for names, batch in now.items() if batch is not None}
+    return {**before, **stand.tables, **known}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from ingest.codes import Code
 from ingest.config import Config
 from ingest.errors import TableError
 from ingest.modes import Made, Mode, mode_of
@@ -15,11 +16,12 @@ from ingest.routes import Route
 from ingest.shape import Shape
 from pipelines import append_table, gold_table, versions_table
 from pipelines.conflicts import try_again
+from pipelines.lagging import unkeyed
 from pipelines.ledger import Ledger
 from pipelines.moves import also
 from pipelines.progress import Marks, Names, Progress, highest
 from pipelines.rejects import placeless_rejects
-from pipelines.retyping import errors
+from pipelines.retyping import errors, opened, typed_at_last
 from pipelines.survey import Slice, Survey, told, with_moves, with_places
 from pipelines.tables import Warehouse
 from pipelines.target_shape import (
@@ -70,6 +72,7 @@ def advance(
 ) -> Progress:
     """Apply the task's changes; raises TableError where the target cannot take them."""
     route = task.route
+    was_unkeyed = unkeyed(progress)
     row = progress = _known(warehouse, route, progress.fresh())
     feeding = _new(task)
     if not feeding:
@@ -94,6 +97,7 @@ def advance(
             f"expected {progress.made}, with which {route.target} was made, got {made}; {way}, or "
             f"what it was made with"
         )
+    keyed = opened(warehouse, route.source, route.target) if was_unkeyed else []
     fresh = target_columns(warehouse, route, feeding, found, ledger, made=made)
     labels = {*row.marks, *map(label_of, task.slices)}
     for table, of_table in feeding.items():
@@ -132,6 +136,7 @@ def advance(
         if counts.pop("unfit", 0) or counts["rejected"]:
             ledger.drift.outgrown(table, route, errors(warehouse, table.source, route.target))
         row = _added(row, work, marks, counts)
+        typed_at_last(work, [reject for reject in keyed if reject["code"] == Code.NO_KEY.value])
         if missing:
             row = replace(row, rejected=row.rejected + placeless_rejects(work))
         fresh = False

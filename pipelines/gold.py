@@ -22,7 +22,15 @@ from ingest.names import SourceTable
 from ingest.routes import Route, collisions
 from pipelines.advance import Task, advance
 from pipelines.failures import described, full_disk
-from pipelines.lagging import lagging, newest, reached, reaching, stand_at, with_lagging
+from pipelines.lagging import (
+    lagging,
+    newest,
+    reached,
+    reaching,
+    stand_at,
+    told_apart,
+    with_lagging,
+)
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
 from pipelines.moves import also, under_first_names
@@ -101,6 +109,7 @@ def _merge_source(
         return []
     with warehouse.shuffling():
         found = survey(warehouse, source, swept.batch, cut=limit)
+        lags = {**lags, **told_apart(found, stands, ledger)}
         found = with_lagging(warehouse, found, lags, ledger, limit)
     seen = newest(swept, found, lags, ledger)
     ledger.log(found)

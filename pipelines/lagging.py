@@ -3,8 +3,8 @@
 The sweep's row knows every source table seen, with the last batch in which it had changes; the row
 of a target knows how far it has applied each source table that fed it. Where the second is below
 the first, the table lags from there: its target was parked, the table was led elsewhere or nowhere
-then, or its renaming waited. All names that a table has had are taken up together, from where the
-first of them lags: a batch that is applied twice changes nothing.
+then, its renaming waited, or nothing told its rows apart. All names that a table has had are taken
+up together, from where the first of them lags: a batch that is applied twice changes nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 from ingest.config import Config
 from ingest.ddl import ghost
+from ingest.formats.columns import declared_for
+from ingest.modes import mode_of
 from ingest.names import SourceTable, label_of
 from ingest.routes import Route
 from pipelines.ledger import Ledger
@@ -43,11 +45,29 @@ def lagging(config: Config, swept: Progress, stands: Stands, ledger: Ledger) -> 
             # A sweep of before these numbers: at most all it passed, unless that was applied.
             known = label_of(table) in stand.marks and stand.status != "parked"
             last = 0 if known else swept.batch
-        applied = reached(stand, table)
+        applied = 0 if _keyed_since(config, route, first, stand) else reached(stand, table)
         if applied < last:
             found[first] = min(applied, found.get(first, applied))
     closed = ledger.closed(Survey(swept.batch, [], {}, {})) if found else set()
     return {table: above for table, above in found.items() if table not in closed}
+
+
+def told_apart(found: Survey, stands: Stands, ledger: Ledger) -> Lags:
+    """The source tables that were set aside for want of a key, which messages name now."""
+    tables = {*found.keys, *(s.table for s in found.slices if any(s.key_columns))}
+    firsts = {ledger.moves.get(table, table) for table in tables}
+    ways = {table: route for table in firsts if (route := ledger.route(table)) is not None}
+    return {table: 0 for table, way in ways.items() if unkeyed(stand_at(stands, way))}
+
+
+def unkeyed(stand: Progress) -> bool:
+    """Whether all that a target had so far was set aside for want of a key."""
+    return stand.made is None and stand.batch > 0 and not stand.marks
+
+
+def _keyed_since(config: Config, route: Route, table: SourceTable, stand: Progress) -> bool:
+    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
+    return unkeyed(stand) and mode_of(route, tuple(declared)) is not None
 
 
 def with_lagging(

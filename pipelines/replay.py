@@ -25,7 +25,7 @@ from pipelines.gold import Merged, merge_tables
 from pipelines.halves import join_halves
 from pipelines.leases import lease
 from pipelines.ledger import Ledger
-from pipelines.progress import Progress, create_progress, load, record
+from pipelines.progress import load
 from pipelines.rejects import DECODE_ID, create_rejects, log, present
 from pipelines.retyping import opened, replay_target, tables_of
 from pipelines.review import finish
@@ -179,14 +179,6 @@ def _made(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
     lacking = sorted(target for target in waiting if not warehouse.exists("gold", target))
     if not lacking:
         return []
-    create_progress(warehouse)
-    with lease(warehouse.checkpoint(), "gold"):
-        stands = load(warehouse)
-        begun = [
-            t for t in lacking if stands.get((source, t), Progress(target=t, source=source)).batch
-        ]
-        # From batch 0 on: gold then applies all that silver has.
-        record(warehouse, [Progress(target=target, source=source) for target in begun], stands)
     return merge_tables(warehouse, config, sources=[source], targets=lacking)
 
 

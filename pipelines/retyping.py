@@ -6,7 +6,7 @@ done before. What fails again stays, with the attempts counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ingest.casts import sql_text
@@ -84,6 +84,25 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             again.append({**later, "attempts": tried, "code": why[0], "error": why[1]})
     log(warehouse, [*resolved, *again])
     return len(resolved)
+
+
+def typed_at_last(work: Work, chosen: Sequence[dict[str, Any]]) -> None:
+    """Resolve rejects of changes that the work has applied, now that their target has a key; those
+    that do not fit say so from now on."""
+    if not chosen:
+        return
+    try:
+        found = {_origin(row.asDict()): row for row in _tried(work, chosen)}
+    finally:
+        work.forget()
+    again = []
+    for row in chosen:
+        now = found.get(_origin(row))
+        if now is not None:
+            why = {"code": now["code"], "error": now["error"]}
+            said = {"status": "resolved"} if now["fits"] else why
+            again.append({**row, **said, "version": row["version"] + 1})
+    log(work.warehouse, again)
 
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,19 +12,10 @@ from pyspark.sql import SparkSession
 
 from tests.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
-
 SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/*.jsonl\n"
 T0 = 1_700_000_000_000
 TYPES = {"id": "int", "name": "varchar(20)"}
-ONE, BOTH = "shop.orders_00", "shop.orders_0?"
-
-
-@pytest.fixture
-def project(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Project:
-    made = Project(tmp_path, capsys.readouterr)
-    made.write("conf/sources/shop.yml", SHOP)
-    return made
+BOTH = "shop.orders_0?"
 
 
 def led(project: Project, *entries: Mapping[str, Any]) -> None:
@@ -53,96 +45,141 @@ def run(project: Project, name: str, *messages: Any) -> None:
     assert answer.code == 0, answer.err
 
 
-def rows(project: Project, target: str, columns: str = "id, name") -> list[tuple[Any, ...]]:
-    query = f"SELECT {columns} FROM gold.{target} ORDER BY id"
+def rows(project: Project, target: str) -> list[tuple[Any, ...]]:
+    query = f"SELECT id, name FROM gold.{target} ORDER BY id, name"
     return [tuple(row.values()) for row in project.ingest("sql", query, "--json").records]
 
 
-def differ(project: Project, target: str) -> list[dict[str, Any]]:
-    """What `reconcile` finds."""
-    answer = project.ingest("reconcile", target, "--json")
-    return [record for record in answer.records if record["kind"] not in ("reconciled", "summary")]
+ALL = (
+    {"from": BOTH, "target": "orders"},
+    {"from": "shop.lots_0?", "target": "lots"},
+    {"from": "shop.versions_0?", "target": "versions", "stored_as_scd_type": 2},
+    {"from": "shop.images_0?", "target": "images", "stored_as_scd_type": "append"},
+    {"from": "shop.pens"},
+    {"from": "shop.quills"},
+    {"from": "shop.deals_0?", "target": "deals"},
+)
+COINS = {"from": "shop.coins", "stored_as_scd_type": 2}
+SHARDED = ("lots", "versions", "images")
 
 
-def nothing_new(project: Project) -> None:
-    """A run after which there was nothing to do."""
-    answer = project.ingest("run", "--json")
-    assert [record for record in answer.records if record["kind"] == "table"] == []
+def without(*patterns: str) -> list[Mapping[str, Any]]:
+    """The entries with but one shard of these patterns, or, where they have one table, none."""
+    left: list[Mapping[str, Any]] = []
+    for entry in ALL:
+        if entry["from"] not in patterns:
+            left.append(entry)
+        elif "?" in entry["from"]:
+            left.append({**entry, "from": entry["from"].replace("?", "0")})
+    return left
 
 
-def test_a_table_that_is_led_to_an_existing_target_brings_what_it_had(project: Project) -> None:
-    led(project, {"from": ONE, "target": "orders"})
-    run(project, "1", put("orders_00", 1, "a", at=1), put("orders_01", 2, "b", at=2))
-    assert rows(project, "orders") == [(1, "a")]
-    led(project, {"from": BOTH, "target": "orders"})
-    run(project, "2")
-    assert rows(project, "orders") == [(1, "a"), (2, "b")]
-    nothing_new(project)
+def bare(message: dict[str, Any]) -> dict[str, Any]:
+    """The message, naming no key."""
+    return {**message, "pkNames": None}
 
 
-def test_it_brings_them_with_the_next_changes_too(project: Project) -> None:
-    led(project, {"from": ONE, "target": "orders"})
-    run(project, "1", put("orders_00", 1, "a", at=1), put("orders_01", 2, "b", at=2))
-    led(project, {"from": BOTH, "target": "orders"})
-    run(project, "2", put("orders_00", 3, "c", at=3), put("orders_01", 4, "d", at=4))
-    assert rows(project, "orders") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+def renamed(old: str, new: str) -> dict[str, Any]:
+    return canal_ddl(old, f"RENAME TABLE {old} TO {new}", es=T0 + 2000, id_=2)
 
 
-@pytest.mark.parametrize("type_", [1, 2, "append"])
-def test_a_table_that_was_out_for_a_while_brings_what_it_missed(
-    project: Project, type_: int | str
-) -> None:
-    options = {"target": "orders", "stored_as_scd_type": type_}
-    led(project, {"from": BOTH, **options})
-    run(project, "1", put("orders_00", 1, "a", at=1), put("orders_01", 2, "b", at=2))
-    led(project, {"from": ONE, **options})
-    run(project, "2", put("orders_00", 3, "c", at=3), put("orders_01", 2, "B", at=4, was="b"))
-    run(project, "3", put("orders_01", 4, "d", at=5), put("orders_00", 5, "e", at=6))
-    led(project, {"from": BOTH, **options})
-    run(project, "4")
-    found = rows(project, "orders")
-    if type_ == 1:
-        assert found == [(1, "a"), (2, "B"), (3, "c"), (4, "d"), (5, "e")]
-    else:
-        assert sorted(found) == [(1, "a"), (2, "B"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
-    nothing_new(project)
+@pytest.fixture(scope="module")
+def played(
+    tmp_path_factory: pytest.TempPathFactory, frugal: SparkSession
+) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each target after the last of five runs, and what a sixth did."""
+    folder = tmp_path_factory.mktemp("rerouted")
+    out, err = io.StringIO(), io.StringIO()
+
+    def taken() -> tuple[str, str]:
+        found = out.getvalue(), err.getvalue()
+        for stream in (out, err):
+            stream.seek(0)
+            stream.truncate()
+        return found
+
+    project = Project(folder, taken)
+    project.write("conf/sources/shop.yml", SHOP)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        led(project, *without(BOTH), COINS)
+        run(
+            project,
+            "1",
+            *(put(f"orders_0{n}", n, "a", at=1) for n in (0, 1)),
+            *(put(f"{name}_0{n}", n, "a", at=1) for name in SHARDED for n in (0, 1)),
+            put("pens", 1, "a", at=1),
+            put("quills", 1, "a", at=1),
+            *(put(f"deals_0{n}", n, "a", at=1) for n in (0, 1)),
+            bare(put("coins", 1, "a", at=1)),
+            bare(put("coins", 2, "a", at=1)),
+        )
+        led(project, *without(BOTH, "shop.pens", *(f"shop.{name}_0?" for name in SHARDED)), COINS)
+        run(
+            project,
+            "2",
+            *(put(f"{name}_00", 2, "b", at=2) for name in SHARDED),
+            *(put(f"{name}_01", 1, "b", at=2, was="a") for name in SHARDED),
+            put("pens", 1, "b", at=2, was="a"),
+            renamed("quills", "feathers"),
+            renamed("deals_00", "t"),
+        )
+        run(
+            project,
+            "3",
+            *(put(f"{name}_0{n}", 3 + n, "c", at=3) for name in SHARDED for n in (0, 1)),
+            put("pens", 2, "c", at=3),
+            put("feathers", 1, "c", at=3, was="a"),
+            put("feathers", 2, "c", at=4),
+            put("t", 0, "c", at=3, was="a"),
+            put("deals_01", 2, "c", at=3),
+        )
+        # A straggler of before the rename.
+        run(project, "4", put("deals_00", 3, "d", at=1))
+        waiting = project.ingest("ddl", "list", "--status", "pending", "--json").records
+        assert project.ingest("ddl", "approve", *(row["id"] for row in waiting)).code == 0
+        led(project, *ALL, {**COINS, "keys": ["id"]})
+        run(project, "5", bare(put("coins", 1, "b", at=5, was="a")), put("images_01", 5, "e", at=5))
+        found = {
+            target: rows(project, target)
+            for target in ("orders", *SHARDED, "shop_pens", "shop_quills", "deals", "shop_coins")
+        }
+        found["open"] = [
+            (row["code"],)
+            for row in project.ingest("rejects", "list", "--json").records
+            if row["status"] == "open"
+        ]
+        again = project.ingest("run", "--json").records
+        found["again"] = [(row["table"],) for row in again if row["kind"] == "table"]
+    return found
 
 
-def test_the_only_table_of_a_target_that_was_out_for_a_while(project: Project) -> None:
-    led(project, {"from": "shop.*"})
-    run(project, "1", put("pens", 1, "a", at=1), put("cups", 1, "x", at=1))
-    led(project, {"from": "shop.cups"})
-    run(project, "2", put("pens", 1, "b", at=2, was="a"), put("cups", 2, "y", at=2))
-    run(project, "3", put("pens", 2, "c", at=3))
-    led(project, {"from": "shop.*"})
-    run(project, "4", put("cups", 3, "z", at=4))
-    assert rows(project, "shop_pens") == [(1, "b"), (2, "c")]
-    assert rows(project, "shop_cups") == [(1, "x"), (2, "y"), (3, "z")]
-    nothing_new(project)
+Played = dict[str, list[tuple[Any, ...]]]
 
 
-def test_what_comes_while_a_rename_waits(project: Project) -> None:
-    led(project, {"from": "shop.pens"})
-    run(project, "1", put("pens", 1, "a", at=1))
-    run(project, "2", canal_ddl("pens", "RENAME TABLE pens TO quills", es=T0 + 2000, id_=2))
-    run(project, "3", put("quills", 1, "b", at=3, was="a"), put("quills", 2, "c", at=4))
-    assert rows(project, "shop_pens") == [(1, "a")]
-    [entry] = project.ingest("ddl", "list", "--status", "pending", "--json").records
-    assert project.ingest("ddl", "approve", entry["id"]).code == 0
-    run(project, "4")
-    assert rows(project, "shop_pens") == [(1, "b"), (2, "c")]
-    nothing_new(project)
+def test_a_table_that_is_led_to_an_existing_target_brings_what_it_had(played: Played) -> None:
+    assert played["orders"] == [(0, "a"), (1, "a")]
 
 
-def test_what_comes_to_one_shard_while_its_rename_waits(project: Project) -> None:
-    led(project, {"from": BOTH, "target": "orders"})
-    run(project, "1", put("orders_00", 1, "a", at=1), put("orders_01", 2, "b", at=1))
-    run(project, "2", canal_ddl("orders_00", "RENAME TABLE orders_00 TO t", es=T0 + 2000, id_=2))
-    run(project, "3", put("t", 1, "A", at=3, was="a"), put("orders_01", 3, "c", at=4))
-    # A straggler of before the rename.
-    run(project, "4", put("orders_00", 4, "d", at=1))
-    [entry] = project.ingest("ddl", "list", "--status", "pending", "--json").records
-    assert project.ingest("ddl", "approve", entry["id"]).code == 0
-    run(project, "5")
-    assert rows(project, "orders") == [(1, "A"), (2, "b"), (3, "c"), (4, "d")]
-    nothing_new(project)
+def test_a_table_that_was_out_for_a_while_brings_what_it_missed(played: Played) -> None:
+    rest = [(2, "b"), (3, "c"), (4, "c")]
+    assert played["lots"] == [(0, "a"), (1, "b"), *rest]
+    assert played["versions"] == [(0, "a"), (1, "a"), (1, "b"), *rest]
+    assert played["images"] == [(0, "a"), (1, "a"), (1, "b"), *rest, (5, "e")]
+
+
+def test_the_only_table_of_a_target_that_was_out_for_a_while(played: Played) -> None:
+    assert played["shop_pens"] == [(1, "b"), (2, "c")]
+
+
+def test_what_comes_while_a_rename_waits(played: Played) -> None:
+    assert played["shop_quills"] == [(1, "c"), (2, "c")]
+    assert played["deals"] == [(0, "c"), (1, "a"), (2, "c"), (3, "d")]
+
+
+def test_what_came_before_keys_were_set(played: Played) -> None:
+    assert played["shop_coins"] == [(1, "a"), (1, "b"), (2, "a")]
+    assert played["open"] == []
+
+
+def test_a_further_run_has_nothing_to_do(played: Played) -> None:
+    assert played["again"] == []

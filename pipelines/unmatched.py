@@ -19,9 +19,9 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
     stands = load(warehouse)
     for source in sources:
         swept = stands.get((source, SWEEP))
-        told = swept.tables if swept is not None else ()
+        told = swept.tables if swept is not None else {}
         seen = [table for table in told if table[2]]
-        if len(seen) < len(told):
+        if any(last and not table[2] for table, last in told.items()):
             yield f"source {source}: changes that name no table stay in silver; set default_table"
         names = [".".join(name for name in table if name) for table in seen]
         patterns = (p for entry in config.tables[source].tables for p in entry.patterns)

@@ -94,6 +94,11 @@ def _type(connect: dict[str, Any], written: set[str], rename: Callable[[str], st
         props = {"connect.version": connect.get("version", 1), "connect.name": name}
     if connect.get("parameters"):
         props["connect.parameters"] = connect["parameters"]
+    if connect.get("default") is not None:
+        default = connect["default"]
+        if kind == "bytes":
+            default = base64.b64decode(default).decode("latin-1")
+        props["connect.default"] = default
     if kind == "struct":
         full = [adjusted(part) for part in (name or "ConnectDefault").split(".")]
         if ".".join(full) in written:

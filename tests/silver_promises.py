@@ -121,8 +121,9 @@ def _of_images(row: dict[str, Any]) -> list[str]:
     for side, there in zip(("before", "after"), _HOLDS[row["op"]], strict=True):
         if there is False and row[side] is not None:
             found.append(f"{row['op']} has a row {side}")
-        # A delete by its key alone has no image.
-        if there and row[side] is None and (side == "after" or row["key_columns"] is None):
+        # A delete by its key alone has no image, nor one of a row whose NULLs were left out.
+        told = side == "before" and (row["key_columns"] or "old_missing" in (row["warnings"] or ()))
+        if there and row[side] is None and not told:
             found.append(f"{row['op']} has no row {side}")
     images = [row[side] for side in ("before", "after") if row[side] is not None]
     for name in row["unavailable"] or ():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.decoding import decoder, events
+from tests.decoding import code_of, decoder, events
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,8 @@ def test_an_identity_of_nulls_alone_spares_the_other_changes() -> None:
             ("insert", None, {"a": "7", "b": None}, None),
         ]
         assert [event.warnings for event in found] == [["old_missing"], ["old_missing"], []]
+
+
+def test_version_2_always_names_a_deleted_row() -> None:
+    value = {"action": "D", "schema": "wms", "table": "notes", "lsn": "0/1", "identity": []}
+    assert code_of(decoder("wal2json"), value) == "no_image"

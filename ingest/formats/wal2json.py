@@ -111,7 +111,7 @@ def decoder(options: FormatOptions) -> Decoder:
             event.schema, event.table = sent.schema, sent.table
             if event.op != "truncate":
                 names = tuple([column.name for column in sent.pk]) if sent.pk else None
-                rows.fill(event, Change(sent.columns, sent.identity, names))
+                rows.fill(event, Change(sent.columns, sent.identity or None, names))
         yield event
 
     return decode

@@ -40,7 +40,10 @@ class PrimaryKey(msgspec.Struct, gc=False):
 
 
 class Change(NamedTuple):
-    """The row after, the row before or its key, the primary key; None where not sent."""
+    """The row after, the row before or its key, the primary key; None where not sent.
+
+    An identity without columns is a row of NULLs alone: version 1 leaves them out.
+    """
 
     columns: list[Column] | None
     identity: list[Column] | None
@@ -63,7 +66,7 @@ class Rows:
         keys = change.primary_key
         if event.op == "delete":
             if identity is None and change.identity is not None:
-                # version 1 leaves NULLs out: a row of nothing else, without a key, has no column
+                # nothing names the row, and the transaction's other changes are to stand
                 warnings.append(Code.OLD_MISSING.value)
                 return
             if identity is None:

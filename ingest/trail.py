@@ -33,7 +33,8 @@ class Trail(dict[Key, State]):
 
 class Judged:
     """One key of a batch: `late` or `doubtful` (`lowest`: its lowest event), else on time with
-    `newer` events."""
+    `newer` events. `opened`: a row is there; `ended`: none is, though there were some, and the
+    batch may be what ended them, applied before."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Judged:
         floors: Floors,
         *,
         opened: bool,
+        ended: bool,
         cuts: Sequence[Change],
     ) -> None:
         ordered = sorted(events, key=lambda event: event.pos)
@@ -56,6 +58,8 @@ class Judged:
             or any(_at_or_below(event, newest) for event in self.newer)
             or (not opened and baseless(ordered))
             or (partial and any(event.op == "delete" for event in ordered))
+            # What began no version then would begin one now, below where the last one ended.
+            or (ended and any(event.op != "delete" for event in self.newer))
         )
         hidden = (floors.skipped, floors.removed, floors.orphans)
         self.doubtful = any(floor is not None and self.lowest < floor for floor in hidden)
@@ -77,12 +81,18 @@ def trail(changes: Iterable[Change], *, opened: bool = False) -> tuple[Trail, li
 
 
 def sort_out(
-    *, by_arrival: bool, floors: Floors, cuts: Sequence[Change], new_cuts: Sequence[Change]
+    *,
+    by_arrival: bool,
+    floors: Floors,
+    cuts: Sequence[Change],
+    new_cuts: Sequence[Change],
+    again: bool,
 ) -> Run:
     """The function for `mapInArrow` over events of a batch, each with `stored` (the newest pos of
     its key's versions), `opened` (that of the open one) and whether it `fits`.
 
-    `new_cuts` are the truncates of the batch, `cuts` all there were.
+    `new_cuts` are the truncates of the batch, `cuts` all there were. `again`: what the batch holds
+    may have been applied before, and not been recorded.
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
@@ -96,7 +106,8 @@ def sort_out(
         assert key is not None
         ends = [end_of(cut, key) for cut in new_cuts if opened and reaches(cut, opened)]
         opens = opened is not None and not ends
-        judged = Judged(changes, newest, floors, opened=opens, cuts=cuts)
+        ended = again and newest is not None and opened is None
+        judged = Judged(changes, newest, floors, opened=opens, ended=ended, cuts=cuts)
         if judged.late:
             names = {change.key for change in changes} | {change.key_before for change in changes}
             for name in sorted(name for name in names if name is not None):

@@ -15,6 +15,7 @@ from ingest.names import SourceTable, label_of
 from ingest.routes import Route
 from ingest.shape import Shape
 from pipelines import append_table, gold_table, versions_table
+from pipelines.commits import recorded
 from pipelines.conflicts import try_again
 from pipelines.lagging import unkeyed
 from pipelines.ledger import Ledger
@@ -99,6 +100,8 @@ def advance(
         )
     keyed = opened(warehouse, route.source, route.target) if was_unkeyed else []
     fresh = target_columns(warehouse, route, feeding, found, ledger, made=made)
+    # What lies below an open transaction is applied again, which no log shows.
+    again = any(slice_.batch <= (progress.seen or 0) for slice_ in slices)
     labels = {*row.marks, *map(label_of, task.slices)}
     for table, of_table in feeding.items():
         columns = grown_columns(warehouse, route, keys, table, found, of_table, ledger)
@@ -129,8 +132,11 @@ def advance(
             only=found.cut.only,
             mode=mode,
             newest=row.freshness,
-            version=max((m.version for m in row.marks.values() if m.version), default=None),
+            version=None if again else _version(row),
         )
+        if table == next(iter(feeding)) and len(feeding) > 1 and mode != "scd1":
+            # What a killed run left of the others no longer shows once the first is recorded.
+            again = again or recorded(work) is None
         marks, counts = APPLY[mode](work)
         # Not only what is new among the rejects: a run that was killed may have recorded them.
         if counts.pop("unfit", 0) or counts["rejected"]:
@@ -179,6 +185,11 @@ def _check_key(
     named = (*own, *shard_of(route))
     if own and {name.lower() for name in named} != {key.lower() for key in keys}:
         ledger.drift.key(table, route, keys, named)
+
+
+def _version(row: Progress) -> int | None:
+    """The target's version when it was last recorded."""
+    return max((marks.version for marks in row.marks.values() if marks.version), default=None)
 
 
 def _freed(row: Progress) -> bool:

@@ -42,7 +42,12 @@ def certain(work: Work) -> int | None:
     None where one may have been: it lies not above all that was applied, or the log shows a write
     that gold did not record.
     """
-    if work.overlaps or (work.version is None and not work.fresh):
+    return None if work.overlaps else recorded(work)
+
+
+def recorded(work: Work) -> int | None:
+    """The target's version, where gold recorded all that was written; else None."""
+    if work.version is None and not work.fresh:
         return None
     newest = commits(work, _READ)
     if work.fresh or work.version is None:

@@ -25,7 +25,7 @@ from ingest.order import PHASE, STREAMED, Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA
 from ingest.shape import as_text, column, events
 from pipelines.careful import Careful, run_here
-from pipelines.commits import certain, commits
+from pipelines.commits import commits, recorded
 from pipelines.gold_table import carry_out, marked, surprised
 from pipelines.key_history import array_of
 from pipelines.progress import Marks
@@ -39,9 +39,9 @@ def apply(work: Work) -> tuple[Marks, Counter[str]]:
     counts: Counter[str] = Counter()
     careful = None
     try:
-        before = certain(work)
+        before = recorded(work)
         if not (work.simple and before is not None and _merge_timely(work, counts)):
-            careful = Versions(work)
+            careful = Versions(work, again=before is None)
             rows = careful.rows()
             counts.update(careful.counts)
             if rows is not None or work.new_cuts:
@@ -51,7 +51,8 @@ def apply(work: Work) -> tuple[Marks, Counter[str]]:
     counts["events"] = work.total("changes")
     counts["zero_dates"] = work.total("zero_dates")
     marks = _new_marks(work, counts, careful)
-    if before is None:
+    if before is None or counts["keys_refolded"]:
+        # Versions that are put as they were are copied, which no count shows.
         return replace(marks, version=commits(work, 1)[0].version), counts
     # A commit that is not foreseen here makes the next batch careful, and nothing worse.
     wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])
@@ -105,7 +106,14 @@ def _new_marks(work: Work, counts: Counter[str], careful: Versions | None) -> Ma
 
 
 class Versions(Careful):
-    """Judges one batch, and gives the rows for the MERGE of versions."""
+    """Judges one batch, and gives the rows for the MERGE of versions.
+
+    `again`: the batch may have been applied before, without a record of it.
+    """
+
+    def __init__(self, work: Work, *, again: bool = False) -> None:
+        super().__init__(work)
+        self._again = again
 
     @cached_property
     def truncates(self) -> list[Change]:
@@ -186,6 +194,7 @@ class Versions(Careful):
             floors=Floors(skipped=marks.skipped, removed=marks.removed, orphans=marks.orphans),
             cuts=truncates,
             new_cuts=[cut for cut in truncates if cut.pos in work.new_cuts],
+            again=self._again,
         )
         if self._small:
             return run_here(run, judged.toArrow())

@@ -24,6 +24,8 @@ ROUNDS = 3
 REPLAYED = (
     "r29_partial_image_waits_for_its_base",
     "r30_soft_delete_then_late_update",
+    "r31_scd2_change_and_delete_applied_again",
+    "r32_append_shards",
     "r34_key_change_whose_upsert_is_rejected",
     "r38_skipped_no_op_beats_a_late_update",
     "r39_key_shift_over_two_batches",

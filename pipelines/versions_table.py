@@ -100,9 +100,12 @@ def merge(work: Work, rows: str, counts: Counter[str], *, careful: Versions | No
 
 def _new_marks(work: Work, counts: Counter[str], careful: Versions | None) -> Marks:
     upserts = work.total("changes") - work.total("deletes") - work.total("truncates")
-    # What a refold wrote hides how many changes of other keys changed nothing.
-    skipped = counts["inserted"] < upserts or bool(counts["keys_refolded"])
-    return marked(work, careful, skipped=skipped, partial=bool(work.total("partials")))
+    skipped = counts["inserted"] < upserts
+    marks = marked(work, careful, skipped=skipped, partial=bool(work.total("partials")))
+    if not counts["keys_refolded"]:
+        return marks
+    # A late change may be what one above it, which began a version, now repeats.
+    return replace(marks, skipped=marks.applied)
 
 
 class Versions(Careful):

@@ -16,7 +16,7 @@ from ingest.kin import linked
 from ingest.late import Floors
 from ingest.order import Pos
 from ingest.trail import Judged, end_of, reaches, trail
-from tests.databases import Database, Row
+from tests.databases import Database, Row, Told
 from tests.test_fold import change
 from tests.test_late import _batches
 
@@ -159,8 +159,10 @@ class Target:
             for c in batch
             if c.op in ("delete", "truncate") or (c.key_before and c.key_before != c.key)
         ]
-        if inserted < upserts or rebuilt:
+        if inserted < upserts:
             self.skipped = max(filter(None, [self.skipped, top]), default=None)
+        if rebuilt:
+            self.skipped = max(c.pos for c in self.history)
         self.removed = max(filter(None, [self.removed, *removing]), default=None)
         partial = [c.pos for c in batch if c.partial]
         self.orphans = max(filter(None, [self.orphans, *partial]), default=None)
@@ -214,3 +216,14 @@ def test_31_what_is_on_time_rebuilds_nothing() -> None:
         target.apply(changes[start : start + 10])
     assert target.rebuilt == 0
     assert target.versions
+
+
+def test_31_a_refold_can_turn_what_began_a_version_into_a_change_that_changes_nothing() -> None:
+    target = Target()
+    # A version began with b at 5, then at 3 instead; after c at 4 one begins at 5 again.
+    for number, value in ((1, "a"), (5, "b"), (3, "b"), (4, "c")):
+        row = {"id": 1, "x": value}
+        told = Told("insert" if number == 1 else "update", number, None, row)
+        target.apply([change(told, partition=0, offset=number)])
+    held = [(version.pos[2], version.row["x"], version.end) for version in target.versions["1",]]
+    assert held == [(1, "a", 3), (3, "b", 4), (4, "c", 5), (5, "b", None)]

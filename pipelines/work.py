@@ -111,7 +111,8 @@ class Work:
             and not self.total("partials")
             and not self.total("moves")
             and not self.total("truncates")
-            and not (self.mode == "scd1" and self.soft and self.total("deletes"))
+            # A row that ends amid the batch leaves nothing to the columns that later images lack.
+            and not (self.mode == "scd1" and self.total("deletes") and (self.soft or self.partial))
             and not self.reread
         )
 

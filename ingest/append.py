@@ -8,7 +8,7 @@ change stands once, at its lowest pos: copies of one change are told by what the
 from __future__ import annotations
 
 from ingest.casts import sql_text
-from ingest.shape import SURPRISE, Shape, column
+from ingest.shape import SURPRISE, Shape, as_today, column
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""
@@ -42,7 +42,7 @@ def rows(shape: Shape, changes: str, *, checked: bool) -> str:
 FROM (SELECT _change, min(pos) AS pos, min_by(image, pos) AS image
   FROM (SELECT {identity(shape)} AS _change, {pos} AS pos,
       struct({values}event_time AS _event_time) AS image
-    FROM ({changes}) WHERE {where})
+    FROM ({as_today(shape, changes)}) WHERE {where})
   GROUP BY _change)"""
 
 

@@ -136,6 +136,18 @@ def source_part(pos: str) -> str:
 MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 
+def as_today(shape: Shape, changes: str) -> str:
+    """SQL of the changes (silver rows) as they read under today's columns, without values that did
+    not have to fit yet and do not."""
+    changes = translated(changes, shape.lineage)
+    for name, check in shape.misfits():
+        since = retyped(shape.lineage, name)
+        if since is not None:
+            spelt = shape.spellings.get(name, (name,))
+            changes = without_early(changes, spelt, before=since, where=check)
+    return changes
+
+
 def events(shape: Shape, changes: str) -> str:
     """One row a change: key and key_before as array<string>, images, what it takes to fold them.
 
@@ -143,12 +155,7 @@ def events(shape: Shape, changes: str) -> str:
     key, key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
     offset, row, misfits (array<string>), lacks (how many target columns the image has not).
     """
-    changes = translated(changes, shape.lineage)
-    for name, check in shape.misfits():
-        since = retyped(shape.lineage, name)
-        if since is not None:
-            spelt = shape.spellings.get(name, (name,))
-            changes = without_early(changes, spelt, before=since, where=check)
+    changes = as_today(shape, changes)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
     misfits = f"array_compact(array({', '.join(flagged)}))" if flagged else "array()"
     names = ", ".join(sql_text(name) for name in shape.columns)

@@ -67,11 +67,12 @@ def rebuild(warehouse: Warehouse, config: Config, target: str, ways: Ways) -> Re
 
 
 def _noted(stand: Progress, standing: Standing) -> Progress:
-    """Parked or not, the target is where it was; but no change is skipped any more, and deletes and
-    truncates are what the configuration makes of them now."""
+    """Parked or not, the target is where it was; but no row is below a change that was skipped, as
+    a version may be, and deletes and truncates are what the configuration makes of them now."""
+    versions = standing.made.mode == "scd2"
     cuts = {work.shape.label: tuple(sorted(work.new_cuts)) for work in standing.works}
     marks = {
-        label: replace(marks, skipped=None, cuts=cuts.get(label, ()))
+        label: replace(marks, skipped=marks.applied if versions else None, cuts=cuts.get(label, ()))
         for label, marks in stand.marks.items()
     }
     status = "ok" if stand.made is not None and stand.made.differs(standing.made) else stand.status

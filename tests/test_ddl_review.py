@@ -174,6 +174,21 @@ CASES: dict[str, Case] = {
         rows=[{"id": 1, "n": "7"}, {"id": 1, "n": "nine"}, {"id": 1, "n": "ten"}],
         statuses=["applied"],
     ),
+    # Images from before a rename, and those that come late, have the new name too.
+    "images_renamed": Case(
+        rounds=[
+            [(1, put(id=1, c=5))],
+            [
+                (5, "ALTER TABLE images_renamed RENAME COLUMN c TO d"),
+                (6, put({"d": INT}, id=2, d=6)),
+            ],
+            [(3, put(id=3, c=7))],
+        ],
+        options="stored_as_scd_type: append",
+        decisions=[("approve", "RENAME")],
+        rows=[{"id": 1, "d": 5}, {"id": 2, "d": 6}, {"id": 3, "d": 7}],
+        statuses=["applied"],
+    ),
     # What no longer fits, but was overwritten since, does not keep its row away.
     "narrowed": Case(
         rounds=[

@@ -311,3 +311,22 @@ def test_a_rebuilt_table_goes_on_from_there(
     )
     assert project.ingest("rebuild", "shop_items").code == 0
     assert [row["id"] for row in _gold(project, "shop_items")] == ids
+
+
+def test_31_a_rebuilt_table_of_versions_knows_what_began_none(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.write("conf/tables/shop.yml", f"{TABLES}    stored_as_scd_type: 2\n")
+    project.land("1.jsonl", [canal("stock", "INSERT", PEN, es=T0, id_=1)])
+    assert project.ingest("run").code == 0
+    project.land("2.jsonl", [_update("stock", PEN, {}, es=9000, id_=9)])
+    assert project.ingest("run").code + project.ingest("rebuild", "shop_stock").code == 0
+    project.land("3.jsonl", [_update("stock", DEARER, {"price": "1.10"}, es=7000, id_=7)])
+    assert project.ingest("run").code == 0
+    query = "SELECT price, _current FROM gold.shop_stock ORDER BY _pos"
+    told = project.ingest("sql", query, "--json").records
+    assert [(row["price"], row["_current"]) for row in told] == [
+        *(("1.10", False), ("1.20", False), ("1.10", True)),
+    ]

@@ -106,6 +106,16 @@ class _Close:
     __hash__ = None  # type: ignore[assignment]
 
 
+def test_items_without_a_byte_are_few() -> None:
+    nothing = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}
+    read = avro_reader.reader(parse_schema([json.dumps({"type": "array", "items": nothing})]))
+    assert read(b"\x06\0", 0) == ([{"x": None}] * 3, 2)
+    with pytest.raises(ValueError, match="at most 1000 items"):
+        read(b"\xd2\x0f\0", 0)
+    with pytest.raises(ValueError, match="at most 1000 items of no bytes"):
+        read(b"\xd0\x0f\xd0\x0f\0", 0)
+
+
 @settings(max_examples=300, deadline=None)
 @given(typed(3))
 def test_what_fastavro_writes(pair: tuple[Any, Any]) -> None:

@@ -212,14 +212,19 @@ def _union(parts: list[Read]) -> Read:
     return read
 
 
+_FREE = 1_000
+"""Items without a byte (nulls, records of them) that an array may have: no data bounds those."""
+
+
 def _blocks(data: bytes, at: int) -> tuple[int, int]:
     """The count of an array's or map's next block; a negative one is followed by its size."""
     count, at = long(data, at)
     if count < 0:
         count = -count
         _, at = size(data, at)
-    if count > len(data) - at:
-        raise ValueError(f"expected at most {len(data) - at} items, got {count}")
+    most = max(len(data) - at, _FREE)
+    if count > most:
+        raise ValueError(f"expected at most {most} items, got {count}")
     return count, at
 
 
@@ -232,8 +237,8 @@ def _array(item: Read) -> Read:
             for _ in range(count):
                 value, at = item(data, at)
                 found.append(value)
-            if at - began < count:
-                raise ValueError("expected items of at least one byte each")
+            if at - began < count and len(found) > _FREE:
+                raise ValueError(f"expected at most {_FREE} items of no bytes, got {len(found)}")
             count, at = _blocks(data, at)
         return found, at
 

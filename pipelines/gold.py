@@ -122,11 +122,13 @@ def _merge_source(
     tasks = _tasks(config, source, found, ledger.closed(found), owned)
     for task in tasks.values():
         stand = stand_at(stands, task.route)
+        fed: list[SourceTable] = []
         for table in task.slices:
             names = [table, *also(table, ledger.moves)]
             applied = max(swept.batch, *(reached(stand, name) for name in names))
             task.above[table] = lags.get(table, applied)
-            task.reaching.update(reaching(stand, names, seen))
+            fed += names
+        task.reaching.update(reaching(stand, fed, seen))
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name in targets}
     sweep = _sweep(swept, found, seen)

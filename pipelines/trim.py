@@ -61,7 +61,8 @@ def trim_target(
     ).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     with as_applied(warehouse, config, target, tables, stand) as standing:
-        if standing.made.mode != "scd1":
+        # By `sequence_by` a change has another position than silver's, where horizons stand.
+        if standing.made.mode != "scd1" or standing.made.sequence:
             return 0
         found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
         if not found:

@@ -146,3 +146,24 @@ def test_nothing_goes_by_itself(
     )
     assert project.ingest("run", "--json").records[0]["rows"] == 0
     assert project.ingest("reconcile", "shop_items").code == 0
+
+
+def test_changes_that_a_column_orders_stay(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", SETTINGS)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.write(
+        "conf/tables/shop.yml", "source: shop\ntables: [{from: '*', sequence_by: price}]\n"
+    )
+    for number, messages in enumerate(([_insert(1, 1, 1), _update(1, 10, 3)], [_insert(2, 2, 5)])):
+        project.land(f"{number}.jsonl", messages)
+        assert project.ingest("run").code == 0
+    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
+        _query(project, f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS")
+    assert _maintained(project)["silver.cdc"]["rows_trimmed"] == 0
+    project.land("9.jsonl", [_update(1, 11, 20)])
+    assert project.ingest("run").code == 0
+    rows = _query(project, "SELECT id, price FROM gold.shop_items ORDER BY id")
+    assert rows == [{"id": 1, "price": "11.00"}, {"id": 2, "price": "2.00"}]

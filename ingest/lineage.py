@@ -80,6 +80,18 @@ SHAPING = {"add", "drop", "rename", "retype"}
 """Effects that tell how earlier events are read."""
 
 
+class Default(NamedTuple):
+    """The literal DEFAULT (canonical text) of a column under one of its names, from `since` on and,
+    where that is known, until the name ceased to be the column's. `named`: not added then, but
+    renamed."""
+
+    column: str
+    text: str
+    since: Pos
+    until: Pos | None = None
+    named: bool = False
+
+
 def effects(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple[Effect, ...]:
     """What the clauses of one statement do; `types`: the table's own declarations, by lower-case
     column."""
@@ -128,8 +140,7 @@ def reaches(
         return False
     if any(highest > e.pos if e.hidden else lowest < e.pos for e in edits):
         return True
-    added = (e.effect for e in edits if e.effect.op == "add" and e.effect.args[2] is not None)
-    filled = {effect.column for effect in added if ended(edits, effect.column) is None}
+    filled = {default.column.lower() for default in defaults(edits) if default.until is None}
     return any(not filled <= {name.lower() for name in image} for image in images)
 
 
@@ -166,32 +177,59 @@ def retyped(edits: Lineage, column: str) -> Pos | None:
     return own[-1] if own else None
 
 
-def translated(changes: str, edits: Lineage) -> str:
+def defaults(edits: Lineage) -> list[Default]:
+    """The DEFAULTs that columns had, in order of position: a rename keeps one, and what brings
+    another column of the name, or takes it away, ends it."""
+    found: list[Default] = []
+    current: dict[str, int] = {}
+    for pos, effect in ((e.pos, e.effect) for e in edits if not e.hidden):
+        text = effect.args[2] if effect.op == "add" else None
+        for name in {effect.column, effect.brings} if effect.op in NAMING else ():
+            if name in current:
+                ending = current.pop(name)
+                found[ending] = found[ending]._replace(until=pos)
+                if effect.op == "rename" and name == effect.column:
+                    text = found[ending].text
+        if text is not None and effect.brings is not None:
+            current[effect.brings] = len(found)
+            name = effect.args[effect.op == "rename"] or ""
+            found.append(Default(name, text, pos, named=effect.op == "rename"))
+    return found
+
+
+def translated(changes: str, edits: Lineage, *, pos: str = "pos") -> str:
     """SQL of the changes (silver rows) with images and keys as they read under today's columns.
 
-    Names are matched without case. One SELECT for each edit: a map is rewritten by one lambda, so
-    that the text does not grow with the number of edits.
+    `pos` is SQL of where a change stands in the log. Names are matched without case. One SELECT for
+    each edit: a map is rewritten by one lambda, so that the text does not grow with the number of
+    edits.
     """
+    filled = defaults(edits)
     for edit in edits:
-        changes = _edited(changes, edit)
+        changes = _edited(changes, edit, pos)
+        for default in filled:
+            if default.since == edit.pos and default.column.lower() == edit.effect.brings:
+                changes = _filled(changes, default, pos)
     return changes
 
 
-def without_early(changes: str, names: Iterable[str], *, before: Pos, where: str) -> str:
+def without_early(
+    changes: str, names: Iterable[str], *, before: Pos, where: str, pos: str = "pos"
+) -> str:
     """SQL of the changes, their after images without the columns `names` below a position where
     `where` (SQL on a change) is true."""
     listed = ", ".join(map(sql_text, names))
-    early = f"coalesce(pos < {pos_literal(before)}, false)"
+    early = f"coalesce({pos} < {pos_literal(before)}, false)"
     kept = f"map_filter(after, (k, v) -> k NOT IN ({listed}))"
     return _replaced(changes, {"after": f"IF({early} AND {where}, {kept}, after)"})
 
 
-def _edited(changes: str, edit: Edit) -> str:
+def _edited(changes: str, edit: Edit, pos: str) -> str:
     effect, name = edit.effect, sql_text(edit.effect.column)
     at = pos_literal(edit.pos)
-    early = f"coalesce(pos < {at}, false)"
+    early = f"coalesce({pos} < {at}, false)"
     if edit.hidden:
-        gone = f"(k, v) -> NOT (coalesce(pos > {at}, false) AND lower(k) = {name})"
+        gone = f"(k, v) -> NOT (coalesce({pos} > {at}, false) AND lower(k) = {name})"
         return _replaced(changes, {m: f"map_filter({m}, {gone})" for m in ("before", "after")})
     if effect.op == "drop":
         gone = f"(k, v) -> NOT ({early} AND lower(k) = {name})"
@@ -207,14 +245,21 @@ def _edited(changes: str, edit: Edit) -> str:
         }
         changes = _replaced(changes, clear)
         return _replaced(changes, {m: f"transform_keys({m}, {respelt})" for m in maps})
-    if effect.op == "add" and effect.args[2] is not None:
-        whole = "op IN ('insert', 'snapshot') AND after_image = 'full'"
-        known = "concat(map_keys(after), coalesce(unavailable, array()))"
-        lacks = f"NOT exists({known}, k -> lower(k) = {name})"
-        default = f"map({sql_text(effect.args[0] or '')}, {sql_text(effect.args[2])})"
-        filled = f"IF(({early} OR ({whole})) AND {lacks}, map_concat(after, {default}), after)"
-        return _replaced(changes, {"after": filled})
     return changes
+
+
+def _filled(changes: str, default: Default, pos: str) -> str:
+    """A DEFAULT given to what was before the column, and to new rows that came without it."""
+    name = sql_text(default.column)
+    fitting = "op IN ('insert', 'snapshot') AND after_image = 'full'"
+    since = f"coalesce({pos} < {pos_literal(default.since)}, false)"
+    fitting = f"({fitting}) AND NOT {since}" if default.named else f"({fitting}) OR {since}"
+    if default.until is not None:
+        fitting = f"({fitting}) AND NOT coalesce({pos} >= {pos_literal(default.until)}, false)"
+    known = "concat(map_keys(after), coalesce(unavailable, array()))"
+    lacks = f"NOT exists({known}, k -> lower(k) = lower({name}))"
+    image = f"map_concat(after, map({name}, {sql_text(default.text)}))"
+    return _replaced(changes, {"after": f"IF(({fitting}) AND {lacks}, {image}, after)"})
 
 
 def _without(image: str, name: str) -> str:

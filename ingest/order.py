@@ -26,6 +26,8 @@ SNAPSHOT, STREAMED = 0, 1
 _ZEROS = ((), (0,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0))
 
 Pos = tuple[int, ...]
+TOP: Pos = (2**63 - 1,) * LENGTH
+"""Above every pos."""
 
 
 def position(

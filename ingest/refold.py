@@ -22,9 +22,9 @@ OUTPUT = (
     "sets array<string>, pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
     "topic string, `partition` int, offset bigint, place int, stale bigint"
 )
-"""One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event);
-`baseless` partial images, by their coordinates; `passed` and
-`stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
+"""One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event;
+whole: none of their images is partial); `baseless` partial images, by their coordinates; `passed`
+and `stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
 A doubtful key has its state as well."""
 
 SCHEMA = pa.schema(
@@ -77,13 +77,14 @@ def sort_out(
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
+        told = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
         if verdict.late:
             names = {change.key for change in changes} | {change.key_before for change in changes}
             for name in sorted(name for name in names if name is not None):
-                yield result("late", key=list(name), pos=list(verdict.lowest))
+                yield result("late", key=list(name), **told)
             return
         if verdict.doubtful:
-            yield result("doubtful", key=key, pos=list(verdict.lowest))
+            yield result("doubtful", key=key, **told)
         if verdict.stale or verdict.passed:
             yield result("passed" if verdict.passed else "stale", stale=verdict.stale)
         newer = [change for change in changes if stored is None or change.pos > stored]

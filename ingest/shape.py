@@ -139,12 +139,14 @@ MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to
 def as_today(shape: Shape, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, without values that did
     not have to fit yet and do not."""
-    changes = translated(changes, shape.lineage)
+    # By `sequence_by`, the log's own place comes last.
+    pos = f"slice(pos, -{LENGTH}, {LENGTH})" if shape.sequence else "pos"
+    changes = translated(changes, shape.lineage, pos=pos)
     for name, check in shape.misfits():
         since = retyped(shape.lineage, name)
         if since is not None:
             spelt = shape.spellings.get(name, (name,))
-            changes = without_early(changes, spelt, before=since, where=check)
+            changes = without_early(changes, spelt, before=since, where=check, pos=pos)
     return changes
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.codes import Code
 from ingest.config import Config
 from ingest.errors import TableError
+from ingest.events import ColumnType
 from ingest.modes import Made, Mode, mode_of
 from ingest.names import SourceTable, label_of
 from ingest.routes import Route
@@ -19,7 +20,7 @@ from pipelines.commits import recorded
 from pipelines.conflicts import try_again
 from pipelines.lagging import unkeyed
 from pipelines.ledger import Ledger
-from pipelines.moves import also
+from pipelines.moves import also, under_first_names
 from pipelines.progress import Marks, Names, Progress, highest
 from pipelines.rejects import placeless_rejects
 from pipelines.retyping import errors, opened, typed_at_last
@@ -108,7 +109,7 @@ def advance(
         if keys:
             _check_key(config, route, table, of_table, keys, ledger, found.keys.get(table, ()))
         lineage = ledger.lineage(table)
-        types = found.types.get(table, []) if made.sequence else []
+        types = _ordering_types(warehouse, route, table, columns, found, ledger)
         shape = shape_of(config, route, keys, columns, of_table, lineage, types)
         marks = row.marks.get(shape.label, Marks())
         if marks.foreign:
@@ -169,6 +170,25 @@ def _with_told(
     # Types of before count as they were last: a column that is gone since does not come again.
     last = {table: types[-1:] for table, types in before.types.items()}
     return found._replace(types={**last, **found.types}, keys={**before.keys, **found.keys})
+
+
+def _ordering_types(
+    warehouse: Warehouse,
+    route: Route,
+    table: SourceTable,
+    columns: Mapping[str, str],
+    found: Survey,
+    ledger: Ledger,
+) -> list[tuple[ColumnType, ...]]:
+    """The types that came with columns of `sequence_by` which the target has not; one batch may
+    have come without them."""
+    known = {name.lower() for name in (*columns, *route.columns)}
+    if {name.lower() for name in route.sequence_by or ()} <= known:
+        return []
+    if table not in found.types:
+        names = [table, *also(table, ledger.moves)]
+        found = under_first_names(told(warehouse, names, found.last), ledger.moves)
+    return found.types.get(table, [])[-1:]
 
 
 def _check_key(

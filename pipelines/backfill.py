@@ -19,6 +19,7 @@ from ingest.lineage import Lineage
 from ingest.merge import Merge
 from ingest.merge import sql as merge_sql
 from ingest.names import SourceTable
+from ingest.order import Pos
 from ingest.refold import fold_batches
 from ingest.routes import Route
 from ingest.shape import column, events
@@ -61,7 +62,8 @@ def all_of(
     keys = key_of(warehouse, config, route, slices, lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
-    shape = shape_of(config, route, keys, columns, slices, lineage)
+    types = [listed for listings in found.types.values() for listed in listings]
+    shape = shape_of(config, route, keys, columns, slices, lineage, types)
     if not shape.native:
         slices = [with_moves(warehouse, slice_, also, shape.moved) for slice_ in slices]
     return Work(
@@ -81,10 +83,10 @@ def all_of(
     )
 
 
-def refold(work: Work, keys: Collection[Key]) -> set[Origin]:
+def refold(work: Work, keys: Collection[Key]) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
-    the partial images among them that found no base."""
-    baseless: set[Origin] = set()
+    the partial images among them that found no base, and where they stand."""
+    baseless: dict[Origin, Pos] = {}
     try:
         rows = f"({_states(work, keys, baseless)})"
         statement = merge_sql(
@@ -105,7 +107,7 @@ def refold(work: Work, keys: Collection[Key]) -> set[Origin]:
     return baseless
 
 
-def _states(work: Work, keys: Collection[Key], baseless: set[Origin]) -> str:
+def _states(work: Work, keys: Collection[Key], baseless: dict[Origin, Pos]) -> str:
     """SQL of the states of `keys` and their kin as rows for a MERGE; their partial images without
     base are put into `baseless`."""
     listed = events(work.shape, work.history("op <> 'truncate'"))
@@ -125,7 +127,8 @@ def _states(work: Work, keys: Collection[Key], baseless: set[Origin]) -> str:
     run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
     found = run_here(run, work.warehouse.session.sql(chosen).toArrow())
     for row in found.filter(pc.equal(found["kind"], "baseless")).to_pylist():
-        baseless.add((row["topic"], row["partition"], row["offset"], row["place"]))
+        origin = row["topic"], row["partition"], row["offset"], row["place"]
+        baseless[origin] = tuple(row["pos"])
     rows = work.typed_states(f"{work.view(found)} WHERE kind = 'state'", exact=True)
     return _own(work, rows) if work.shared else rows
 

@@ -18,10 +18,10 @@ from ingest import late
 from ingest.codes import Code
 from ingest.fold import Key
 from ingest.kin import linked
-from ingest.order import Pos, pos_literal
+from ingest.order import TOP, Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.shape import events, latest
-from pipelines.key_history import Traces, array_of, hashes, moves, named_above, trace
+from pipelines.key_history import array_of, moves, named_above
 from pipelines.late_keys import based, changes_of
 from pipelines.rejects import (
     baseless_rejects,
@@ -30,6 +30,7 @@ from pipelines.rejects import (
     misfit_rejects,
     settle,
 )
+from pipelines.traces import Traces, hashes, places, trace
 from pipelines.work import Work
 
 SMALL = 50_000
@@ -49,7 +50,7 @@ class Careful:
         self.counts: Counter[str] = Counter()
         self.expected = 0
         self.orphans: list[Pos] = []
-        self._lowest: dict[Key, Pos] = {}
+        self._bounds: dict[Key, Pos] = {}
         self._traces: Traces | None = None
 
     def rows(self) -> str | None:
@@ -58,7 +59,7 @@ class Careful:
         self.counts["rejected"] += horizon_rejects(work)
         all_events = events(work.shape, work.changes())
         judged = self._judged(all_events)
-        self._lowest = _beginnings(judged)
+        self._bounds = _bounds(judged)
         if pc.any(pc.equal(judged["kind"], "unfit")).as_py():
             self.counts["unfit"] = 1
             self.counts["rejected"] += misfit_rejects(work, all_events)
@@ -128,11 +129,13 @@ class Careful:
 
     def _traced(self, doubtful: pa.Table) -> Traces | None:
         """What silver has of the late and doubtful keys; None where it is not read by hash."""
-        known = hashes(self._work, self._lowest)
+        doubts = places(doubtful)
+        bounds = self._bounds if based(self._work) else None
+        known = hashes(self._work, doubts if bounds is None else bounds)
         if known is None:
             return None
-        what = self._overtaking(doubtful) if doubtful.num_rows else "false"
-        return trace(self._work, known, self._lowest, what)
+        what = self._overtaking(doubtful) if doubts else "false"
+        return trace(self._work, known, bounds, doubts=doubts, what=what)
 
     def _overtaking(self, doubtful: pa.Table) -> str:
         """SQL that is true for the earlier changes, besides those that move a key, that may make
@@ -206,7 +209,7 @@ class Careful:
 
     def _folded(self, components: Mapping[Key, int], run: Run) -> pa.Table:
         """What `run` gives of the history of the late keys and their kin."""
-        found = changes_of(self._work, components, self._lowest, self._traces)
+        found = changes_of(self._work, components, self._bounds, self._traces)
         self.counts["keys_refolded"] += len(components)
         self.counts["files_read"] += found.files
         if isinstance(found.changes, pa.Table):
@@ -253,14 +256,16 @@ def _keys(judged: pa.Table, kind: str) -> set[Key]:
     return {tuple(key) for key in chosen["key"].to_pylist()}
 
 
-def _beginnings(judged: pa.Table) -> dict[Key, Pos]:
-    """The lowest position at which the batch has something of a late or doubtful key."""
-    lowest: dict[Key, Pos] = {}
+def _bounds(judged: pa.Table) -> dict[Key, Pos]:
+    """Where the fold of a late or doubtful key has to start below: what a partial image of the
+    batch comes to, and whether it has a base, depends on what was before it."""
+    bounds: dict[Key, Pos] = {}
     told = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
-    for name, at in zip(told["key"].to_pylist(), told["pos"].to_pylist(), strict=True):
-        key, pos = tuple(name), tuple(at)
-        lowest[key] = min(pos, lowest.get(key, pos))
-    return lowest
+    columns = (told[name].to_pylist() for name in ("key", "pos", "whole"))
+    for name, at, whole in zip(*columns, strict=True):
+        key, pos = tuple(name), TOP if whole else tuple(at)
+        bounds[key] = min(pos, bounds.get(key, pos))
+    return bounds
 
 
 def _rows_left(states: pa.Table) -> int:

@@ -39,15 +39,16 @@ def try_again(ledger: Ledger, route: Route, made: Made, row: Progress, last: int
     waiting = (moved.get(table, table) for table in _waiting(warehouse, route))
     for table in dict.fromkeys(waiting):
         names = also(table, moved)
-        found = survey(warehouse, route.source, 0, [table, *names])
-        slices = [s for s in under_first_names(found, moved).slices if s.changes]
-        columns = columns_of(warehouse, route.target) or {}
+        found = under_first_names(survey(warehouse, route.source, 0, [table, *names]), moved)
+        slices = [s for s in found.slices if s.changes]
+        columns, types = columns_of(warehouse, route.target) or {}, found.types.get(table, [])
+        lineage = ledger.lineage(table)
         work = Work(
             warehouse=warehouse,
             marks=row.marks.get(label_of(table), Marks()),
             table=table,
             also=names,
-            shape=shape_of(ledger.config, route, made.keys, columns, slices, ledger.lineage(table)),
+            shape=shape_of(ledger.config, route, made.keys, columns, slices, lineage, types),
             slices=slices,
             target=route.target,
             above=last,

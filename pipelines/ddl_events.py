@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from ingest.names import SourceTable
 from ingest.readings import scheme
 from ingest.routes import Route
 from ingest.sources import Source
-from pipelines.ddl_entries import Entry
+from pipelines.ddl_entries import POLICY, Entry
 from pipelines.progress import moment
 from pipelines.tables import Warehouse
 
@@ -67,6 +67,16 @@ def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
         entry = replace(entry, effects=named)
     status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
     return entry.settled(status, why="the target does not exist yet")
+
+
+def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) -> list[Entry]:
+    """What was settled because its table lived in silver only, where the table is routed now."""
+    return [
+        replace(entry, status="pending", decided_by=None, decided_at=None, why=None)
+        for entry in entries
+        if entry.target is None and entry.status == "ignored" and entry.decided_by == POLICY
+        if entry.kind != "ghost" and routed(entry.table)
+    ]
 
 
 def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:

@@ -19,7 +19,7 @@ from ingest.config import Config
 from ingest.ddl import ghost
 from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
-from ingest.routes import Route, collisions
+from ingest.routes import collisions
 from pipelines.advance import Task, advance
 from pipelines.failures import described, full_disk
 from pipelines.lagging import (
@@ -119,7 +119,8 @@ def _merge_source(
         for (of, _), stand in stands.items()
         if of != source and of in config.sources and stand.batch
     }
-    tasks = _tasks(config, source, found, ledger.closed(found), owned)
+    known = {ledger.moves.get(t, t) for t in (SourceTable(source, *n) for n in seen if seen[n])}
+    tasks = _tasks(ledger, found, known, owned)
     for task in tasks.values():
         stand = stand_at(stands, task.route)
         fed: list[SourceTable] = []
@@ -161,26 +162,21 @@ def _merge_source(
 
 
 def _tasks(
-    config: Config,
-    source: str,
-    found: Survey,
-    closed: set[SourceTable],
-    owned: Mapping[str, str],
+    ledger: Ledger, found: Survey, known: set[SourceTable], owned: Mapping[str, str]
 ) -> dict[str, Task]:
-    """The targets with changes. `owned`: targets, in lower case, that other sources feed."""
-    routed: dict[SourceTable, Route] = {}
-    for slice_ in found.slices:
-        table = slice_.table
-        if table in routed or not table.table or not slice_.changes or ghost(table.table):
-            continue
-        if table in closed:
-            continue
-        route = config.route(source, db=table.db, schema=table.schema, table=table.table)
-        if route is not None:
-            routed[table] = route
+    """The targets with changes. `known`: the source tables that had changes so far. `owned`:
+    targets, in lower case, that other sources feed."""
+    closed = ledger.closed(found)
+    changed = dict.fromkeys(slice_.table for slice_ in found.slices if slice_.changes)
+    routed = {
+        table: route
+        for table in (*changed, *sorted(known - set(changed), key=str))
+        if table.table and not ghost(table.table) and table not in closed
+        if (route := ledger.route(table)) is not None
+    }
     clashes = collisions(routed.items())
     tasks: dict[str, Task] = {}
-    for table, route in routed.items():
+    for table, route in ((table, routed[table]) for table in changed if table in routed):
         clash = clashes.get(route.target.lower())
         error = None
         if clash is not None:

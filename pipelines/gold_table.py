@@ -114,13 +114,15 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
     marks = work.marks
     told = any(slice_.keyless or slice_.key_columns for slice_ in work.slices)
     top = highest(slice_.highest for slice_ in work.slices)
+    applied = highest([marks.applied, top])
     cuts = {*marks.cuts, *work.new_cuts}
     if work.mode == "scd1" and not work.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
         cuts = {*outermost(cuts, by_arrival=work.shape.by_arrival)}
     return replace(
         marks,
-        applied=highest([marks.applied, top]),
+        applied=applied,
+        tops=marks.topped(work.above, work.last, applied),
         removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
         skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
         cuts=tuple(sorted(cuts)),

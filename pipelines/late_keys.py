@@ -16,17 +16,8 @@ from pyspark.sql import DataFrame
 from ingest.fold import Key
 from ingest.order import Pos
 from ingest.shape import events
-from pipelines.key_history import (
-    Traces,
-    array_of,
-    hashes,
-    not_below,
-    of_keys,
-    since,
-    starts,
-    trace,
-    unfounded,
-)
+from pipelines.key_history import array_of, not_below, since, starts, unfounded
+from pipelines.traces import Traces, hashes, of_keys, trace
 from pipelines.work import Work
 
 
@@ -41,22 +32,22 @@ class Found(NamedTuple):
 def changes_of(
     work: Work,
     components: Mapping[Key, int],
-    lowest: Mapping[Key, Pos],
+    bounds: Mapping[Key, Pos],
     traces: Traces | None,
 ) -> Found:
     """The changes of the keys, each with its group's number in `components`.
 
-    `lowest`: where the batch's own changes of a key begin. Only below them may the fold start: what
-    they are may depend on it. `traces`: what silver has of these keys and perhaps more.
+    `bounds`: only below its bound may the fold of a key of the batch start: what the batch has of
+    it may depend on that. `traces`: what silver has of these keys and perhaps more.
     """
     known = hashes(work, components)
-    below = _alone(components, lowest) if based(work) else {}
+    below = _alone(components, bounds) if based(work) else {}
     moved = len({*components.values()}) < len(components)
     if known is None or not below:
         chosen = _chosen(work, components, work.history(of_keys(known)), moved=moved)
         return Found(chosen, len(chosen.inputFiles()))
-    if traces is None or len(below) < len(components):
-        traces = trace(work, known, below, "false")
+    if traces is None or len(below) < len(components) or not traces.searched >= {*components}:
+        traces = trace(work, known, below)
     begun = starts(traces, known)
     read = _chosen(work, components, since(work, known, begun), moved=moved).toArrow()
     read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
@@ -81,11 +72,11 @@ def based(work: Work) -> bool:
     return work.mode == "scd1" and not work.shape.by_arrival and not work.shape.sequence
 
 
-def _alone(components: Mapping[Key, int], lowest: Mapping[Key, Pos]) -> dict[Key, Pos]:
-    """The keys of the batch that no change links to another, and where they begin there."""
+def _alone(components: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Pos]:
+    """The keys of the batch that no change links to another, with their bounds."""
     kin = Counter(components.values())
     alone = (key for key, number in components.items() if kin[number] == 1)
-    return {key: lowest[key] for key in alone if key in lowest}
+    return {key: bounds[key] for key in alone if key in bounds}
 
 
 def _chosen(work: Work, components: Mapping[Key, int], changes: str, *, moved: bool) -> DataFrame:

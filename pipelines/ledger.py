@@ -39,16 +39,14 @@ from pipelines.ddl_entries import (
     readded,
     write,
 )
-from pipelines.ddl_events import in_silver, statement_of, unreviewed
+from pipelines.ddl_events import in_silver, statement_of, taken_up, unreviewed
 from pipelines.ddl_steps import left
 from pipelines.drift import Drift
 from pipelines.moves import Moves, also, held, moves
-from pipelines.progress import Progress
+from pipelines.progress import Stands
 from pipelines.survey import Survey
 from pipelines.tables import Warehouse
 from pipelines.targets import columns_of, keys_of
-
-Stands = Mapping[tuple[str, str], Progress]
 
 
 class Ledger:
@@ -122,7 +120,10 @@ class Ledger:
         return written
 
     def log(self, found: Survey) -> None:
-        """Take up the DDL and truncates that the survey saw and the ledger has not."""
+        """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
+        for again in taken_up(self.entries.values(), lambda table: bool(self.route(table))):
+            self._waiting.setdefault(again.table, []).append(again)
+            self._statements[again.id] = statement_of(again)
         batches = [s.batch for s in found.slices if s.ddl or s.truncates]
         if not batches:
             return
@@ -192,7 +193,9 @@ class Ledger:
         """The highest position of the entry's source table that its target has applied."""
         stand = self.stands.get((entry.table.source, entry.target or ""))
         marks = stand.marks.get(label_of(entry.table)) if stand is not None else None
-        return marks.applied if marks is not None else None
+        sequenced = stand is not None and stand.made is not None and stand.made.sequence
+        # By `sequence_by` the highest may be anywhere in the log.
+        return (entry.pos if sequenced else marks.applied) if marks is not None else None
 
     def look(
         self, entry: Entry, route: Route, columns: Mapping[str, str], keys: Collection[str]

@@ -7,7 +7,7 @@ per source table, the positions that tell late events from others (design.md, "L
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ingest.modes import Made
 from ingest.order import Pos, pos_literal
 from pipelines.tables import Warehouse
 
+_TOPS_MOST = 32
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SWEEP = "*"
 """The target name of the row that says how far a source's silver was looked through."""
@@ -68,7 +69,8 @@ class Marks:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
     without base. `foreign`: changes have come that name no key, or another one than the target's.
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
-    that tells what a killed run left.
+    that tells what a killed run left. `tops`: for some of silver's batches, in order, the highest
+    pos that changes have up to there.
     """
 
     applied: Pos | None = None
@@ -81,6 +83,7 @@ class Marks:
     format: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
+    tops: tuple[tuple[int, Pos], ...] = ()
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Marks:
@@ -101,7 +104,18 @@ class Marks:
                 for below, batch, time in stored.get("horizons", ())
             ),
             version=stored.get("version"),
+            tops=tuple((batch, tuple(top)) for batch, top in stored.get("tops", ())),
         )
+
+    def topped(self, above: int, last: int, top: Pos | None) -> tuple[tuple[int, Pos], ...]:
+        """`tops` once the batches above `above`, up to `last`, are applied: `top` is then the
+        highest pos. Older ones are thinned out."""
+        if top is None:
+            return self.tops
+        kept = [known for known in self.tops if known[0] <= above and known[1] < top]
+        if len(kept) >= _TOPS_MOST:
+            kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
+        return (*kept, (last, top))
 
     def unseen(self, cuts: Iterable[Pos]) -> list[Pos]:
         """Those of a batch's truncates that no earlier batch brought, in order."""
@@ -156,6 +170,11 @@ class Progress:
             seen=self.seen,
             made=self.made,
         )
+
+    def noting(self, marks: Mapping[str, Marks]) -> Progress:
+        """The same state, of these source tables with other marks."""
+        now = {**self.marks, **marks}
+        return replace(self.fresh(), marks=now, status=self.status, error=self.error)
 
     @property
     def applied(self) -> tuple[int, str]:

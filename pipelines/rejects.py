@@ -74,6 +74,18 @@ def conflict_rejects(work: Work, events: str, stored: str) -> int:
     )
 
 
+def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
+    """SQL that is true for silver's rows that no such conflict sets aside now."""
+    place = "struct(topic, `partition`, offset, `row`)"
+    if not warehouse.exists("gold", "_rejects"):
+        return "true"
+    return (
+        f"{place} NOT IN (SELECT {place} FROM ({present(warehouse)}) WHERE status = 'open' "
+        f"AND code = '{Code.SHARD_KEY_CONFLICT.value}' AND source = {sql_text(source)} "
+        f"AND target = {sql_text(target)})"
+    )
+
+
 def baseless_rejects(work: Work, baseless: pa.Table) -> int:
     """Set aside partial images without a base; they resolve themselves when it comes."""
     if not baseless.num_rows:

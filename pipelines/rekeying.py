@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ingest.ddl_delta import quoted
 from ingest.errors import TableError
 from ingest.lineage import Effect
 from ingest.routes import Route
 from ingest.shape import events
 from pipelines.ledger import Ledger
+from pipelines.progress import record
 from pipelines.refilling import overwrite, refolded
 from pipelines.rejects import misfit_rejects
 from pipelines.target_shape import shard_of
@@ -43,3 +46,11 @@ def rekey(ledger: Ledger, route: Route, effect: Effect) -> None:
         for work in standing.works:
             misfit_rejects(work, events(work.shape, work.history("op <> 'truncate'")))
         overwrite(standing)
+    _mark(ledger, route)
+
+
+def _mark(ledger: Ledger, route: Route) -> None:
+    """Note that the keys and hashes which silver has of earlier changes are not the target's."""
+    stand = ledger.stands[ledger.source, route.target]
+    marks = {label: replace(marks, foreign=True) for label, marks in stand.marks.items()}
+    record(ledger.warehouse, [stand.noting(marks)], ledger.stands)

@@ -7,17 +7,20 @@ done before. What fails again stays, with the attempts counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ingest.casts import sql_text
 from ingest.codes import Code
 from ingest.fold import Key
 from ingest.names import SourceTable
+from ingest.order import Pos
 from ingest.routes import Route
 from ingest.shape import as_text, column, events
 from pipelines.backfill import Origin, all_of, refold
 from pipelines.ledger import Ledger
 from pipelines.moves import also
+from pipelines.progress import highest, record
 from pipelines.refilling import overwrite, refolded
 from pipelines.rejects import create_rejects, log, present, reason
 from pipelines.tables import Warehouse
@@ -72,7 +75,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
                 stand=ledger.stands.get((ledger.source, target)),
                 also=also(table, ledger.moves),
             )
-            found |= _typed_again(work, chosen) if work is not None else {}
+            found |= _typed_again(ledger, work, chosen) if work is not None else {}
     resolved, again = [], []
     for row in chosen:
         why = found.get(_origin(row), (row["code"], row["error"]))
@@ -105,6 +108,14 @@ def typed_at_last(work: Work, chosen: Sequence[dict[str, Any]]) -> None:
     log(work.warehouse, again)
 
 
+def _note_orphan(ledger: Ledger, work: Work, pos: Pos) -> None:
+    """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
+    stand = ledger.stands[ledger.source, work.target]
+    marks = stand.marks[work.shape.label]
+    noted = {work.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
+    record(ledger.warehouse, [stand.noting(noted)], ledger.stands)
+
+
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
     """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
     found: Verdicts = {}
@@ -122,14 +133,17 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     return found
 
 
-def _typed_again(work: Work, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
+def _typed_again(ledger: Ledger, work: Work, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
     """The verdicts on the events of the work among the rejects, whose keys are folded again."""
     rows = _tried(work, chosen)
     keys: set[Key] = set()
     for row in rows:
         if row["fits"]:
             keys |= {tuple(key) for key in (row["key"], row["key_before"]) if key is not None}
-    baseless = refold(work, keys) if keys else set()
+    baseless = refold(work, keys) if keys else {}
+    waiting = [place for row in rows if (place := baseless.get(_origin(row.asDict())))]
+    if waiting:
+        _note_orphan(ledger, work, max(waiting))
     foreign = _foreign(work, keys)
     found: Verdicts = {}
     for row in rows:
@@ -139,7 +153,7 @@ def _typed_again(work: Work, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
         elif origin in baseless:
             text = "expected the row that a partial image changes, got none"
             found[origin] = Code.NO_BASE_IMAGE.value, text
-        elif tuple(row["key"]) in foreign:
+        elif row["key"] is not None and tuple(row["key"]) in foreign:
             text = "expected a key that one source table has alone, got one of another's row"
             found[origin] = Code.SHARD_KEY_CONFLICT.value, text
         else:
@@ -155,11 +169,11 @@ def _tried(work: Work, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
     )
     named = work.view(wanted)
     on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
-    listed = events(work.shape, work.history("op <> 'truncate'"))
+    listed = events(work.shape, work.history("true"))
     keyed = "key IS NOT NULL AND " if work.shape.keys else ""
     return session.sql(
         f"SELECT e.topic, e.`partition`, e.offset, e.`row`, e.key, e.key_before, "
-        f"{keyed}size(misfits) = 0 AS fits, {reason(work.shape)} "
+        f"op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(work.shape)} "
         f"FROM ({listed}) e JOIN {named} o ON {on}"
     ).collect()
 

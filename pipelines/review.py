@@ -101,15 +101,9 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
         return entry
     if entry.status == "approved":
         return finish(ledger, entry)
-    blocking = [
-        other.id
-        for other in ledger.of(entry.table)
-        if other.status in WAITING
-        and any(effect.op == "rename" for effect in other.effects)
-        and readded(entry, [other])
-    ]
-    if blocking:
-        text = f"{entry.id} adds a column anew that {blocking[0]} renames: approve that one first"
+    first = _blocking(ledger, entry)
+    if first is not None:
+        text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
         raise ConfigError([Mistake("command line", None, text)])
     route = ledger.route(entry.table)
     columns = columns_of(ledger.warehouse, route.target) if route is not None else None
@@ -121,6 +115,21 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
         entry = seen
     return finish(ledger, ledger.put(entry.settled("approved", by=by, why=why)))
+
+
+def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
+    """The waiting change without which this one cannot be: a rename of what it adds anew, or what
+    takes away or renames a column whose name it gives to another."""
+    taken = {effect.brings for effect in entry.effects if effect.op == "rename"}
+    for other in ledger.of(entry.table):
+        if other.status not in WAITING or other.id == entry.id:
+            continue
+        renames = any(effect.op == "rename" for effect in other.effects)
+        frees = {e.column for e in other.effects if e.op in ("drop", "rename")}
+        earlier = (other.pos or ()) < (entry.pos or ())
+        if (renames and readded(entry, [other])) or (earlier and frees & taken):
+            return other
+    return None
 
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:

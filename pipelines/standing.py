@@ -2,7 +2,8 @@
 
 Each source table's history is folded apart (`pipelines.whole_fold`), as gold folds it. Nothing here
 depends on what gold holds but the columns it has, and which of two source tables owns a key that
-both bring (rulings.md, 27).
+both bring (rulings.md, 27): of rows the one it is held from, of versions all but those whose
+changes are set aside.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pipelines.gold_table import surprised
 from pipelines.moves import Moves, also, moves, under_first_names
 from pipelines.progress import Marks, Progress, stand_of
 from pipelines.progress import moment as moment_of
+from pipelines.rejects import unclaimed
 from pipelines.survey import Survey, survey, with_moves
 from pipelines.tables import Warehouse
 from pipelines.target_shape import key_of, shape_of
@@ -92,6 +94,8 @@ class Standing:
             images = sorted({image for slice_ in slices for image in slice_.images})
             columns = wanted_columns(route, self.keys, types, images)
         self.columns = columns
+        if mode == "scd2" and len(surveyed) > 1 and not route.shard_column:
+            only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.works = [
             _work(
                 *(warehouse, config, table, way, found, columns, self.made, target, marks, only),
@@ -183,7 +187,7 @@ class Standing:
         live = " UNION ALL ".join(
             f"SELECT {', '.join([*values, *added])} FROM ({part})" for part in parts
         )
-        if len(parts) > 1 and self.made.mode != "append":
+        if len(parts) > 1 and self.made.mode == "scd1":
             live = self._one_owner(live)
         return live
 

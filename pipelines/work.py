@@ -121,7 +121,9 @@ class Work:
         """Whether a schema change makes some event of the batch read otherwise than it stands."""
         lowest = min((s.lowest for s in self.slices if s.lowest is not None), default=None)
         top = highest(slice_.highest for slice_ in self.slices)
-        return reaches(self.shape.lineage, lowest, top, self.images)
+        # By `sequence_by` slices do not tell places in the log, where schema changes stand.
+        sequenced = bool(self.shape.sequence and self.shape.lineage)
+        return sequenced or reaches(self.shape.lineage, lowest, top, self.images)
 
     @property
     def target_name(self) -> str:
@@ -147,8 +149,7 @@ class Work:
 
     def beyond(self) -> str | None:
         """SQL of this batch's changes that come later than their history was trimmed."""
-        trimmed = self._trimmed
-        if trimmed is None:
+        if (trimmed := self._trimmed) is None:
             return None
         where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
         return silver_changes(self.warehouse, (self.table, *self.also), where)
@@ -163,8 +164,7 @@ class Work:
 
     def _read(self, where: str) -> str:
         narrowed = f"({where}) AND {self.only}"
-        trimmed = self._trimmed
-        if trimmed is not None:
+        if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
         changes = silver_changes(self.warehouse, (self.table, *self.also), narrowed)
         return ordered(self.shape, changes)

@@ -54,6 +54,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
             canal(table, "INSERT", row, es=T0, id_=1, types=types_too),
             canal_ddl(table, SWAP.format(table), es=T0 + 1000, id_=2),
         ]
+    sent += [
+        canal("freed", "INSERT", {"id": "1", "a": "x", "b": "7"}, es=T0, id_=1, types=types_too),
+        canal_ddl("freed", "ALTER TABLE freed DROP COLUMN b", es=T0 + 1000, id_=2),
+        canal_ddl("freed", "ALTER TABLE freed RENAME COLUMN a TO b", es=T0 + 2000, id_=3),
+    ]
     for table in TABLE:
         sent += [
             canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
@@ -199,12 +204,14 @@ def test_mistakes_touch_nothing(project: Project) -> None:
     known = entry(project, "early")["id"]
     assert project.ingest("ddl", "approve", known).code == 0
     before = project.ingest("ddl", "list", "--json").records
+    drop, rename = (e["id"] for e in before if e["table"] == "freed")
     wrong = known[:-1] + ("0" if known[-1] != "0" else "1")
     for arguments, said in (
         (["ddl", "approve", known, wrong], f"`{wrong}` is none's; nearest: {known}"),
         (["ddl", "reject", "nothing"], "`nothing` is none's"),
         (["ddl", "approve"], "Missing argument"),
         (["ddl", "reject", known], f"got {known}, which is applied"),
+        (["ddl", "approve", rename], f"a column's name that {drop} frees: approve that one first"),
     ):
         answer = project.ingest(*arguments)
         assert (answer.code, answer.out) == (2, "")

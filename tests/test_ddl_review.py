@@ -275,6 +275,30 @@ CASES: dict[str, Case] = {
         ],
         statuses=["applied", "applied"],
     ),
+    # A DEFAULT goes with its column: what has neither is not given it when the name comes again.
+    "unfilled": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (5, "ALTER TABLE unfilled ADD COLUMN c int DEFAULT 7"),
+                (6, put(id=2, a="y", c=5)),
+                (7, "ALTER TABLE unfilled DROP COLUMN c"),
+                (8, put(id=3, a="z")),
+                (9, "ALTER TABLE unfilled ADD c int"),
+                (10, put(id=4, a="z", c=6)),
+            ],
+            [(8, put(id=5, a="late"))],
+        ],
+        decisions=[("approve", "DROP"), ("approve", "ADD c")],
+        rows=[
+            {"id": 1, "a": "x", "c": None},
+            {"id": 2, "a": "y", "c": None},
+            {"id": 3, "a": "z", "c": None},
+            {"id": 4, "a": "z", "c": 6},
+            {"id": 5, "a": "late", "c": None},
+        ],
+        statuses=["applied", "applied", "applied"],
+    ),
     # The same type again, and only the second approved: the first is overtaken.
     "again": Case(
         rounds=[

@@ -10,9 +10,11 @@ from ingest.ddl import parse
 from ingest.ddl_dialect import declared, spoken
 from ingest.ddl_widening import outgrown
 from ingest.lineage import (
+    Default,
     Edit,
     Effect,
     brought,
+    defaults,
     effects,
     ended,
     from_json,
@@ -119,6 +121,23 @@ def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> No
     edits = (Edit(at(5), Effect("add", ("c", "int", "1"))), Edit(at(6), Effect("drop", ("d",))))
     assert reaches(edits, at(7), at(8), [["id"]])
     assert not reaches(edits[1:], at(7), at(8), [["id"]])
+
+
+def test_a_default_ends_with_its_column() -> None:
+    """What comes between a drop and an addition of the same name has no such column (52)."""
+    edits = (
+        Edit(at(5), Effect("add", ("C", "int", "1"))),
+        Edit(at(6), Effect("rename", ("c", "D"))),
+        Edit(at(7), Effect("drop", ("d",))),
+        Edit(at(8), Effect("add", ("d", "int", None))),
+        Edit(at(9), Effect("drop", ("d",)), hidden=True),
+    )
+    assert defaults(edits) == [
+        Default("C", "1", at(5), at(6)),
+        Default("D", "1", at(6), at(7), named=True),
+    ]
+    assert reaches(edits[:2], at(6), at(6), [["id"]])
+    assert not reaches(edits[:4], at(8), at(8), [["id"]])
 
 
 @pytest.mark.parametrize(

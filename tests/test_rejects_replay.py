@@ -182,6 +182,34 @@ def test_events_are_typed_again(
     spark.catalog.clearCache()
 
 
+def test_a_partial_image_that_fits_at_last_waits_for_its_base(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    source = SOURCE.format(format="debezium", epoch=0) + "keys: {shop.part: [id]}\n"
+    project.write("conf/sources/shop.yml", source)
+    tables = "source: shop\ntables: [{{from: '*', columns: {{id: int, a: '{}', b: int}}}}]\n"
+    project.write("conf/tables/shop.yml", tables.format("decimal(4,2)"))
+
+    def part(op: str, pos: int, **after: Any) -> Any:
+        place = {"file": "bin.000001", "pos": pos, "row": 0, "ts_ms": T0 + pos}
+        about = {"connector": "mysql", "db": "shop", "table": "part", **place}
+        return {"op": op, "before": None, "after": after, "source": about}
+
+    unsent = "__debezium_unavailable_value"
+    land(project, "1", part("c", 1, id=9, a="9", b=9), part("u", 5, id=1, a="1234.5", b=unsent))
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/shop.yml", tables.format("decimal(9,2)"))
+    replay(project)
+    assert open_(project) == [("gold", 101, "no_base_image", "open")]
+    land(project, "2", part("c", 3, id=1, a="3", b=7))
+    assert project.ingest("run").code == 0
+    found = project.ingest("sql", DATA.format("shop_part"), "--json").records
+    assert [(r["id"], r["a"], r["b"]) for r in found] == [(1, "1234.50", 7), (9, "9.00", 9)]
+    assert open_(project) == [("gold", 101, "no_base_image", "resolved")]
+    spark.catalog.clearCache()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -58,6 +58,7 @@ ALL = (
     {"from": "shop.pens"},
     {"from": "shop.quills"},
     {"from": "shop.deals_0?", "target": "deals"},
+    {"from": "shop.inks"},
 )
 COINS = {"from": "shop.coins", "stored_as_scd_type": 2}
 SHARDED = ("lots", "versions", "images")
@@ -83,6 +84,18 @@ def renamed(old: str, new: str) -> dict[str, Any]:
     return canal_ddl(old, f"RENAME TABLE {old} TO {new}", es=T0 + 2000, id_=2)
 
 
+def inked(id_: int, name: str, *, called: str, at: int) -> dict[str, Any]:
+    """A row of `inks`, whose column of names is called otherwise at first."""
+    return canal(
+        "inks",
+        "INSERT",
+        {"id": str(id_), called: name},
+        es=T0 + 1000 * at,
+        id_=at,
+        types={"id": "int", called: "varchar(20)"},
+    )
+
+
 @pytest.fixture(scope="module")
 def played(
     tmp_path_factory: pytest.TempPathFactory, frugal: SparkSession
@@ -101,7 +114,7 @@ def played(
     project = Project(folder, taken)
     project.write("conf/sources/shop.yml", SHOP)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        led(project, *without(BOTH), COINS)
+        led(project, *without(BOTH, "shop.inks"), COINS)
         run(
             project,
             "1",
@@ -110,10 +123,16 @@ def played(
             put("pens", 1, "a", at=1),
             put("quills", 1, "a", at=1),
             *(put(f"deals_0{n}", n, "a", at=1) for n in (0, 1)),
+            inked(1, "a", called="label", at=1),
+            canal_ddl("coins", "TRUNCATE TABLE coins", es=T0, id_=0, type_="TRUNCATE"),
             bare(put("coins", 1, "a", at=1)),
             bare(put("coins", 2, "a", at=1)),
         )
-        led(project, *without(BOTH, "shop.pens", *(f"shop.{name}_0?" for name in SHARDED)), COINS)
+        led(
+            project,
+            *without(BOTH, "shop.pens", "shop.inks", *(f"shop.{name}_0?" for name in SHARDED)),
+            COINS,
+        )
         run(
             project,
             "2",
@@ -122,6 +141,10 @@ def played(
             put("pens", 1, "b", at=2, was="a"),
             renamed("quills", "feathers"),
             renamed("deals_00", "t"),
+            canal_ddl(
+                "inks", "ALTER TABLE inks CHANGE label name varchar(20)", es=T0 + 2000, id_=2
+            ),
+            inked(2, "b", called="name", at=3),
         )
         run(
             project,
@@ -139,9 +162,20 @@ def played(
         assert project.ingest("ddl", "approve", *(row["id"] for row in waiting)).code == 0
         led(project, *ALL, {**COINS, "keys": ["id"]})
         run(project, "5", bare(put("coins", 1, "b", at=5, was="a")), put("images_01", 5, "e", at=5))
+        (late,) = project.ingest("ddl", "list", "--status", "pending", "--json").records
+        assert (late["target"], late["kind"]) == ("shop_inks", "rename_column")
+        assert project.ingest("ddl", "approve", late["id"]).code == 0
         found = {
             target: rows(project, target)
-            for target in ("orders", *SHARDED, "shop_pens", "shop_quills", "deals", "shop_coins")
+            for target in (
+                "orders",
+                *SHARDED,
+                "shop_pens",
+                "shop_quills",
+                "deals",
+                "shop_coins",
+                "shop_inks",
+            )
         }
         found["open"] = [
             (row["code"],)
@@ -174,6 +208,10 @@ def test_the_only_table_of_a_target_that_was_out_for_a_while(played: Played) -> 
 def test_what_comes_while_a_rename_waits(played: Played) -> None:
     assert played["shop_quills"] == [(1, "c"), (2, "c")]
     assert played["deals"] == [(0, "c"), (1, "a"), (2, "c"), (3, "d")]
+
+
+def test_schema_changes_of_a_table_that_lived_in_silver_only(played: Played) -> None:
+    assert played["shop_inks"] == [(1, "a"), (2, "b")]
 
 
 def test_what_came_before_keys_were_set(played: Played) -> None:

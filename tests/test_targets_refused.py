@@ -63,6 +63,14 @@ def test_what_is_refused(
         (2, "b", False),
     ]
 
+    project.land("eu-3.jsonl", [row("O", 1, v="other")])
+    answer = project.ingest("run", "--source", "eu")
+    assert answer.code == 1
+    text = "table shop_O is parked: source tables eu:shop.O, eu:shop.o all lead to shop_O"
+    assert text in " ".join(answer.err.split())
+    found = project.ingest("sql", "SELECT v FROM gold.shop_o WHERE id = 1", "--json")
+    assert found.records == [{"v": "eu"}]
+
 
 def test_deletes_stay_what_they_were_until_a_rebuild(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -23,8 +23,6 @@ from ingest.formats.debezium_invented import invented
 from ingest.formats.format import FormatOptions, TableName
 from ingest.types import decimal_type, types_of
 
-"""Source table: db, schema, table."""
-
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000
 _MOST_SHAPES = 1_000

@@ -1,0 +1,177 @@
+"""Where silver has what bears on a few keys, found by the hash that it keeps of each change's key.
+
+Hashes and positions are read from the newest batches backwards, and no further than something may
+still be found: `Marks.tops` tells up to which position silver's batches reach. So a key that was
+changed of late costs the same whatever the length of history. Different keys may have one hash: so
+it says where to look, and which keys to fold again, which is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ingest.fold import Key
+from ingest.keys import hash_values
+from ingest.order import SOURCE_PART, Pos
+from ingest.shape import source_part
+from pipelines.results import rows
+from pipelines.survey import among
+from pipelines.work import Work
+
+_KEYS_MOST = 1_000
+_HASHED_TYPES = {"string", "int", "bigint"}
+_FIRST_SPAN = 4
+
+
+class Traces(NamedTuple):
+    """What silver has of some keys, by the hash of each.
+
+    `bases`: where the newest change stands, by the source's own part of its position, that lies
+    below the key's bound and seems to leave nothing of what was before; empty: there is none.
+    `batches`: those that hold changes from there on. `named`: the newest position at which an
+    earlier change names the key that `trace` was asked for. `searched`: the keys whose base, if
+    there is one, is known. `unhashed`: the batches that hold changes whose key has no hash.
+    `files`: how many were looked through.
+    """
+
+    bases: dict[int, Pos]
+    batches: dict[int, set[int]]
+    named: dict[int, Pos]
+    searched: set[Key]
+    unhashed: set[int]
+    files: int
+
+
+class _Span(NamedTuple):
+    """Batches, and the highest position that changes of earlier ones may have; None: any."""
+
+    batches: range
+    top: Pos | None
+
+
+def places(keys: pa.Table) -> dict[Key, Pos]:
+    """The rows `key` and `pos` as a mapping."""
+    columns = (keys[name].to_pylist() for name in ("key", "pos"))
+    return {tuple(key): tuple(pos) for key, pos in zip(*columns, strict=True)}
+
+
+def hashes(work: Work, keys: Collection[Key]) -> dict[Key, int] | None:
+    """Silver's hash of each key; None where silver is not to be read by it."""
+    shape = work.shape
+    plain = all(shape.columns[name] in _HASHED_TYPES for name in shape.keys)
+    if not plain or len(keys) > _KEYS_MOST or not shape.native:
+        return None
+    own = len(shape.keys) - (shape.shard is not None)
+    return {key: hash_values(key[:own]) for key in keys}
+
+
+def of_keys(known: Mapping[Key, int] | None) -> str:
+    """SQL that leaves out most changes of other keys."""
+    if known is None:
+        return "op <> 'truncate'"
+    return f"op <> 'truncate' AND ({_hash_in(known.values())} OR key_hash IS NULL)"
+
+
+def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
+    """`hash` and `part`, the lowest where keys have one hash."""
+    lowest: dict[int, Pos] = {}
+    for key, part in parts.items():
+        lowest[known[key]] = min(part, lowest.get(known[key], part))
+    return pa.table(
+        {
+            "hash": pa.array(lowest, pa.int64()),
+            "part": pa.array(map(list, lowest.values()), pa.list_(pa.int64())),
+        }
+    )
+
+
+def without_hash(work: Work) -> set[int]:
+    """The batches of silver that hold changes whose key has no hash: it is moved, or not told."""
+    changes = work.history("op <> 'truncate' AND key_hash IS NULL")
+    found = work.warehouse.session.sql(f"SELECT DISTINCT batch FROM ({changes})")
+    return {batch for (batch,) in rows(found)}
+
+
+def trace(
+    work: Work,
+    known: Mapping[Key, int],
+    bounds: Mapping[Key, Pos] | None,
+    *,
+    doubts: Mapping[Key, Pos] | None = None,
+    what: str = "false",
+) -> Traces:
+    """Look through silver for some keys, once at most.
+
+    `known`: their hashes. `bounds`: below which position a key's base is to lie; keys without one
+    have no base; None: none is wanted. `doubts`: keys that matter only where an earlier change (SQL
+    `what`) names them above a position. Whether a base is one is seen when it is read
+    (`key_history.unfounded`): it may lack a column, or not fit.
+    """
+    doubts = doubts or {}
+    found = Traces({}, {}, {}, set(), without_hash(work), 0)
+    tops: dict[int, list[tuple[Pos, int]]] = {}
+    files, pending = 0, set(known)
+    for span in _spans(work):
+        wanted = {key: known[key] for key in pending}
+        parts = {key: (bounds or {}).get(key, ())[:SOURCE_PART] for key in wanted}
+        files += _look(work, wanted, parts, span, what, found, tops)
+        for key in list(pending):
+            base, named = found.bases.get(known[key], ()), found.named.get(known[key], ())
+            if span.top is None or (base and base > span.top[:SOURCE_PART]):
+                found.searched.add(key)
+                pending.remove(key)
+            elif key in doubts:
+                # One that is named above its position is late, and needs its base.
+                late = named > doubts[key]
+                if bounds is None if late else span.top <= doubts[key]:
+                    pending.remove(key)
+        if not pending:
+            break
+    for hash_, listed in tops.items():
+        found.batches[hash_] = {b for top, b in listed if top >= found.bases.get(hash_, ())}
+    return found._replace(files=files)
+
+
+def _spans(work: Work) -> Iterator[_Span]:
+    """All batches up to the work's, the newest first; each span is longer than the one before."""
+    ends = [(batch, top) for batch, top in work.marks.tops if batch <= work.above]
+    above, length = work.last, _FIRST_SPAN
+    while len(ends) > length:
+        batch, top = ends[-length]
+        yield _Span(range(batch + 1, above + 1), top)
+        above, length, ends = batch, 2 * length, ends[:-length]
+    yield _Span(range(1, above + 1), None)
+
+
+def _look(
+    work: Work,
+    known: Mapping[Key, int],
+    parts: Mapping[Key, Pos],
+    span: _Span,
+    what: str,
+    found: Traces,
+    tops: dict[int, list[tuple[Pos, int]]],
+) -> int:
+    """Add what a span has of the keys to `found` and `tops` (position and number of batches)."""
+    founding = "after_image = 'full'" + ("" if work.soft else " OR op = 'delete'")
+    where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
+    changes = work.warehouse.session.sql(
+        f"""SELECT key_hash, batch, max(part) AS top,
+  max(part) FILTER (WHERE founding AND part < low) AS base, max(pos) FILTER (WHERE named) AS named
+FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS part,
+    {founding} AS founding, batch <= {work.above} AND ({what}) AS named, l.part AS low
+  FROM ({work.history(where)}) JOIN {work.view(by_hash(known, parts))} l ON l.hash = key_hash)
+GROUP BY key_hash, batch"""
+    )
+    for hash_, batch, top, base, named in rows(changes):
+        tops.setdefault(hash_, []).append((tuple(top), batch))
+        found.bases[hash_] = max(found.bases.get(hash_, ()), tuple(base or ()))
+        found.named[hash_] = max(found.named.get(hash_, ()), tuple(named or ()))
+    return len(changes.inputFiles())
+
+
+def _hash_in(found: Collection[int]) -> str:
+    return f"key_hash IN ({', '.join(map(str, sorted({*found})))})"

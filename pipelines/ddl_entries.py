@@ -132,6 +132,7 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     if not entries:
         return []
     create_ddl(warehouse)
+    stood = load(warehouse)
     at = datetime.now(UTC)
     known = [entry.row(at) for entry in entries if entry.version]
     new = [entry.row(at) for entry in entries if not entry.version]
@@ -141,7 +142,10 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
         add(warehouse, "gold", "_ddl", frame)
     else:
         upsert(warehouse, "gold", "_ddl", DDL, [*known, *new])
-    return [replace(entry, version=entry.version + 1) for entry in entries]
+    written = [replace(entry, version=entry.version + 1) for entry in entries]
+    stands = {**stood, **{entry.id: entry for entry in written}}
+    warehouse.keep("gold", "_ddl", sorted(stands.values(), key=_order))
+    return written
 
 
 def lineage_of(entries: Iterable[Entry]) -> Lineage:

@@ -128,6 +128,7 @@ def marked(work: Work, careful: Careful | None, *, skipped: bool, partial: bool)
         cuts=tuple(sorted(cuts)),
         partials=marks.partials or partial,
         orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
+        unhashed=marks.unhashed or bool(work.total("unhashed")),
         foreign=marks.foreign or (told and not work.shape.native),
     )
 

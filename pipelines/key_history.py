@@ -86,13 +86,15 @@ def starts(traces: Traces, known: Mapping[Key, int]) -> Starts:
 def since(work: Work, known: Mapping[Key, int], begun: Starts) -> str:
     """SQL of the changes from the starts on, and of all those without a hash.
 
-    Where each has one its key is known without the image before it, which is then not read.
+    Where each has one no key was moved: what tells of that is then not read.
     """
     begin = by_hash(known, begun.parts)
     changes = work.history(f"{among(begun.batches)} AND {of_keys(known)}")
     read = "c.*"
     if not begun.unhashed:
-        read = "c.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
+        nothing = "CAST(NULL AS map<string, string>)"
+        read = f"c.* EXCEPT (before, key_before, tx_id), {nothing} AS before"
+        read += f", {nothing} AS key_before, CAST(NULL AS string) AS tx_id"
     return (
         f"SELECT /*+ BROADCAST(b) */ {read} FROM ({changes}) c "
         f"LEFT JOIN {work.view(begin)} b ON b.hash = c.key_hash "

@@ -34,6 +34,10 @@ def source_tables(warehouse: Warehouse) -> list[SourceTable]:
     """Every source table with a change in silver, in order of name."""
     if not warehouse.exists("silver", "cdc"):
         return []
+    return warehouse.kept("silver", "cdc", lambda: _read(warehouse))
+
+
+def _read(warehouse: Warehouse) -> list[SourceTable]:
     found = warehouse.session.sql(
         f"SELECT DISTINCT source, db, schema, table FROM {warehouse.name('silver', 'cdc')} "
         "WHERE kind = 'change' AND table IS NOT NULL"

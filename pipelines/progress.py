@@ -68,6 +68,7 @@ class Marks:
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
     truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
     without base. `foreign`: changes have come that name no key, or another one than the target's.
+    `unhashed`: changes have come for which silver has no hash of the key.
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
     that tells what a killed run left. `tops`: for some of silver's batches, in order, the highest
     pos that changes have up to there.
@@ -80,6 +81,7 @@ class Marks:
     partials: bool = False
     orphans: Pos | None = None
     foreign: bool = False
+    unhashed: bool = False
     format: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
@@ -98,6 +100,7 @@ class Marks:
             cuts=cuts,
             partials=stored.get("partials", False),
             foreign=stored.get("foreign", False),
+            unhashed=stored.get("unhashed", True),
             format=stored.get("format"),
             horizons=tuple(
                 Horizon(tuple(below), batch, time)

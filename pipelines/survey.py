@@ -51,6 +51,7 @@ class Slice(NamedTuple):
     no_ops: int
     oldest: int | None
     keyless: int
+    unhashed: int
 
 
 class Survey(NamedTuple):
@@ -102,6 +103,7 @@ def survey(
   count_if(op = 'update' AND map_values(before) = map_values(after)) AS no_ops,
   min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
   count_if(kind = 'change' AND op <> 'truncate' AND key_columns IS NULL) AS keyless,
+  count_if(kind = 'change' AND op <> 'truncate' AND key_hash IS NULL) AS unhashed,
   {_TOLD}
 FROM {silver}
 WHERE {where} AND kind IN ('change', 'ddl', 'schema')

@@ -90,6 +90,8 @@ def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
 
 def without_hash(work: Work) -> set[int]:
     """The batches of silver that hold changes whose key has no hash: it is moved, or not told."""
+    if not work.marks.unhashed and not work.total("unhashed"):
+        return set()
     changes = work.history("op <> 'truncate' AND key_hash IS NULL")
     found = work.warehouse.session.sql(f"SELECT DISTINCT batch FROM ({changes})")
     return {batch for (batch,) in rows(found)}
@@ -136,13 +138,14 @@ def trace(
 
 
 def _spans(work: Work) -> Iterator[_Span]:
-    """All batches up to the work's, the newest first; each span is longer than the one before."""
+    """All batches up to the work's, the newest first; each span is as long as all before it."""
     ends = [(batch, top) for batch, top in work.marks.tops if batch <= work.above]
-    above, length = work.last, _FIRST_SPAN
+    above, length, passed = work.last, _FIRST_SPAN, 0
     while len(ends) > length:
         batch, top = ends[-length]
         yield _Span(range(batch + 1, above + 1), top)
-        above, length, ends = batch, 2 * length, ends[:-length]
+        passed += length
+        above, length, ends = batch, passed, ends[:-length]
     yield _Span(range(1, above + 1), None)
 
 

@@ -76,16 +76,24 @@ def decide(
     """
     find(warehouse, ids, verb)
     with lease(warehouse.checkpoint(), "gold"):
+        stands = load_progress(warehouse)
+        ledgers: dict[str, Ledger] = {}
         done = []
-        for entry in find(warehouse, ids, verb):
-            if entry.status in SETTLED[verb]:
+        try:
+            for asked in find(warehouse, ids, verb):
+                source = asked.table.source
+                ledger = ledgers.setdefault(source, Ledger(warehouse, config, source, stands))
+                entry = ledger.entries[asked.id]
+                if entry.status not in SETTLED[verb]:
+                    if verb == "reject":
+                        entry = counted(ledger, entry).settled("rejected", by=by, why=why)
+                    else:
+                        entry = _approved(ledger, entry, by=by, why=why)
+                    ledger.note(entry)
                 done.append(entry)
-                continue
-            ledger = Ledger(warehouse, config, entry.table.source, load_progress(warehouse))
-            if verb == "reject":
-                done.append(ledger.put(counted(ledger, entry).settled("rejected", by=by, why=why)))
-            else:
-                done.append(_approved(ledger, entry, by=by, why=why))
+        finally:
+            for ledger in ledgers.values():
+                ledger.save()
         return done
 
 
@@ -97,10 +105,11 @@ def counted(ledger: Ledger, entry: Entry) -> Entry:
 
 
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
+    """The entry, approved and carried out; what comes of that is for the caller to write."""
     if entry.risk == "none":
         return entry
     if entry.status == "approved":
-        return finish(ledger, entry)
+        return _finished(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
@@ -114,7 +123,10 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             # It may have been half done: what it began with says what is left to do.
             seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
         entry = seen
-    return finish(ledger, ledger.put(entry.settled("approved", by=by, why=why)))
+    # What came of the one before is written by the same commit.
+    ledger.note(entry.settled("approved", by=by, why=why))
+    ledger.save()
+    return _finished(ledger, ledger.entries[entry.id])
 
 
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
@@ -134,6 +146,10 @@ def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
     """See an approved entry through; gives it as `applied`, or as `failed` with the reason."""
+    return ledger.put(_finished(ledger, entry))
+
+
+def _finished(ledger: Ledger, entry: Entry) -> Entry:
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     for other in _overtaken(ledger, entry):
@@ -142,11 +158,11 @@ def finish(ledger: Ledger, entry: Entry) -> Entry:
         if route is not None and exists:
             _carry_out(ledger, entry, route)
     except IngestError as error:
-        return ledger.put(replace(entry, status="failed", why=str(error)))
+        return replace(entry, status="failed", why=str(error))
     except Exception as error:
         text = f"{type(error).__name__}: {str(error)[:2000]}"
-        return ledger.put(replace(entry, status="failed", why=text))
-    return ledger.put(replace(entry, status="applied"))
+        return replace(entry, status="failed", why=text)
+    return replace(entry, status="applied")
 
 
 def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:

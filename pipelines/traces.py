@@ -8,7 +8,7 @@ it says where to look, and which keys to fold again, which is never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ from pipelines.work import Work
 
 _KEYS_MOST = 1_000
 _HASHED_TYPES = {"string", "int", "bigint"}
-_FIRST_SPAN = 4
+FIRST_SPAN = 4
+"""How many batches are looked through first."""
 
 
 class Traces(NamedTuple):
@@ -45,7 +46,7 @@ class Traces(NamedTuple):
     files: int
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Batches, and the highest position that changes of earlier ones may have; None: any."""
 
     batches: range
@@ -116,7 +117,7 @@ def trace(
     found = Traces({}, {}, {}, set(), without_hash(work), 0)
     tops: dict[int, list[tuple[Pos, int]]] = {}
     files, pending = 0, set(known)
-    for span in _spans(work):
+    for span in spans(work.marks.tops, work.above, work.last):
         wanted = {key: known[key] for key in pending}
         parts = {key: (bounds or {}).get(key, ())[:SOURCE_PART] for key in wanted}
         files += _look(work, wanted, parts, span, what, found, tops)
@@ -137,23 +138,26 @@ def trace(
     return found._replace(files=files)
 
 
-def _spans(work: Work) -> Iterator[_Span]:
-    """All batches up to the work's, the newest first; each span is as long as all before it."""
-    ends = [(batch, top) for batch, top in work.marks.tops if batch <= work.above]
-    above, length, passed = work.last, _FIRST_SPAN, 0
+def spans(tops: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
+    """The batches up to `last`, the newest first; each span is as long as all before it.
+
+    `tops` as in `Marks`; those of the batches above `above` are not known yet.
+    """
+    ends = [end for end in tops if end[0] <= above]
+    length, passed = FIRST_SPAN, 0
     while len(ends) > length:
         batch, top = ends[-length]
-        yield _Span(range(batch + 1, above + 1), top)
+        yield Span(range(batch + 1, last + 1), top)
         passed += length
-        above, length, ends = batch, passed, ends[:-length]
-    yield _Span(range(1, above + 1), None)
+        last, length, ends = batch, passed, ends[:-length]
+    yield Span(range(1, last + 1), None)
 
 
 def _look(
     work: Work,
     known: Mapping[Key, int],
     parts: Mapping[Key, Pos],
-    span: _Span,
+    span: Span,
     what: str,
     found: Traces,
     tops: dict[int, list[tuple[Pos, int]]],

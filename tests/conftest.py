@@ -74,6 +74,16 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
             spark.conf.set(name, earlier)
 
 
+@pytest.fixture(scope="module")
+def short_spans() -> Iterator[None]:
+    """However few batches there are, silver is looked through for late keys in several spans."""
+    from pipelines import traces
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(traces, "FIRST_SPAN", 1)
+        yield
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     """An empty folder for the tables of one test."""

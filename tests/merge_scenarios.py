@@ -34,6 +34,8 @@ from ingest.config import Config, load
 from ingest.yaml_lines import read
 from pipelines import bronze, gold, silver
 from pipelines.catalog import history_frame
+from pipelines.known_targets import known
+from pipelines.reconcile import reconcile
 from pipelines.rejects import present
 from pipelines.results import records
 from pipelines.tables import Warehouse
@@ -134,8 +136,16 @@ class Laboratory:
 
     def forget_gold(self) -> None:
         """Lose gold's progress: every batch is applied once more, all at once."""
-        shutil.rmtree(self.warehouse.folder("gold", "_progress"))
+        shutil.move(self.warehouse.folder("gold", "_progress"), self._root / "progress")
         self._spark.catalog.clearCache()
+
+    def remember_gold(self) -> None:
+        """Have gold's progress as it was before it was lost."""
+        shutil.rmtree(self.warehouse.folder("gold", "_progress"))
+        shutil.move(self._root / "progress", self.warehouse.folder("gold", "_progress"))
+        self._spark.catalog.clearCache()
+        self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        self.warehouse = Warehouse(self.config.settings, self._spark)
 
     def rows(self, target: str) -> list[Row]:
         """A gold table, in key order; none where it was never made.
@@ -187,6 +197,16 @@ class Laboratory:
         """Every change of a target, in order."""
         frame, _ = history_frame(self.warehouse, self.config, target, {})
         return list(map(plain, records(frame)))
+
+    def differing(self, targets: Iterable[str]) -> dict[str, str]:
+        """The targets that are not what history makes of them, and how they differ."""
+        ways = known(self.warehouse, self.config).ways
+        found = {target: reconcile(self.warehouse, self.config, target, ways) for target in targets}
+        return {
+            target: f"{compared.told} {compared.differences}"
+            for target, compared in found.items()
+            if not compared.equal
+        }
 
     def _sources(self) -> dict[str, list[Scenario]]:
         """Scenarios by the source they share; options that name tables are put together."""

@@ -552,7 +552,8 @@ def land(project: Project, number: int) -> None:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Any:
-    """The project after all rounds and decisions, and what was pending before them."""
+    """The project after all rounds and decisions, what was pending before them, what came of the
+    decisions and the runs, and the ledger at the end."""
     import contextlib
     import io
 
@@ -582,7 +583,8 @@ def played(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Any
         land(project, 2)
         answers.append(project.ingest("run"))
         answers.append(project.ingest("run"))
-    return project, pending, decided, answers
+        ledger = project.ingest("ddl", "list", "--json").records
+    return project, pending, decided, answers, ledger
 
 
 def decide(project: Project, pending: list[Row]) -> list[tuple[str, Any]]:
@@ -613,7 +615,7 @@ def decide(project: Project, pending: list[Row]) -> list[tuple[str, Any]]:
 
 
 def test_runs_and_decisions(played: Any) -> None:
-    _, _, decided, answers = played
+    _, _, decided, answers, _ = played
     assert [answer.code for answer in answers] == [0, 0, 0, 0], [a.err for a in answers]
     assert [(verb, answer.code) for verb, answer in decided] == [
         ("approve", 0),
@@ -633,13 +635,12 @@ def test_rows(played: Any, table: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("table", CASES)
-def test_ledger(played: Any, table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    project = Project(played[0].folder, capsys.readouterr)
-    listed = project.ingest("ddl", "list", "--json").records
+def test_ledger(played: Any, table: str) -> None:
+    _, pending, _, _, listed = played
     own = [entry for entry in listed if entry["table"].lower() == table]
     assert [entry["status"] for entry in own] == list(CASES[table].statuses), own
     waiting = [
-        e["waiting_rows"] for e in played[1] if e["table"] == table and e["status"] == "pending"
+        e["waiting_rows"] for e in pending if e["table"] == table and e["status"] == "pending"
     ]
     if CASES[table].waiting:
         assert waiting == list(CASES[table].waiting)

@@ -23,7 +23,7 @@ from tests.debezium_log import captured, message
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("frugal", "short_spans")
 
 SOURCE = """
 name: lab

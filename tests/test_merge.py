@@ -37,6 +37,11 @@ REPLAYED = (
     "t12_truncate",
     "t14_schema_change_amid_a_batch",
 )
+REMADE = (
+    "r27_shard_key_conflict_scd2",
+    "r28_delete_and_insert_in_one_batch_lacking_a_column",
+    "sequence_by_below_an_added_column",
+)
 ADDED = {"_pos", "_event_time", "_source", "_source_table"}
 
 
@@ -54,6 +59,7 @@ class Finished(NamedTuple):
     replayed: dict[str, dict[str, list[Row]]]
     rejects_replayed: dict[str, list[Row]]
     held: int
+    laboratory: Laboratory
 
 
 def _snapshot_scenario(folder: Path) -> None:
@@ -83,7 +89,9 @@ def _snapshot_scenario(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(frugal: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def finished(
+    frugal: SparkSession, short_spans: None, tmp_path_factory: pytest.TempPathFactory
+) -> Finished:
     """All scenarios, run to the end."""
     root = tmp_path_factory.mktemp("merge")
     _snapshot_scenario(root / "made")
@@ -109,6 +117,7 @@ def finished(frugal: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         merged = laboratory.merge(REPLAYED)
         assert {row.target for row in merged} == set(REPLAYED)
         replayed[lost] = {name: laboratory.rows(name) for name in REPLAYED}
+    laboratory.remember_gold()
     return Finished(
         held=queries.size() - before,
         gold=gold,
@@ -121,6 +130,7 @@ def finished(frugal: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         log_after_idle=log_after_idle,
         replayed=replayed,
         rejects_replayed=laboratory.rejects(),
+        laboratory=laboratory,
     )
 
 
@@ -214,6 +224,17 @@ def test_38_what_changes_nothing_rewrites_no_file(finished: Finished, name: str)
 def test_a_run_with_nothing_new_writes_nothing(finished: Finished) -> None:
     assert finished.idle == []
     assert finished.log_after_idle == finished.log[ROUNDS]
+
+
+def test_history_makes_the_same(finished: Finished) -> None:
+    """Versions of shards, a table that a column orders, rows that were there twice."""
+    assert finished.laboratory.differing(REMADE) == {}
+
+
+@pytest.mark.long
+def test_history_makes_the_same_of_all(finished: Finished) -> None:
+    made = [name for name, rows in finished.gold[ROUNDS].items() if rows]
+    assert finished.laboratory.differing(made) == {}
 
 
 @pytest.mark.parametrize("lost", ["silver", "gold"])

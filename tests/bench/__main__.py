@@ -30,6 +30,7 @@ from tests.bench import (
     late_events,
     many_tables,
     rebuilding,
+    ten_formats,
     versions_cost,
 )
 from tests.bench.figures import Bench, Figure
@@ -37,6 +38,7 @@ from tests.bench.figures import Bench, Figure
 BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "decode": decode_cost.run,
     "avro": avro_cost.run,
+    "ten_formats": ten_formats.run,
     "end_to_end": end_to_end.run,
     "many_tables": many_tables.run,
     "late": late_events.run,

@@ -67,22 +67,23 @@ def ob_avro(bench: Bench, count: int) -> Sent:
 def _bare(
     name: str, encode: Callable[[Change], bytes], schema: Any, bench: Bench, count: int
 ) -> Sent:
-    changes = (
-        Change(_OPS[change.op], COLUMNS, _row(change.before), _row(change.after), number=number)
-        for number, change in enumerate(Table(keys=count // 5, seed=bench.seed).changes(count))
-    )
-
     def read(value: bytes) -> Any:
         return fastavro.schemaless_reader(io.BytesIO(value), schema)
 
-    return Sent(name, {}, [encode(change) for change in changes], read)
+    return Sent(name, {}, [encode(change) for change in changes(bench, count)], read)
+
+
+def changes(bench: Bench, count: int) -> Iterator[Change]:
+    """The generator's changes as the producers of the tests take them."""
+    for number, change in enumerate(Table(keys=count // 5, seed=bench.seed).changes(count)):
+        before, after = _row(change.before), _row(change.after)
+        yield Change(_OPS[change.op], COLUMNS, before, after, number=number)
 
 
 _OPS = {"c": "insert", "u": "update", "d": "delete"}
 
 
 def _row(row: Row | None) -> dict[str, Any] | None:
-    """A generated row as the producers of the tests take it."""
     if row is None:
         return None
     times = {
@@ -114,7 +115,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         ours: list[float] = []
         theirs: list[float] = []
         for turn in range(_ROUNDS + 1):
-            both = _cost(lambda m, d=decode: list(d(m)), messages), _cost(sent.read, sent.values)
+            both = cost(lambda m, d=decode: list(d(m)), messages), cost(sent.read, sent.values)
             if turn:
                 ours.append(both[0])
                 theirs.append(both[1])
@@ -127,7 +128,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def _cost(work: Callable[[Any], Any], items: list[Any]) -> float:
+def cost(work: Callable[[Any], Any], items: list[Any]) -> float:
     """Microseconds of CPU an item."""
     gc.disable()
     try:

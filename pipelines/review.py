@@ -109,7 +109,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     if entry.risk == "none":
         return entry
     if entry.status == "approved":
-        return _finished(ledger, entry)
+        return seen_through(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
@@ -126,7 +126,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     # What came of the one before is written by the same commit.
     ledger.note(entry.settled("approved", by=by, why=why))
     ledger.save()
-    return _finished(ledger, ledger.entries[entry.id])
+    return seen_through(ledger, ledger.entries[entry.id])
 
 
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
@@ -145,11 +145,12 @@ def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
 
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
-    """See an approved entry through; gives it as `applied`, or as `failed` with the reason."""
-    return ledger.put(_finished(ledger, entry))
+    """See an approved entry through, and write what came of it; gives it as it then is."""
+    return ledger.put(seen_through(ledger, entry))
 
 
-def _finished(ledger: Ledger, entry: Entry) -> Entry:
+def seen_through(ledger: Ledger, entry: Entry) -> Entry:
+    """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     for other in _overtaken(ledger, entry):

@@ -57,7 +57,7 @@ def arm(point: str) -> None:
     else:
         module, name = {
             "merged": (gold, "record"),
-            "decided": (review, "finish"),
+            "decided": (review, "seen_through"),
             "altered": (review, "_restore"),
             "rebuilt": (rebuild, "record"),
         }[point]

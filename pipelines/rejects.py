@@ -76,7 +76,7 @@ def conflict_rejects(work: Work, events: str, stored: str) -> int:
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside now."""
-    place = "struct(topic, `partition`, offset, `row`)"
+    place = "concat_ws('/', topic, `partition`, offset, `row`)"
     if not warehouse.exists("gold", "_rejects"):
         return "true"
     return (

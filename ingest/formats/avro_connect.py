@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ingest.formats.avro_schema import Field as AvroField
-from ingest.formats.avro_schema import present
+from ingest.formats.avro_schema import Type, present
 from ingest.formats.connect_schema import Field
 from ingest.values import base64_of
 
@@ -54,7 +54,11 @@ _ESCAPE = re.compile(r"_u([0-9a-fA-F]{4})")
 
 def connect_field(field: AvroField, name: str) -> Field:
     """One column, under its own `name`, or an image, whose fields are its columns."""
-    type_ = present(field.type)
+    return _connect(field.type, name)
+
+
+def _connect(given_type: Type, name: str | None) -> Field:
+    type_ = present(given_type)
     props = type_.props
     connect = _KINDS.get(type_.kind, "string")
     if props.get("connect.type") in _INTEGERS:
@@ -76,8 +80,9 @@ def connect_field(field: AvroField, name: str) -> Field:
         field=name,
         name=semantic,
         parameters=parameters or None,
-        optional=type_ is not field.type,
+        optional=type_ is not given_type,
         default=_default(props.get("connect.default"), type_.kind),
+        items=_connect(type_.parts[0], None) if type_.kind == "array" else None,
     )
 
 

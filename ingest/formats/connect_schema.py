@@ -8,12 +8,16 @@ import msgspec
 
 
 class Field(msgspec.Struct, gc=False, frozen=True):
-    """One field of a Connect schema: a column, or a struct of columns. `default` is JSON."""
+    """One field of a Connect schema: a column, or a struct of columns.
+
+    `default` is JSON; `items` says what the elements of an array are.
+    """
 
     type: str = ""
     field: str | None = None
     name: str | None = None
     parameters: dict[str, Any] | None = None
     fields: tuple[Field, ...] | None = None
+    items: Field | None = None
     optional: Any = True
     default: msgspec.Raw = msgspec.Raw()

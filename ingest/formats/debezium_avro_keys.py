@@ -11,8 +11,9 @@ from ingest.events import Row
 from ingest.formats.avro_connect import column_namer
 from ingest.formats.avro_schema import parse_schema
 from ingest.formats.debezium_avro_writer import Writer
+from ingest.formats.debezium_columns import Columns
 from ingest.formats.debezium_keys import JsonKeys, Texts
-from ingest.formats.debezium_schema import Columns, Schemas
+from ingest.formats.debezium_schema import Schemas
 from ingest.formats.format import FormatOptions, TableName
 from ingest.schema_registry import Access, Registry, SchemaFolder, SchemaSource
 

@@ -21,7 +21,7 @@ from ingest.formats.avro_connect import DECIMAL
 from ingest.formats.avro_schema import Type
 from ingest.formats.columns import Convert
 from ingest.formats.connect_schema import Field
-from ingest.formats.debezium_schema import Columns
+from ingest.formats.debezium_columns import Columns
 
 ReadRow = Callable[[bytes, int, list[str]], tuple[Row, int]]
 """Data, start, warnings -> the row image and where it ends."""
@@ -34,7 +34,8 @@ class _Column:
 
     def __init__(self, name: str, field: Field, columns: Columns) -> None:
         self.convert: Convert | None = columns.converts.get(name)
-        self._nested = columns.nested.get(name)
+        self._name = name
+        self._columns = columns
         self._field = field
 
     def of_bytes(self, data: bytes, warnings: list[str]) -> str | None:
@@ -59,8 +60,7 @@ class _Column:
         """The text of an array, a map, a record of its own, or of a union of several types."""
         if value is None or value.__class__ is str:
             return value if value is None else str(value)
-        nested = self._nested
-        text = nested(value) if nested is not None and value.__class__ is dict else None
+        text = self._columns.text_of(self._name, value, warnings)
         return msgspec.json.encode(value).decode() if text is None else text
 
 

@@ -15,8 +15,9 @@ from ingest.formats.avro_schema import Type
 from ingest.formats.connect_schema import Field
 from ingest.formats.debezium_avro_envelope import ReadEnvelope, envelope_reader, is_envelope
 from ingest.formats.debezium_avro_rows import ReadRow, row_reader
+from ingest.formats.debezium_columns import Columns
 from ingest.formats.debezium_envelope import Inner, family_of_connector, names_of
-from ingest.formats.debezium_schema import Block, Columns, Schemas
+from ingest.formats.debezium_schema import Block, Schemas
 from ingest.formats.format import TableName
 
 Namer = Callable[[AvroField], str]

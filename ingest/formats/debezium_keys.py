@@ -10,7 +10,8 @@ import msgspec
 from ingest import jsontext
 from ingest.errors import DecodeError
 from ingest.events import Row
-from ingest.formats.debezium_schema import Columns, Schemas
+from ingest.formats.debezium_columns import Columns
+from ingest.formats.debezium_schema import Schemas
 from ingest.formats.format import TableName
 
 Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]

@@ -17,6 +17,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats import debezium_values as encoded
 from ingest.formats.connect_schema import Field
+from ingest.formats.debezium_columns import Columns
 from ingest.formats.debezium_declared import Handling
 from ingest.formats.debezium_envelope import (
     Source,
@@ -28,7 +29,7 @@ from ingest.formats.debezium_envelope import (
 from ingest.formats.debezium_keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium_order import order_of
 from ingest.formats.debezium_plain import transaction_of
-from ingest.formats.debezium_schema import Block, Columns, Schemas
+from ingest.formats.debezium_schema import Block, Schemas
 from ingest.formats.debezium_unavailable import DEFAULT, Placeholder
 from ingest.formats.format import FormatOptions, Message, TableName
 
@@ -237,13 +238,15 @@ class Rows:
             if value.__class__ is int:
                 image[name] = str(value)
         if not jsontext.all_text(image.values()):
-            _write_out(image, raw, columns, shape.numbers)
+            _write_out(image, raw, columns, shape.numbers, warnings)
         if not shape.typed:
             warnings.append(_UNTYPED)
         return image
 
 
-def _write_out(image: dict[str, Any], raw: bytes, columns: Columns, numbers: list[str]) -> None:
+def _write_out(
+    image: dict[str, Any], raw: bytes, columns: Columns, numbers: list[str], warnings: list[str]
+) -> None:
     """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
     members: dict[str, msgspec.Raw] | None = None
     for name, value in image.items():
@@ -256,8 +259,7 @@ def _write_out(image: dict[str, Any], raw: bytes, columns: Columns, numbers: lis
         elif kind is bool:
             image[name] = "true" if value else "false"
         else:
-            read = columns.nested.get(name) if kind is dict else None
-            text = read(value) if read is not None else None
+            text = columns.text_of(name, value, warnings)
             if text is None:
                 members = jsontext.members(raw) if members is None else members
                 text = bytes(members[name]).decode()

@@ -8,16 +8,18 @@ Source: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import ColumnType, Types
+from ingest.events import ColumnType
 from ingest.formats import debezium_values as encoded
 from ingest.formats.columns import Convert, declared_for, in_any_case, respelt
 from ingest.formats.connect_schema import Field
+from ingest.formats.debezium_arrays import ReadArray, array_reader
+from ingest.formats.debezium_columns import Columns
 from ingest.formats.debezium_declared import Handling, declared_converter, declared_type, is_decimal
 from ingest.formats.debezium_invented import invented
 from ingest.formats.format import FormatOptions, TableName
@@ -25,7 +27,6 @@ from ingest.types import decimal_type, types_of
 
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000
-_MOST_SHAPES = 1_000
 _SOURCE_TYPE = "__debezium.source.column."
 _SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varchar", "binary"} | {
     "varbinary",
@@ -41,51 +42,6 @@ _SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varcha
     "bit varying",
     "varbit",
 }
-
-
-class Shape(NamedTuple):
-    """A set of column names: which to convert, and whether all have a type.
-
-    A converter None is `encoded.integer`, the most frequent. The integers of columns without a
-    converter are written as they are; `numbers` are those columns, found as rows come. All other
-    values are expected to be text.
-    """
-
-    converted: tuple[tuple[str, Convert | None], ...]
-    typed: bool
-    numbers: list[str]
-
-
-class Columns(NamedTuple):
-    """What is known of a table's columns.
-
-    `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
-    table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
-    images come as canonical text already. `invented`: the values of each column that stand for
-    none in a row before of PostgreSQL.
-    """
-
-    types: Types | None
-    converts: Mapping[str, Convert | None]
-    nested: Mapping[str, encoded.Nested]
-    names: frozenset[str]
-    sent: int
-    keys: tuple[str, ...] | None
-    shapes: dict[tuple[str, ...], Shape]
-    canonical: bool = False
-    invented: Mapping[str, frozenset[str]] = {}
-
-    def shape(self, names: tuple[str, ...]) -> Shape:
-        """What a row of these columns needs, worked out and remembered."""
-        if len(self.shapes) >= _MOST_SHAPES:
-            self.shapes.clear()
-        known = [(name, self.converts.get(name)) for name in names]
-        made = self.shapes[names] = Shape(
-            tuple((name, None if c is encoded.integer else c) for name, c in known if c),
-            bool(self.names) and self.names.issuperset(names),
-            [],
-        )
-        return made
 
 
 class Block:
@@ -143,6 +99,7 @@ class Schemas:
         converts: dict[str, Convert | None] = {}
         nested: dict[str, encoded.Nested] = {}
         made_up: dict[str, frozenset[str]] = {}
+        arrays: dict[str, ReadArray] = {}
         for field in fields:
             name = field.field
             if name is None:
@@ -152,6 +109,11 @@ class Schemas:
             converts[name] = convert
             if field.name in encoded.NESTED:
                 nested[name] = encoded.NESTED[field.name][1]
+            if field.items is not None and field.items.name is not None:
+                _, _, element = _read(field.items)
+                inner = encoded.NESTED.get(field.items.name, ("", None))[1]
+                if element is not None or inner is not None:
+                    arrays[name] = array_reader(element, inner)
             if family == "postgres":
                 number = is_decimal(type_.source_type)
                 made_up[name] = invented(field, convert, nested.get(name), number=number)
@@ -172,6 +134,7 @@ class Schemas:
             tuple(keys) or None,
             {},
             invented=made_up,
+            arrays=arrays,
         )
 
     def _column(

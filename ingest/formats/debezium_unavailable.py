@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from ingest.formats.debezium_values import days
+
 DEFAULT = "__debezium_unavailable_value"
 
 
@@ -33,7 +35,8 @@ class Placeholder:
         codes = list(data)
         self._lists: tuple[list[Any], ...] = ([text], [packed], [named], codes)
         # Avro's lists and maps are text by now; a map also where hstore.handling.mode is json.
-        lists = tuple(msgspec.json.encode(shape).decode() for shape in self._lists)
+        dates = [days(code, []) for code in codes]
+        lists = tuple(msgspec.json.encode(shape).decode() for shape in (*self._lists, dates))
         maps = (msgspec.json.encode({text: text}).decode(), f'{{"{text}": "{text}"}}')
         self._texts = frozenset(
             (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode())

@@ -8,7 +8,8 @@ change stands once, at its lowest pos: copies of one change are told by what the
 from __future__ import annotations
 
 from ingest.casts import sql_text
-from ingest.shape import SURPRISE, Shape, as_today, column
+from ingest.latest import SURPRISE
+from ingest.shape import Shape, as_today, column
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""

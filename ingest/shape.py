@@ -3,8 +3,8 @@
 Silver holds canonical text by column name; gold holds typed columns. A Shape says which columns a
 target has, of which types, under which spellings the source sends them, and how rows of the source
 table are ordered. From it come the two SELECTs that everything in gold is made of: `events`, one
-row a change with its key as text, for the exact fold; and `latest`, the same folded to one row a
-key, for batches in which only whole rows come.
+row a change with its key as text, for the exact fold; and `ingest.latest`, the same folded to one
+row a key.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from ingest import casts
 from ingest.casts import sql_text
 from ingest.lineage import Lineage, retyped, translated, without_early
 from ingest.order import LENGTH, SOURCE_PART
-
-SURPRISE = "ingest: this batch needs the exact fold"
-"""What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
 
 
 def column(name: str) -> str:
@@ -159,9 +156,11 @@ def events(shape: Shape, changes: str) -> str:
     """
     changes = as_today(shape, changes)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
-    misfits = f"array_compact(array({', '.join(flagged)}))" if flagged else "array()"
+    # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
+    misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
     names = ", ".join(sql_text(name) for name in shape.columns)
-    image = _renamed(shape)
+    image, respelt = _renamed(shape), _respelt(shape)
+    sent = f"map_keys({image if respelt else 'after'})"
     tx = f"coalesce(tx_id, to_json({source_part('pos')}))"
     return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
   IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
@@ -172,126 +171,32 @@ def events(shape: Shape, changes: str) -> str:
   value_hash AS digest, batch, topic, `partition`, offset, `row`,
   CASE WHEN op IN ('delete', 'truncate') THEN CAST(array() AS array<string>)
     ELSE CAST({misfits} AS array<string>) END AS misfits,
-  size(array_except(array({names}), coalesce(map_keys({image}), array()))) AS lacks
+  size(array_except(array({names}), coalesce({sent}, array()))) AS lacks
 FROM ({changes})"""
 
 
 def _renamed(shape: Shape) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
-    respelt = {
-        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
-    }
-    kept = f"map_filter(after, (k, v) -> array_contains(array({_listed(shape)}), k))"
+    respelt = _respelt(shape)
+    listed = f"array({_listed(shape)})"
+    # A lambda is not compiled: it is for images that have more than the target.
+    kept = (
+        f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
+        f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
+    )
     if not respelt:
         return kept
     cases = " ".join(f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in respelt.items())
     return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
 
 
+def _respelt(shape: Shape) -> dict[str, str]:
+    """The names under which images have columns that are called otherwise -> what they are."""
+    return {
+        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
+    }
+
+
 def _listed(shape: Shape) -> str:
     names = {spelt for name in shape.columns for spelt in shape.spellings.get(name, (name,))}
     return ", ".join(sql_text(name) for name in sorted(names))
-
-
-def latest(
-    shape: Shape,
-    changes: str,
-    *,
-    sets: tuple[str, ...],
-    image: tuple[str, ...] | None = None,
-    unless: str | None = None,
-) -> str:
-    """The changes folded to one row a key, where every image is whole and has the columns `sets`.
-
-    `image` is the one list of names that all images have, in their order: values are then taken by
-    place, not looked up. Raises SURPRISE where a key is null, a value misfits, or the newest change
-    of a key is tied with another by the source's order. `unless` names a relation of late keys
-    (column `key`) to leave out; its presence also leaves out what does not fit, which is then
-    looked after elsewhere.
-    """
-    checked = unless is None
-    keys = [column(f"k{i}") for i in range(len(shape.keys))]
-    listed = ", ".join(keys)
-    nulls = " OR ".join(f"{key} IS NULL" for key in keys)
-    surprise = f"raise_error({sql_text(SURPRISE)})"
-    rows = _typed_rows(shape, changes, sets=sets, image=image, checked=checked)
-    bad = f"NOT gone AND ({_misfit(shape, sets)})"
-    folded = f"struct({', '.join(['gone', 'event_time', *(f'`v{i}`' for i in range(len(sets)))])})"
-    ties = checked and not shape.by_arrival
-    if checked:
-        folded = f"IF({bad}, {surprise}, {folded})"
-    else:
-        rows = (
-            f"SELECT c.* FROM ({rows}) c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
-            f"WHERE NOT ({bad}) AND key_text IS NOT NULL"
-        )
-    surprises = f"({nulls})" + (f" OR probe <> {_probe(shape)}" if ties else "")
-    final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
-    probe, most = (f", {_probe(shape)} AS probe", ", max(probe) AS probe") if ties else ("", "")
-    names = "".join(f", folded.v{i} AS {column(name)}" for i, name in enumerate(sets))
-    key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
-    return f"""SELECT {key_names}{names}, folded.gone AS _gone,
-  folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
-  CAST(NULL AS array<string>) AS _sets, {sql_text(shape.label)} AS _source_table,
-  IF(folded.gone, folded.event_time, NULL) AS _deleted_at
-FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
-  FROM (SELECT {listed}, pos, {folded} AS folded{probe}
-    FROM ({rows}))
-  GROUP BY {listed})"""
-
-
-def _probe(shape: Shape) -> str:
-    """SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
-    if shape.sequence:
-        return f"concat({source_part('pos')}, transform(slice(pos, -4, 4), x -> -x))"
-    numbers = ("-"[: i >= LENGTH + SOURCE_PART] + f"pos[{i}]" for i in range(LENGTH))
-    return f"array({', '.join(numbers)})"
-
-
-def _typed_rows(
-    shape: Shape,
-    changes: str,
-    *,
-    sets: tuple[str, ...],
-    image: tuple[str, ...] | None,
-    checked: bool,
-) -> str:
-    """SQL of rows with typed keys `k0`…, `pos`, `gone`, `event_time`, per column of `sets` its text
-    `x0`… and typed value `v0`…, and, unless `checked`, the key's text."""
-    typed_keys = ", ".join(
-        casts.typed(
-            # Where silver knows the key, an event without one is a surprise.
-            shape.text("key", name) if shape.native and checked else shape.key_value(name),
-            shape.columns[name],
-            shape.zone,
-        )
-        + f" AS `k{i}`"
-        for i, name in enumerate(shape.keys)
-    )
-    key_text = "" if checked else f", {shape.key_text()} AS key_text"
-    places = {name: place for place, name in enumerate(image)} if image else {}
-    texts, values = [], []
-    for i, name in enumerate(sets):
-        spelt = shape.spellings.get(name, (name,))
-        by_place = len(spelt) == 1 and spelt[0] in places
-        text = f"texts[{places[spelt[0]]}]" if by_place else shape.text("after", name)
-        texts.append(f", {text} AS `x{i}`")
-        values.append(f", {casts.typed(f'`x{i}`', shape.columns[name], shape.zone)} AS `v{i}`")
-    keys = ", ".join(column(f"k{i}") for i in range(len(shape.keys)))
-    kept = "" if checked else ", key_text"
-    xs = "".join(f", `x{i}`" for i in range(len(sets)))
-    return f"""SELECT {keys}, pos, gone, event_time{kept}{xs}{"".join(values)}
-FROM (SELECT {keys}, pos, gone, event_time{kept}{"".join(texts)}
-  FROM (SELECT {typed_keys}{key_text}, pos, op = 'delete' AS gone, event_time, after,
-      map_values(after) AS texts
-    FROM ({changes})))"""
-
-
-def _misfit(shape: Shape, sets: tuple[str, ...]) -> str:
-    """SQL that is true where a text `x0`… has no typed value `v0`…."""
-    checks = [
-        casts.unfit(f"`x{i}`", f"`v{i}`", shape.columns[name])
-        for i, name in enumerate(sets)
-        if shape.columns[name] != "string"
-    ]
-    return " OR ".join(checks) or "false"

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.casts import sql_text
+from ingest.latest import SURPRISE
 from ingest.merge import METADATA, Cut, reached
-from ingest.shape import SURPRISE, Shape, column, source_part
+from ingest.shape import Shape, column, source_part
 
 _ADDED = ("_valid_from", "_valid_to", "_current")
 

@@ -18,9 +18,10 @@ from ingest import late
 from ingest.codes import Code
 from ingest.fold import Key
 from ingest.kin import linked
+from ingest.latest import latest
 from ingest.order import TOP, Pos, pos_literal
 from ingest.refold import OUTPUT, SCHEMA, Run, fold_batches, sort_out
-from ingest.shape import events, latest
+from ingest.shape import events
 from pipelines.key_history import array_of, moves, named_above
 from pipelines.late_keys import based, changes_of
 from pipelines.rejects import (

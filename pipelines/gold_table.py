@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ingest.latest import SURPRISE, latest
 from ingest.merge import Cut, Merge
 from ingest.merge import sql as merge_sql
 from ingest.order import outermost
-from ingest.shape import SURPRISE, latest
 from pipelines.careful import Careful
 from pipelines.failures import mentions
 from pipelines.progress import Marks, highest

@@ -13,8 +13,9 @@ import pyarrow as pa
 from ingest import append, trail
 from ingest.fold import Key
 from ingest.kin import linked
+from ingest.latest import latest
 from ingest.refold import OUTPUT, Run, fold_batches
-from ingest.shape import column, events, latest
+from ingest.shape import column, events
 from pipelines.key_history import array_of, moves
 from pipelines.versions_table import Versions
 from pipelines.work import Work

@@ -257,7 +257,7 @@ class Work:
         )
 
     def listed(self, rows: str) -> str:
-        """SQL of `ingest.shape.latest` with the columns of `typed_states`, absent ones null."""
+        """SQL of `ingest.latest` with the columns of `typed_states`, absent ones null."""
         shape = self.shape
         keys = ", ".join(f"`_k{i}`" for i in range(len(shape.keys)))
         values = "".join(

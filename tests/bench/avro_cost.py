@@ -115,7 +115,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         ours: list[float] = []
         theirs: list[float] = []
         for turn in range(_ROUNDS + 1):
-            both = cost(lambda m, d=decode: list(d(m)), messages), cost(sent.read, sent.values)
+            both = _cost(lambda m, d=decode: list(d(m)), messages), _cost(sent.read, sent.values)
             if turn:
                 ours.append(both[0])
                 theirs.append(both[1])
@@ -128,7 +128,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         )
 
 
-def cost(work: Callable[[Any], Any], items: list[Any]) -> float:
+def _cost(work: Callable[[Any], Any], items: list[Any]) -> float:
     """Microseconds of CPU an item."""
     gc.disable()
     try:

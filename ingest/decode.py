@@ -1,8 +1,9 @@
 """Bronze to silver as a function over Arrow batches: one `mapInArrow` for every format and source.
 
-Each row is read by the reader of its source, which dispatches by format: a stream that mixes
-formats costs no more than one that does not. A batch is taken in parts, which keeps what is in hand
-in the processor's cache and the memory of a worker small, whatever the platform's batch size.
+Each row is read by the reader of its source, which dispatches by format, and one format is read
+after the other: a stream that mixes them costs hardly more than one that does not. A batch is taken
+in parts, which keeps what is in hand in the processor's cache and the memory of a worker small,
+whatever the platform's batch size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 from ingest.arrow import record_batch
 from ingest.codes import Code
 from ingest.formats.format import Message
-from ingest.reader import Reader, Reading
+from ingest.reader import Reader, Reading, SilverRow
 
 _PART_ROWS = 1_000
 _PART_BYTES = 16 * 2**20
@@ -63,10 +64,13 @@ def _decoded(batch: pa.RecordBatch, readers: Mapping[str, Reader]) -> pa.RecordB
     sources = batch.column("source").to_pylist()
     epochs = batch.column("epoch").to_pylist()
     messages = _messages(batch)
-    rows = [
-        readers[source].rows(message, epoch, now)
-        for source, epoch, message in zip(sources, epochs, messages, strict=True)
-    ]
+    pairs = zip(sources, messages, strict=True)
+    formats = [readers[source].format_of(message) for source, message in pairs]
+    rows: list[list[SilverRow]] = [[]] * len(messages)
+    # One format after the other: what it takes to read one stays in the processor's cache.
+    for index in sorted(range(len(messages)), key=lambda index: formats[index] or ""):
+        reader, name = readers[sources[index]], formats[index]
+        rows[index] = reader.rows(messages[index], epochs[index], now, name)
     try:
         return record_batch(list(chain.from_iterable(rows)))
     except _UNFIT:

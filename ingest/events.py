@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
 Row = dict[str, str | None]
 """One row image: column -> canonical text; None is SQL NULL, an absent column was not sent."""
 
@@ -93,6 +96,22 @@ def complete(event: Event, db: str | None, schema: str | None, table: str | None
     event.schema = event.schema or schema
     if not event.table and event.kind != "control":
         event.table = table
+
+
+def without_empty(event: Event) -> None:
+    """Take away the images of which no column is left: an empty one is none.
+
+    Raises no_image where that was all the event said.
+    """
+    if not event.before:
+        event.before = event.before_image = None
+    if not event.after:
+        event.after = event.after_image = None
+        if event.kind == "change" and event.op not in ("delete", "truncate"):
+            lost = ", ".join(event.unavailable or ())
+            raise DecodeError(
+                Code.NO_IMAGE, f"expected a column that is known, got none: {lost} unavailable"
+            )
 
 
 class SilverColumn(NamedTuple):

@@ -19,7 +19,7 @@ from ingest.codes import Code
 from ingest.ddl_dialect import declared
 from ingest.emptied import emptied
 from ingest.errors import DecodeError
-from ingest.events import DECODED, Event, complete
+from ingest.events import DECODED, Event, complete, without_empty
 from ingest.formats import FORMATS
 from ingest.formats.columns import declared_for
 from ingest.formats.detect import recognised
@@ -74,19 +74,32 @@ class Reader:
             self._pinned is not None and FORMATS[self._pinned].empty
         )
 
-    def rows(self, message: Message, epoch: int = 0, now: int | None = None) -> list[SilverRow]:
+    def format_of(self, message: Message) -> str | None:
+        """The format that reads a message; None where it is for `rows` to say why there is none."""
+        if self._pinned is not None or not message.value:
+            return self._pinned
+        try:
+            return recognised(message)
+        except Exception:
+            return None
+
+    def rows(
+        self, message: Message, epoch: int = 0, now: int | None = None, name: str | None = None
+    ) -> list[SilverRow]:
         """The silver rows of one message, at least one; never raises for what the bytes hold.
 
-        `now` is the time of decoding in microseconds, this moment's if not given.
+        `now`: the time of decoding in microseconds, this moment's if not given. `name`: the
+        message's format, if it was looked for already.
         """
         if now is None:
             now = time.time_ns() // 1000
-        name = self._pinned
+        name = name or self._pinned
         try:
             if message.headers and (broken := framing_error(message.headers)) is not None:
                 raise DecodeError(Code.BAD_FRAMING, broken)
             if not message.value and not self._tombstones:
-                return self._lift(message, epoch, now, name, [_tombstone()])
+                tombstone = Event(kind="control", op="other", op_raw="tombstone")
+                return self._lift(message, epoch, now, name, [tombstone])
             if name is None:
                 name = recognised(message)
             decode = self._decoders.get(name) or self._decoder(name)
@@ -120,7 +133,9 @@ class Reader:
             kind, types = event.kind, event.types
             if defaults is not None:
                 complete(event, *defaults)
-            if not event.unavailable:
+            if event.unavailable:
+                without_empty(event)
+            else:
                 event.unavailable = None
             if event.ddl is not None and event.dialect is None:
                 event.dialect = self._dialect(event, event.format or name)
@@ -279,10 +294,6 @@ class Reader:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
-
-
-def _tombstone() -> Event:
-    return Event(kind="control", op="other", op_raw="tombstone")
 
 
 def _signed(number: int) -> int:

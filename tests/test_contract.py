@@ -201,8 +201,8 @@ def decode_all(wire: str, messages: list[Message]) -> pa.Table:
 
 
 def test_rows_that_arrow_refuses_are_rejected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows_of_defect(self: Reader, message: Message, epoch: int, now: int) -> list[SilverRow]:
-        [*others, row] = sound(self, message, epoch, now)
+    def rows_of_defect(self: Reader, message: Message, *given: Any) -> list[SilverRow]:
+        [*others, row] = sound(self, message, *given)
         if message.offset == 1:
             row = (*row[: AT["event_time"]], 2**70, *row[AT["event_time"] + 1 :])
         return [*others, row]

@@ -39,7 +39,7 @@ bench: setup
 lock: setup
 	$(COMPILE) --group build --output-file .ci/build.lock
 	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
-	$(BIN)/python .ci/lock_jars.py pipelines/delta.jars pipelines/kafka.jars tests/kafka_broker.jars
+	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars
 
 wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

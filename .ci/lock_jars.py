@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pipelines.jars import read_lock, retrieve, sha256
+from pipelines.platform.jars import read_lock, retrieve, sha256
 
 for lock in map(Path, sys.argv[1:]):
     jars = read_lock(lock)

@@ -5,7 +5,9 @@ IngestError
 ├── PlatformError   the machine is not ready (Java, broker, path, warehouse); exit code 2
 ├── DecodeError     one message cannot be decoded; becomes a reject row, never stops a stream
 ├── SourceError     one source cannot be read now; it is named, the others go on
-└── TableError      one gold table cannot go on; it is parked and named, the others go on
+├── TableError      one gold table cannot go on; it is parked and named, the others go on
+├── LeaseHeld       another run has the lease that the work needs; exit code 75
+└── LeaseLost       another run has taken over the lease of work that was under way
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ingest.codes import Code
+
+TRY_AGAIN = 75
+"""The exit code where another run held what this one needed: EX_TEMPFAIL of BSD's sysexits.h."""
 
 
 class IngestError(Exception):
@@ -59,3 +64,11 @@ class TableError(IngestError):
 
 class SourceError(IngestError):
     """One source cannot be read now; it is named, the other sources go on."""
+
+
+class LeaseHeld(IngestError):
+    """Another run works on the same tables; says which, where and since when."""
+
+
+class LeaseLost(IngestError):
+    """Another run took over the lease of this one's work, which commits nothing more."""

@@ -1,7 +1,7 @@
 """The Event a decoder yields, and the one schema of `silver.cdc`, each column explained.
 
-A decoder fills an `Event`; `ingest.decode` adds what the transport knows (source, topic, partition,
-offset, row, pos) and writes the row of `SILVER`.
+A decoder fills an `Event`; `ingest.decode.batches` adds what the transport knows (source, topic,
+partition, offset, row, pos) and writes the row of `SILVER`.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Types(msgspec.Struct, frozen=True, gc=False):
 class Event(msgspec.Struct, gc=False, kw_only=True):
     """One thing that happened at the source, as a decoder saw it.
 
-    `order` holds up to five integers s1…s5 (rulings.md, 12), None where the message carries no
+    `order` holds up to five integers s1…s5 (semantics.md, 12), None where the message carries no
     order key. `event_time` and `sent_time` are microseconds since 1970-01-01 UTC. `key` and
     `key_before` may stay None: they are filled from the images by `key_columns`; a decoder sets
     them only where key values lie outside the images. `half` is 0 for the lone before-half of a
-    split update, else 1. `positioned`: `order` is a log position in a format that may come without;
-    with `order: auto` such an event is ordered by it, not by arrival. `dialect` is that of `ddl`
-    (`ingest.ddl.dialect_of`), where the message names its database.
+    split update, else 1. `broadcast`: the producer sends a copy of the statement to every partition
+    of the topic. `crowded`: other changes may stand at the same `order`. `dialect` is that of `ddl`
+    (`ingest.ddl.parse.dialect_of`), where the message names its database.
 
-    The fields `op` to `scn` and `event_time` to `tx_id` stand in the order of SILVER: a row takes
+    The fields `op` to `scn` and `event_time` to `extra` stand in the order of SILVER: a row takes
     them over by position.
     """
 
@@ -77,12 +77,14 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     event_time: int | None = None
     sent_time: int | None = None
     tx_id: str | None = None
+    extra: dict[str, str] | None = None
     kind: str = "change"
     format: str | None = None
     order: tuple[int, ...] | None = None
     snapshot: bool = False
     half: int = 1
-    positioned: bool = False
+    broadcast: bool = False
+    crowded: bool = False
     types: Types | None = None
     columns: tuple[ColumnType, ...] | None = None
     ddl: str | None = None
@@ -90,8 +92,9 @@ class Event(msgspec.Struct, gc=False, kw_only=True):
     warnings: list[str] | None = None
 
 
-def complete(event: Event, db: str | None, schema: str | None, table: str | None) -> None:
-    """Give `event` the source's defaults where its message names no database, schema or table."""
+def complete(event: Event, defaults: tuple[str | None, str | None, str | None]) -> None:
+    """Give `event` the source's database, schema and table where its message names none."""
+    db, schema, table = defaults
     event.db = event.db or db
     event.schema = event.schema or schema
     if not event.table and event.kind != "control":
@@ -149,12 +152,15 @@ SILVER: tuple[SilverColumn, ...] = (
     SilverColumn("sequenceId", "string", "DataWorks sequence, as sent"),
     SilverColumn("storeDataSequence", "string", "OMS sequence, as sent"),
     SilverColumn("scn", "string", "log position of the source, as sent"),
-    SilverColumn("pos", "array<bigint>", "the total order: eleven numbers, see ingest.order"),
+    SilverColumn("pos", "array<bigint>", "the total order: eleven numbers, see ingest.position"),
     SilverColumn("epoch", "bigint", "pos[0]: the source's declared epoch"),
     SilverColumn("s1", "bigint", "pos[2]: leading number of the source's order key"),
     SilverColumn("event_time", "timestamp", "when it happened at the source, UTC"),
     SilverColumn("sent_time", "timestamp", "when the producer sent it, UTC"),
     SilverColumn("tx_id", "string", "transaction, as the source names it"),
+    SilverColumn(
+        "extra", _MAP, "what else the producer says of the change: tenant, logical names, tags, …"
+    ),
     SilverColumn("schema_id", "string", "fingerprint of the column types, see kind schema"),
     SilverColumn(
         "columns",
@@ -167,8 +173,18 @@ SILVER: tuple[SilverColumn, ...] = (
     SilverColumn("error_code", "string", "of a reject: the code"),
     SilverColumn("error", "string", "of a reject: expected, got, where"),
     SilverColumn("value", "binary", "of a reject or fragment: the raw bytes"),
-    SilverColumn("value_hash", "bigint", "xxh64 of the message bytes: part of a change's identity"),
-    SilverColumn("key_hash", "bigint", "xxh64 of the key's values: finds a key's history"),
+    SilverColumn(
+        "value_hash",
+        "bigint",
+        "of a change, part of its identity: xxh64 of what happened (op, key, images, unavailable, "
+        "and its coordinates where nothing else tells it apart); else of the message bytes",
+    ),
+    SilverColumn("key_hash", "bigint", "xxh64 of the key's values, numbers in one spelling"),
+    SilverColumn(
+        "arrived",
+        "timestamp",
+        "the record's timestamp, UTC; where arrival orders, never below an earlier offset's",
+    ),
     SilverColumn("decoded_at", "timestamp", "when this row was made, UTC"),
     SilverColumn("batch", "bigint", "number of the append; gold's increments"),
 )

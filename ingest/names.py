@@ -85,6 +85,41 @@ def matches(pattern: str, *, db: str | None, schema: str | None, table: str) -> 
     return all(part.fullmatch(name or "") for part, name in zip(parts, names, strict=True))
 
 
+def covers(general: str, special: str) -> bool:
+    """Whether `general` means every source table that `special` means; False where that cannot be
+    told from the patterns alone."""
+    wide, narrow = _letters(general), _letters(special)
+    if len(wide) == 1:
+        pairs = [(wide[0], narrow[-1])]
+    elif len(narrow) == 1:
+        pairs = [*((part, _ANY) for part in wide[:-1]), (wide[-1], narrow[0])]
+    elif len(wide) == 2:
+        pairs = [(wide[0], narrow[0]), (wide[1], narrow[-1])]
+    elif len(narrow) == 3:
+        pairs = list(zip(wide, narrow, strict=True))
+    else:
+        return False
+    return all(_covers(*pair) for pair in pairs)
+
+
+_ANY, _ONE = "\ue000", "\ue001"
+"""Letters that stand for `*` and `?`."""
+
+
+def _letters(pattern: str) -> list[str]:
+    """The parts of a pattern, its wildcards as letters of their own."""
+    parse_pattern(pattern)
+    return [
+        literal.replace("``", "`") if literal else part.replace("*", _ANY).replace("?", _ONE)
+        for literal, part in _PART.findall(pattern)
+    ]
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    written = re.escape(wide).replace(_ANY, ".*").replace(_ONE, f"[^{_ANY}]")
+    return re.fullmatch(written, narrow, re.DOTALL) is not None
+
+
 def table_name(text: str) -> str:
     """Checks the name of one source table, as `keys:` and `columns:` of a source have it."""
     if not all(text.split(".")):
@@ -103,6 +138,8 @@ def check_target(template: str) -> str:
     for _, field, spec, conversion in pieces:
         if field is not None and (field not in FIELDS or spec or conversion):
             raise ValueError(f"expected only {_fields()} in braces, got `{{{field}}}`")
+    if re.search(r"[/\\]", template):
+        raise ValueError(f"expected the name of a table, not a path, got `{template}`")
     if all(field is None for _, field, _, _ in pieces):
         name = target_name(template, db=None, schema=None, table="")
         if name.casefold() in RESERVED:

@@ -1,1 +1,45 @@
-"""The edge: reads, calls `ingest`, writes. Everything that needs a session or a disk is here."""
+"""The edge: reads, calls `ingest`, writes. Everything that needs a session or a disk is here.
+
+    from ingest import load
+    from pipelines import Warehouse, run, spark
+
+    config = load("conf")
+    session = spark(warehouse=Path(config.settings.warehouse))
+    warehouse = Warehouse(config.settings, session, root=str(config.root))
+    outcome = run(warehouse, config)
+
+The names below are the library's (`pipelines.operations.library` says what each does); what else
+the packages hold is theirs and may change. Each is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipelines.operations.library import as_of, rebuild, reconcile, run
+    from pipelines.operations.run import Outcome
+    from pipelines.platform.session import spark
+    from pipelines.platform.warehouse import Warehouse
+
+__all__ = ["Outcome", "Warehouse", "as_of", "rebuild", "reconcile", "run", "spark"]
+_HOMES = {
+    "Outcome": "pipelines.operations.run",
+    "Warehouse": "pipelines.platform.warehouse",
+    "as_of": "pipelines.operations.library",
+    "rebuild": "pipelines.operations.library",
+    "reconcile": "pipelines.operations.library",
+    "run": "pipelines.operations.library",
+    "spark": "pipelines.platform.session",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

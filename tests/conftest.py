@@ -13,7 +13,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.demo import Demo
+    from tests.support.demo import Demo
 
 ROOT = Path(__file__).parent.parent
 # Code that is generated for a handful of rows costs more than it saves.
@@ -25,8 +25,9 @@ FRUGAL = {
 }
 # These take minutes each: first, so that the workers end together.
 LONGEST = (
-    *("test_merge", "test_killed", "test_ddl_review", "test_modes_generated", "test_maintain"),
-    *("test_connect", "test_demo", "test_readme", "test_gold_generated", "test_equivalence_gold"),
+    *("test_merge", "test_ddl_review", "test_killed", "test_hostile_logs", "test_maintain"),
+    *("test_modes_generated", "test_connect", "test_demo", "test_readme", "test_gold_generated"),
+    *("test_equivalence_gold", "test_damage"),
 )
 # A busy machine is no failure.
 settings.register_profile("timeless", deadline=None)
@@ -49,7 +50,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[SparkSession]:
     """The one session of the test run, as the product starts it."""
-    from pipelines import session
+    from pipelines.platform import session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SPARK_CONF_DIR")
@@ -77,10 +78,10 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def short_spans() -> Iterator[None]:
     """However few batches there are, silver is looked through for late keys in several spans."""
-    from pipelines import traces
+    from pipelines.apply import prior_images
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(traces, "FIRST_SPAN", 1)
+        patch.setattr(prior_images, "FIRST_SPAN", 1)
         yield
 
 
@@ -95,7 +96,7 @@ def warehouse(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of a real broker; give each test topics of its own."""
-    from tests.kafka_broker import broker
+    from tests.support.kafka_broker import broker
 
     with broker(tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield bootstrap
@@ -104,7 +105,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def demo(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """The demo of conf/, played once for all who look at it."""
-    from tests.demo import play
+    from tests.support.demo import play
 
     return play(tmp_path_factory.mktemp("demo"))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from ingest.config import load
+from ingest.config.load import load
 from ingest.errors import ConfigError
 from ingest.formats import FORMATS
-from tests.demo import ROOT, Demo, ingest
+from tests.support.demo import ROOT, Demo, ingest
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -94,12 +96,20 @@ def compare(excerpt: str, printed: str) -> None:
 
 def test_every_block_is_of_a_language_that_is_tested() -> None:
     counted = {block.language for block in blocks(README)}
-    assert counted == {"sh", "console", "yaml", "sql", "text", "bash"}
+    assert counted == {"sh", "console", "yaml", "sql", "text", "bash", "python"}
 
 
 @pytest.mark.parametrize("block", of("sh"), ids=str)
 def test_commands(block: Block, demo: Demo) -> None:
     run_commands(block, demo)
+
+
+@pytest.mark.parametrize("block", of("python"), ids=str)
+def test_programs(block: Block) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", block.text], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == re.findall(r"print\(.*  # (.*)", block.text)
 
 
 @pytest.mark.parametrize("block", of("sql"), ids=str)

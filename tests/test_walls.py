@@ -12,7 +12,37 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CORE = sorted((ROOT / "ingest").rglob("*.py"))
 EDGE = sorted((ROOT / "pipelines").rglob("*.py"))
-LONGEST = 300  # lines
+LONGEST = 60  # lines of a function
+FOLDER = range(3, 21)  # files of a folder
+# What imports goes downward: a package, or a file beside the packages of `ingest/`, knows only what
+# stands in the lines above its own.
+FLOORS = (
+    ("ingest.codes", "ingest.names", "ingest.position"),
+    ("ingest.errors",),
+    ("ingest.events",),
+    ("ingest.values",),
+    ("ingest.ddl", "ingest.files", "ingest.limits", "ingest.wire.avro"),
+    ("ingest.wire",),
+    (
+        "ingest.formats.dts",
+        "ingest.formats.oceanbase",
+        "ingest.formats.oms",
+        "ingest.formats.ticdc",
+        "ingest.identity",
+    ),
+    ("ingest.formats.canal", "ingest.formats.debezium", "ingest.sql"),
+    ("ingest.fold", "ingest.formats"),
+    ("ingest.config",),
+    ("ingest.decode", "pipelines.platform"),
+    ("ingest",),
+    ("pipelines.bronze", "pipelines.targets"),
+    ("pipelines.silver",),
+    ("pipelines.apply", "pipelines.ledger"),
+    ("pipelines.gold",),
+    ("pipelines.operations",),
+    ("pipelines.cli", "pipelines"),
+)
+FLOOR_OF = {unit: number for number, units in enumerate(FLOORS) for unit in units}
 BANNED = re.compile(
     r"(^|_)(utils?|helpers?|common|managers?|factory|misc)(_|$)|^(base|abstract)(_|$)"
 )
@@ -64,7 +94,7 @@ def breaches_of_core(file: Path) -> list[str]:
 
 def test_there_is_something_to_look_at() -> None:
     assert ROOT / "ingest" / "errors.py" in CORE
-    assert ROOT / "pipelines" / "session.py" in EDGE
+    assert ROOT / "pipelines" / "platform" / "session.py" in EDGE
 
 
 @pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
@@ -94,19 +124,121 @@ def test_a_breach_is_seen(tmp_path: Path) -> None:
     ]
 
 
-def test_delta_is_imported_by_tables_alone() -> None:
+def test_delta_is_imported_by_the_warehouse_alone() -> None:
     importers = {file.relative_to(ROOT).as_posix() for file in EDGE if "delta" in roots(file)}
-    assert importers <= {"pipelines/tables.py"}
+    assert importers <= {"pipelines/platform/warehouse.py"}
+
+
+def module_of(file: Path) -> str:
+    """The dotted name of a file."""
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def unit_of(file: Path) -> str:
+    """The package that a file is in; the file itself where it stands beside the packages."""
+    parent = file.parent.relative_to(ROOT)
+    return module_of(file) if len(parent.parts) == 1 else ".".join(parent.parts)
+
+
+READERS = {"ingest/formats/dts/values.py", "ingest/formats/oceanbase/values.py"}
+"""Readers of binary values, all called as `read(data, at, words, warnings)`."""
+CALLED_BACK = {"texts"}
+"""`Rows.texts` is a `Texts`."""
+
+FILES = {module_of(file): file for file in CORE + EDGE}
+
+
+def own_imports(file: Path, *, types: bool = True) -> set[str]:
+    """The modules of the house that a file imports; without `types`, those that it needs to run."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    named = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and (types or node not in named):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in FILES else node.module)
+    return found & set(FILES)
 
 
 @pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
-def test_files_are_short_and_named_for_what_they_hold(file: Path) -> None:
-    lines = file.read_text(encoding="utf-8").count("\n")
-    assert lines <= LONGEST
+def test_imports_go_downward(file: Path) -> None:
+    floor = FLOOR_OF[unit_of(file)]
+    upward = {
+        module
+        for module in own_imports(file)
+        if unit_of(FILES[module]) != unit_of(file) and FLOOR_OF[unit_of(FILES[module])] >= floor
+    }
+    assert upward == set()
+
+
+def test_no_file_needs_itself() -> None:
+    needs = {module: own_imports(file, types=False) for module, file in FILES.items()}
+    while free := [module for module, others in needs.items() if not others & set(needs)]:
+        for module in free:
+            del needs[module]
+    assert sorted(needs) == []
+
+
+def test_a_folder_can_be_held_in_mind() -> None:
+    folders = {file.parent for file in CORE + EDGE} - {ROOT / "pipelines"}
+    counts = {folder: len(list(folder.glob("*.py"))) for folder in folders}
+    assert {folder: count for folder, count in counts.items() if count not in FOLDER} == {}
+
+
+@pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_functions_are_short_and_files_named_for_what_they_hold(file: Path) -> None:
     assert not BANNED.search(file.stem)
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert [name for name in classes if BANNED_CLASS.search(name)] == []
+    long = {
+        f"{file.relative_to(ROOT).as_posix()} {node.name}"
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and lines_of(node) > LONGEST
+    }
+    assert long == set()
+
+
+@pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_arguments_beyond_the_third_are_named(file: Path) -> None:
+    if file.relative_to(ROOT).as_posix() in READERS:
+        return
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    many = [node.name for node in nodes if positional(node) > 3 and not is_called_back(node)]
+    assert many == []
+
+
+def is_called_back(node: ast.FunctionDef) -> bool:
+    """Whether someone else says how the function is called: click names all arguments of a verb."""
+    verb = any("command" in ast.unparse(decorator) for decorator in node.decorator_list)
+    return verb or node.name in CALLED_BACK
+
+
+def positional(node: ast.FunctionDef) -> int:
+    """How many arguments a function takes by their place, `self` not counted."""
+    names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"])) if node.args.vararg is None else 0
+
+
+@pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_parts_of_a_position_have_names(file: Path) -> None:
+    """`ingest.position` says what stands where in `pos`, and nobody else counts."""
+    if module_of(file) != "ingest.position":
+        bare = re.findall(r"slice\([\w.]*pos, -?\d+, -?\d+\)", file.read_text(encoding="utf-8"))
+        assert bare == []
+
+
+def lines_of(node: ast.FunctionDef) -> int:
+    """How many lines a function has, its signature and docstring counted."""
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
 
 
 def test_names_that_are_banned() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from pipelines.cli import main
+from pipelines.cli.app import main
 
 STEPS = (
     "DEMO_FILES='1-*' ingest run",

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from ingest.formats import (
-    canal,
-    cloudcanal,
-    dataworks,
-    debezium,
-    debezium_avro,
-    dms,
-    dts,
-    maxwell,
-    ob_avro,
-    ogg,
-    oms_dataworks,
-    oms_default,
-    oms_shareplex,
-    ticdc_open,
-    ticdc_simple,
-    wal2json,
-)
-from ingest.formats.format import Format
+from ingest.formats import dataworks, dms, maxwell, ogg, wal2json
+from ingest.formats.canal import cloudcanal
+from ingest.formats.canal import json as canal
+from ingest.formats.debezium import avro as debezium_avro
+from ingest.formats.debezium import json as debezium
+from ingest.formats.dts import avro as dts
+from ingest.formats.oceanbase import avro as ob_avro
+from ingest.formats.oms import dataworks as oms_dataworks
+from ingest.formats.oms import default, shareplex
+from ingest.formats.ticdc import open as ticdc_open
+from ingest.formats.ticdc import simple
+from ingest.wire.contract import Format
 
 FORMATS: dict[str, Format] = {
     "ob_avro": ob_avro.FORMAT,
-    "oms_default": oms_default.FORMAT,
+    "oms_default": default.FORMAT,
     "oms_dataworks": oms_dataworks.FORMAT,
-    "oms_shareplex": oms_shareplex.FORMAT,
+    "oms_shareplex": shareplex.FORMAT,
     "dataworks": dataworks.FORMAT,
     "canal": canal.FORMAT,
     "cloudcanal": cloudcanal.FORMAT,
@@ -36,7 +29,7 @@ FORMATS: dict[str, Format] = {
     "ogg": ogg.FORMAT,
     "dms": dms.FORMAT,
     "ticdc_open": ticdc_open.FORMAT,
-    "ticdc_simple": ticdc_simple.FORMAT,
+    "ticdc_simple": simple.FORMAT,
     "wal2json": wal2json.FORMAT,
     "dts": dts.FORMAT,
 }

@@ -2,28 +2,32 @@
 
 Vendor: Alibaba Cloud DataWorks, "Appendix: Message format" (real-time synchronisation of a full
 database to Kafka). Event types are Canal's, an update being either one message or two halves.
+
+The six types of StreamX, and how the values of a table's columns become text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl_dialect import told
+from ingest.ddl.dialect import dialect_of_database
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event
-from ingest.formats.columns import declared_for
-from ingest.formats.dataworks_values import columns_of
-from ingest.formats.envelope import Scalar, micros_of, number_of, of_protocol, text_of
-from ingest.formats.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, TopLevel
-from ingest.formats.typed_rows import TypedRows
-from ingest.jsontext import decoder as json_decoder
-from ingest.jsontext import parse
-from ingest.types import family_of
+from ingest.events import KIND_OF, ColumnType, Event
+from ingest.formats.oms.values import base64_text, oms_converter, truth
+from ingest.values import canonical
+from ingest.values.jsontext import decoder as json_decoder
+from ingest.values.jsontext import parse
+from ingest.values.source_types import family_of, parse_type, spark_type, types_of
+from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, TopLevel
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Columns, Convert, declared_for, in_any_case, plain, respelt
+from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
+from ingest.wire.scalars import Scalar, micros_of, number_of, of_protocol, sent_micros_of, text_of
+from ingest.wire.typed_rows import TypedRows
 
 _BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
 """StreamX spells it without its last letter."""
@@ -137,7 +141,7 @@ class _Tables:
         )
         keys = _keys(schema, source)
         rows = TypedRows(columns, sent=frozenset(sent), keys=keys, hidden=hidden)
-        return _Table(*names, keys, rows, told(source.dbType))
+        return _Table(*names, keys, rows, dialect_of_database(source.dbType))
 
 
 def _hidden(schema: _Schema, source: _Source) -> frozenset[str]:
@@ -197,7 +201,7 @@ def decoder(options: FormatOptions) -> Decoder:
             order=None if number is None else (number,),
             snapshot=snapshot,
             event_time=None if snapshot else micros_of(times.eventTime, warnings, 1000),
-            sent_time=micros_of(times.systemTime, warnings, 1000),
+            sent_time=sent_micros_of(times.systemTime, warnings),
             ddl=sql or None,
             dialect=table.dialect,
             warnings=warnings,
@@ -205,15 +209,18 @@ def decoder(options: FormatOptions) -> Decoder:
         if event.kind == "ddl":
             types = table.rows.types
             event.columns = types.columns if types is not None else None
-        elif event.kind == "change" and event.op != "truncate":
-            _images(event, word, payload, table.rows, warnings)
+        if event.kind == "change" and event.op != "truncate":
+            _images(event, word, payload, rows=table.rows, warnings=warnings)
+        else:
+            sides = (payload.before, payload.after)
+            refuse_rows(payload.op, *(side.dataColumn for side in sides if side is not None))
         yield event
 
     return decode
 
 
 def _images(
-    event: Event, word: str, payload: _Payload, rows: TypedRows, warnings: list[str]
+    event: Event, word: str, payload: _Payload, *, rows: TypedRows, warnings: list[str]
 ) -> None:
     sides = payload.before, payload.after
     before, before_image = rows.read(sides[0].dataColumn, warnings) if sides[0] else (None, None)
@@ -226,7 +233,7 @@ def _images(
     if word == "UPDATE_AFTER" and before is None and after is not None:
         warnings.append(Code.SPLIT_UPDATE.value)
     else:
-        before, after = paired(event.op, before, after, warnings)
+        before, after = paired(event.op, before, after, warnings=warnings)
     event.before, event.before_image = before, before_image if before is not None else None
     event.after, event.after_image = after, after_image if after is not None else None
 
@@ -257,7 +264,7 @@ FORMAT = Format(
     summary="Alibaba Cloud DataWorks (StreamX) JSON 0.0.1 and 1.0.0",
     source="Alibaba Cloud DataWorks, Appendix: Message format, version 0.0.1 and 1.0.0, "
     "https://www.alibabacloud.com/help/en/dataworks/user-guide/appendix-message-formats",
-    recognised="payload.op, and version 0.0.1 or 1.0.0 or schema.dataColumn",
+    recognised="payload.op with schema.dataColumn; a control event by version 0.0.1 or 1.0.0",
     ordered="by payload.sequenceId; an INSERT whose sequenceId or eventTime is -1 is a snapshot "
     "row; the halves UPDATE_BEFOR and UPDATE_AFTER are joined by it",
     recognise=_recognise,
@@ -268,6 +275,11 @@ FORMAT = Format(
         "unavailable": "no placeholder for a value that was not supplied is documented",
     },
     losses=(
+        Loss(
+            "checkpointTime, ddlMeta, the database's version",
+            "the first is the producer's own position, the second a serialised Java object: bronze "
+            "alone has them",
+        ),
         Loss(
             "fractions below a millisecond",
             "StreamX has six types; a DATE is a number of milliseconds",
@@ -293,3 +305,81 @@ FORMAT = Format(
         ),
     ),
 )
+
+
+_PARTS = {"date": slice(0, 10), "time": slice(11, None), "timestamp_ntz": slice(None)}
+"""What a declared type keeps of a zone-less `yyyy-MM-dd HH:mm:ss[.f]`."""
+
+
+def columns_of(
+    sent: Mapping[str, str], declared: Mapping[str, str], *, family: str, zone: str | None
+) -> Columns:
+    """The columns of a table: the message's own types `sent`, overruled by the YAML's `declared`.
+
+    `family` is the type family of the source's database, whose types the YAML names. A DATE is an
+    instant; declared as a zone-less type it is what clocks in `zone` showed.
+    """
+    declared = respelt(declared, sent)
+    convert = oms_converter(family, zone)
+    types: dict[str, str] = {}
+    converts: dict[str, Convert | None] = {}
+    for name, text in sent.items():
+        known = _SIX.get(text.upper())
+        types[name], converts[name] = known or (spark_type(text, family), convert(text))
+    for name, text in declared.items():
+        types[name] = spark_type(text, family)
+        if sent.get(name, "").upper() == "DATE":
+            converts[name] = _of_date(
+                "time" if parse_type(text).name == "time" else types[name], zone
+            )
+        else:
+            converts[name] = convert(text)
+    texts = {**sent, **declared}
+    columns = tuple(ColumnType(name, texts[name], type_) for name, type_ in types.items())
+    return Columns(
+        types_of(columns) if columns else None,
+        in_any_case({name: found for name, found in converts.items() if found is not None}),
+        frozenset(in_any_case(types)),
+    )
+
+
+def _of_date(kept: str, zone: str | None) -> Convert | None:
+    """Converter of a DATE for a column declared as `kept`; other types keep the number."""
+    if kept == "timestamp":
+        return _instant
+    part = _PARTS.get(kept)
+    if part is None:
+        return None
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        millis = _millis(value)
+        if millis is None:
+            return plain(value)
+        if zone is None:
+            warnings.append(Code.TZ_ASSUMED.value)
+        return canonical.civil_in(millis, 1000, zone or "UTC")[part]
+
+    return convert
+
+
+def _instant(value: Any, warnings: list[str]) -> str:
+    if value.__class__ is int:
+        return canonical.instant_of(value, 1000)
+    millis = _millis(value)
+    return plain(value) if millis is None else canonical.instant_of(millis, 1000)
+
+
+def _millis(value: Any) -> int | None:
+    """Milliseconds since the epoch, whatever their size; None for a value of another kind."""
+    text = plain(value)
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 20 else None
+
+
+_SIX: dict[str, tuple[str, Convert | None]] = {
+    "BOOLEAN": ("boolean", truth),
+    "LONG": ("bigint", None),
+    "DOUBLE": ("double", None),
+    "DATE": ("timestamp", _instant),
+    "BYTES": ("binary", base64_text),
+    "STRING": ("string", None),
+}

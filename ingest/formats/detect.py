@@ -17,8 +17,9 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import FORMATS
-from ingest.formats.format import Format, Message, TopLevel
-from ingest.jsontext import excerpt, parse
+from ingest.values.jsontext import UNREADABLE, check_utf8, excerpt, parse
+from ingest.wire.contract import Format, Message, TopLevel
+from ingest.wire.strangers import advice, advice_on_bytes
 
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MEMO_MOST = 4_096
@@ -46,6 +47,14 @@ class _Watched(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._top)
+
+
+class Recognised(NamedTuple):
+    """What is known of a message once its format is: the format's name, and the top level, where
+    the message is strict JSON."""
+
+    name: str
+    top: TopLevel | None = None
 
 
 class _Known(NamedTuple):
@@ -92,17 +101,25 @@ class Detection:
                 found.append(name)
         if len(found) == 1:
             return found[0]
-        raise _refusal(found, message, f"the top-level names {', '.join(sorted(names)[:20])}")
+        what = f"the top-level names {', '.join(sorted(names)[:20])}"
+        raise _refusal(found, message, what, advised=advice(top) if not found else "")
 
-    def of(self, message: Message) -> str:
+    def of(self, message: Message) -> Recognised:
         """The one format that recognises a message. Raises as `detect`, and bad_json."""
         value = message.value or b""
         if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
-            return self.detect(parse(value, _TOP.decode, []), message)
+            try:
+                top, strict = _top(value)
+                return Recognised(self.detect(top, message), top if strict else None)
+            except DecodeError:
+                # What is no text has no format to be told from.
+                check_utf8(value)
+                raise
         found = [name for name, recognise in self._binary if recognise(message)]
         if len(found) == 1:
-            return found[0]
-        raise _refusal(found, message, "bytes that are no JSON object")
+            return Recognised(found[0])
+        advised = advice_on_bytes(value) if not found else ""
+        raise _refusal(found, message, "bytes that are no JSON object", advised=advised)
 
     def _learnt(self, names: tuple[str, ...], top: TopLevel) -> _Known:
         sure: list[str] = []
@@ -122,6 +139,15 @@ class Detection:
         return known
 
 
+def _top(value: bytes) -> tuple[TopLevel, bool]:
+    """The top level of a message, and whether it was read strictly; its decoder is who validates
+    it."""
+    try:
+        return _TOP.decode(value), True
+    except UNREADABLE:
+        return parse(value, _TOP.decode, []), False
+
+
 def _answer(recognise: Callable[[TopLevel], bool], top: TopLevel) -> bool:
     """A recogniser's answer; what it cannot read inside a value is not of its format."""
     try:
@@ -130,7 +156,7 @@ def _answer(recognise: Callable[[TopLevel], bool], top: TopLevel) -> bool:
         return False
 
 
-def _refusal(found: list[str], message: Message, what: str) -> DecodeError:
+def _refusal(found: list[str], message: Message, what: str, *, advised: str) -> DecodeError:
     quoted = excerpt(message.value or b"")
     if found:
         return DecodeError(
@@ -140,8 +166,8 @@ def _refusal(found: list[str], message: Message, what: str) -> DecodeError:
         )
     return DecodeError(
         Code.UNKNOWN_FORMAT,
-        f"expected a message of {', '.join(FORMATS)}, got {what}: {quoted}; set the source's "
-        f"format",
+        f"expected a message of one of the formats (`ingest formats`), got {what}: {quoted}; "
+        f"{advised}",
     )
 
 
@@ -153,6 +179,6 @@ def detect(top: TopLevel, message: Message) -> str:
     return _DETECTION.detect(top, message)
 
 
-def recognised(message: Message) -> str:
+def recognised(message: Message) -> Recognised:
     """The one format of the registry that recognises a message; see `Detection.of`."""
     return _DETECTION.of(message)

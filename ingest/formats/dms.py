@@ -3,26 +3,33 @@
 Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024). A record has
 the row in `data`, what it is in `metadata`; the row before an update is there only where a before
 image was asked for, beside `data` or inside it under prefixed names.
+
+How DMS writes values and tables: its JSON to canonical text, its column types to Spark's.
+
+Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Reference.DataTypes.html, and the
+`control` records of the Kafka target with IncludeTableAlterOperations and IncludeControlDetails.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from ingest import jsontext
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
-from ingest.formats.clock import Clock
-from ingest.formats.dms_columns import dms_rows, table_columns
-from ingest.formats.envelope import Scalar, number_of, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Message, Option, TopLevel
-from ingest.formats.typed_rows import TypedRows
-from ingest.jsontext import members
+from ingest.events import KIND_OF, ColumnType, Event, Row
+from ingest.values import canonical, jsontext
+from ingest.values.jsontext import excerpt, members
+from ingest.values.source_types import decimal_type, spark_type
+from ingest.wire.clock import Clock
+from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.scalars import Scalar, number_of, text_of
+from ingest.wire.typed_rows import TableRows, TypedRows
 
 _ROWS = {"load": "snapshot", "insert": "insert", "update": "update", "delete": "delete"}
 _BINLOG = re.compile(r"[^:]*\.(\d{1,18}):(\d{1,18})(?::|$)", re.ASCII)
@@ -71,6 +78,7 @@ def decoder(options: FormatOptions) -> Decoder:
         event.kind = KIND_OF[event.op]
         event.snapshot = event.op == "snapshot"
         if metadata.record_type == "control":
+            refuse_rows(metadata.operation, envelope.data, envelope.before)
             event.columns, event.key_columns = table_columns(envelope.control)
             warnings.append(Code.DDL_TEXT_MISSING.value)
         else:
@@ -253,3 +261,113 @@ FORMAT = Format(
         "key image": "a record does not name key columns; the YAML or the Kafka key does",
     },
 )
+
+
+_SPARK = {
+    **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16"), "int"),
+    **dict.fromkeys(("int64", "uint32"), "bigint"),
+    "uint64": "decimal(20,0)",
+    **dict.fromkeys(("real4", "real8", "float", "double"), "double"),
+    "boolean": "boolean",
+    "date": "date",
+    **dict.fromkeys(("bytes", "blob"), "binary"),
+}
+"""TIMESTAMP and DATETIME stay text: DMS has one type for times with and without zone."""
+
+
+class _Column(msgspec.Struct, gc=False):
+    type: str
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+
+
+class _Table(msgspec.Struct, gc=False, rename="kebab"):
+    columns: dict[str, _Column] | None = None
+    primary_key: tuple[str, ...] | None = None
+
+
+class _Control(msgspec.Struct, gc=False, rename="kebab"):
+    table_def: _Table | None = None
+
+
+_CONTROL = msgspec.json.Decoder(_Control | None)
+
+
+def table_columns(
+    raw: msgspec.Raw,
+) -> tuple[tuple[ColumnType, ...] | None, tuple[str, ...] | None]:
+    """Columns and key of a `control`, the table after a change; None where it says nothing.
+
+    Raises bad_shape.
+    """
+    text = bytes(raw)
+    if not text:
+        return None, None
+    try:
+        control = _CONTROL.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected control with table-def, {error}; got {excerpt(text)}"
+        ) from None
+    table = control.table_def if control is not None else None
+    if table is None:
+        return None, None
+    typed = ((name, _type(column), column) for name, column in (table.columns or {}).items())
+    columns = tuple(ColumnType(name, type_, _spark(column)) for name, type_, column in typed)
+    return columns or None, table.primary_key or None
+
+
+def _type(column: _Column) -> str:
+    if column.precision is not None:
+        return f"{column.type}({column.precision},{column.scale or 0})"
+    return column.type if column.length is None else f"{column.type}({column.length})"
+
+
+def _spark(column: _Column) -> str:
+    name = column.type.lower()
+    if name == "numeric":
+        given = () if column.precision is None else (column.precision, column.scale or 0)
+        return decimal_type(given)
+    return _SPARK.get(name, "string")
+
+
+def dms_rows(options: FormatOptions, dialect: str) -> TableRows:
+    """How the rows of DMS's tables are read, by the types that the YAML names."""
+    texts = Texts(family=dialect, zone=options.time_zone)
+    return TableRows(options, texts, convert=_converter(texts))
+
+
+def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+    """SQL type -> converter of DMS's values."""
+    by_sql_type = sql_converter(texts)
+
+    def convert(source_type: str) -> Convert | None:
+        kind = spark_type(source_type, texts.family)
+        if kind == "binary":
+            return _bytes
+        if kind == "timestamp_ntz":
+            return _civil
+        return _date if kind == "date" else by_sql_type(source_type)
+
+    return convert
+
+
+def _bytes(value: Any, warnings: list[str]) -> str:
+    """Bytes in hexadecimal digits, `0x` before them unless NoHexPrefix is set."""
+    text = plain(value)
+    try:
+        return canonical.base64_of(bytes.fromhex(text.removeprefix("0x")))
+    except ValueError:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return text
+
+
+def _civil(value: Any, warnings: list[str]) -> str:
+    """A zone-less date-time: DMS puts a Z behind every one, zone or no zone."""
+    return canonical.civil_text(plain(value).removesuffix("Z"), warnings)
+
+
+def _date(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    return canonical.date_text(text[:10] if text[10:11] == "T" else text, warnings)

@@ -2,26 +2,29 @@
 
 Vendor: https://maxwells-daemon.io/dataformat (zendesk/maxwell 024c371). A row's values are native
 JSON; an update has in `old` what it changed. `ts` is in seconds for rows, in milliseconds for DDL.
+
+The columns of a table as Maxwell tells of them: values, keys, and the definition with a DDL.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
 from ingest.codes import Code
-from ingest.ddl import is_truncate
+from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
-from ingest.formats.columns import Texts, sql_spark_type
-from ingest.formats.envelope import Scalar, micros_of, number_of, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
-from ingest.formats.maxwell_columns import key_of_message, settle, table_columns
-from ingest.formats.table_rows import TableRows
-from ingest.formats.typed_rows import TypedRows
-from ingest.jsontext import decoder as json_decoder
-from ingest.jsontext import parse
+from ingest.events import KIND_OF, ColumnType, Event, Row
+from ingest.values.jsontext import decoder as json_decoder
+from ingest.values.jsontext import excerpt, nested, parse
+from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Texts, sql_spark_type
+from ingest.wire.scalars import Scalar, micros_of, number_of, text_of
+from ingest.wire.typed_rows import TableRows, TypedRows
 
 _ROWS = {
     "insert": "insert",
@@ -35,6 +38,8 @@ _STATEMENTS = tuple(
 )
 _TYPES = frozenset(f'"{word}"'.encode() for word in (*_ROWS, *_CONTROLS, *_STATEMENTS))
 _NOT_OURS = frozenset(("isDdl", "mysqlType", "sqlType", "version", "commitTs", "action", "payload"))
+_MARKS = frozenset(("xid", "xoffset", "commit", "position", "primary_key_columns", "thread_id"))
+"""Names of which no other format's rows have any: without one nothing is deleted."""
 _CONTENT = frozenset(("data", "def", "sql", "encrypted"))
 _LAST_ROW = 2**62
 """Stands for the xoffset of a transaction's last row, which has `commit` in its place."""
@@ -77,14 +82,17 @@ def decoder(options: FormatOptions) -> Decoder:
                 Code.UNSUPPORTED, "expected a row, got an encrypted one; set Maxwell's encrypt=none"
             )
         op = _op(envelope)
-        event = _event(envelope, op, options, warnings)
+        event = _event(envelope, op, options, warnings=warnings)
+        if op == "truncate" or event.kind != "change":
+            # `old` of a table-alter is the table as it was.
+            refuse_rows(envelope.type, envelope.data)
         if op == "truncate" or event.kind == "ddl":
-            _state(event, envelope, spark, warnings)
+            _state(event, envelope, spark, warnings=warnings)
         elif event.kind == "change":
             event.key_columns = envelope.primary_key_columns or key_of_message(message.key)
             rows = tables.of((event.db, event.schema, event.table), keys=event.key_columns)
             event.types = rows.types
-            _images(event, envelope, rows, warnings)
+            _images(event, envelope, rows, warnings=warnings)
             if not whole:
                 _doubt(event, warnings)
         yield event
@@ -106,11 +114,11 @@ def _op(envelope: _Envelope) -> str:
     raise DecodeError(Code.UNKNOWN_OP, f"expected type {expected}; got {envelope.type!r}")
 
 
-def _event(envelope: _Envelope, op: str, options: FormatOptions, warnings: list[str]) -> Event:
+def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
     kind = KIND_OF[op]
     unit = 1000 if kind == "ddl" or op == "truncate" else 1
     happened = micros_of(envelope.ts, warnings, unit)
-    order, positioned = _order(envelope, happened)
+    order = _order(envelope, happened, options.options["order_key"])
     return Event(
         op=op,
         kind=kind,
@@ -122,33 +130,33 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, warnings: list[
         event_time=happened,
         tx_id=text_of(envelope.xid),
         order=order,
-        positioned=positioned,
         snapshot=op == "snapshot",
         warnings=warnings,
     )
 
 
-def _order(envelope: _Envelope, happened: int | None) -> tuple[tuple[int, ...] | None, bool]:
-    """The order key, and whether it is a position in the binlog: file, position, xoffset.
-
-    Without a position: the time, the transaction's number, xoffset.
-    """
+def _order(envelope: _Envelope, happened: int | None, order_key: str) -> tuple[int, ...] | None:
+    """The position in the binlog: file, position, xoffset; or by the transaction: its time, its
+    number, xoffset. None where the message lacks what the source goes by (semantics.md, 75)."""
     last = _LAST_ROW if envelope.commit else 0
     offset = number_of(envelope.xoffset)
     row = last if offset is None else offset
-    if envelope.position:
+    if order_key == "position":
+        if not envelope.position:
+            return None
         file, _, at = envelope.position.rpartition(":")
         numbers = number_of(file.rpartition(".")[2]), number_of(at)
-        if numbers[0] is not None and numbers[1] is not None:
-            return (numbers[0], numbers[1], row), True
+        if numbers[0] is None or numbers[1] is None:
+            return None
+        return numbers[0], numbers[1], row
     number = number_of(envelope.xid)
     if happened is None or number is None:
-        return None, False
-    return (happened, number, row), False
+        return None
+    return happened, number, row
 
 
 def _state(
-    event: Event, envelope: _Envelope, spark: Callable[[str], str], warnings: list[str]
+    event: Event, envelope: _Envelope, spark: Callable[[str], str], *, warnings: list[str]
 ) -> None:
     event.ddl = envelope.sql or None
     if event.ddl is None:
@@ -156,7 +164,7 @@ def _state(
     event.columns, event.key_columns = table_columns(envelope.definition, spark)
 
 
-def _images(event: Event, envelope: _Envelope, rows: TypedRows, warnings: list[str]) -> None:
+def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: list[str]) -> None:
     """Gives a change its images: before = data overlaid with old, by presence of the name."""
     data, word = rows.read(envelope.data, warnings)
     if data is None:
@@ -194,7 +202,10 @@ def _recognise(top: TopLevel) -> bool:
         return len(top) == 1 and "encrypted" in top and bytes(top["encrypted"]).startswith(b"{")
     if "database" not in top or "ts" not in top or _CONTENT.isdisjoint(top):
         return False
-    return _NOT_OURS.isdisjoint(top) and bytes(top["type"]) in _TYPES
+    word = bytes(top["type"])
+    if not _NOT_OURS.isdisjoint(top) or word not in _TYPES:
+        return False
+    return word != b'"delete"' or not _MARKS.isdisjoint(top)
 
 
 FORMAT = Format(
@@ -203,11 +214,21 @@ FORMAT = Format(
     summary="Maxwell's JSON of MySQL's binlog",
     source="https://maxwells-daemon.io/dataformat (zendesk/maxwell, 024c371)",
     recognised="database, ts and a type of Maxwell's, in lower case, with data, def, sql or "
-    "encrypted",
-    ordered="by position (output_binlog_position=true): file, position, xoffset; without it auto "
-    "is arrival, and source is ts, xid, xoffset",
+    "encrypted; a delete with xid, commit, position or primary_key_columns, too",
+    ordered="auto is arrival, since positions may be switched on and off; source is file, position "
+    "(output_binlog_position=true) and xoffset, or by option ts, xid, xoffset",
+    orderless="set output_binlog_position=true in Maxwell; or, for this source, options: "
+    "{order_key: transaction} or order: arrival",
     recognise=_recognise,
     options={
+        "order_key": Option(
+            "choice",
+            "position",
+            "what order: source goes by: position, which Maxwell sends with "
+            "output_binlog_position=true, or transaction (ts, xid, xoffset); a message without it "
+            "is set aside",
+            ("position", "transaction"),
+        ),
         "output_nulls": Option(
             "bool",
             True,
@@ -235,3 +256,96 @@ FORMAT = Format(
         ),
     ),
 )
+
+
+_TIMES = ("time", "datetime", "timestamp")
+
+
+class _Column(msgspec.Struct, gc=False, rename="kebab"):
+    """One column of `def`; `signed` is there for integers only."""
+
+    name: str
+    type: str
+    signed: bool = True
+    column_length: int | None = None
+    enum_values: list[str] | None = None
+
+
+class _Definition(msgspec.Struct, gc=False, rename="kebab"):
+    columns: list[_Column] = []
+    primary_key: tuple[str, ...] | None = None
+
+
+_DEFINITION = msgspec.json.Decoder(_Definition | None)
+_KEY = msgspec.json.Decoder(dict[str, Any] | list[Any], float_hook=str)
+
+
+def settle(row: Row, raw: msgspec.Raw, rows: TypedRows) -> None:
+    """Puts declared JSON and SET columns right, in place.
+
+    A JSON column's value stands in the message as JSON itself, a SET as an array of its labels.
+    """
+    for name in rows.of_type("json"):
+        if row.get(name) is not None:
+            row[name] = nested(raw, name)
+    for name in rows.of_type("set"):
+        text = row.get(name)
+        if text is not None and text.startswith("["):
+            try:
+                row[name] = ",".join(json.loads(text))
+            except TypeError:
+                raise DecodeError(
+                    Code.BAD_VALUE, f"expected labels of the SET {name}, got {text[:80]!r}"
+                ) from None
+
+
+def key_of_message(key: bytes | None) -> tuple[str, ...] | None:
+    """The key columns that Maxwell's Kafka key names, in either of its two forms.
+
+    `{"database": …, "table": …, "pk.id": 1}` or `["db", "table", [{"id": 1}]]`; None for anything
+    else, a table without key among it.
+    """
+    if not key:
+        return None
+    try:
+        found = _KEY.decode(key)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    if isinstance(found, dict):
+        return tuple(name[3:] for name in found if name.startswith("pk.") and name[3:]) or None
+    if len(found) != 3 or not isinstance(found[2], list):
+        return None
+    return tuple(name for part in found[2] if isinstance(part, dict) for name in part) or None
+
+
+def table_columns(
+    raw: msgspec.Raw, spark: Callable[[str], str]
+) -> tuple[tuple[ColumnType, ...] | None, tuple[str, ...] | None]:
+    """Columns and key of `def`, the table after a DDL; None where it says nothing.
+
+    Raises bad_shape.
+    """
+    text = bytes(raw)
+    if not text:
+        return None, None
+    try:
+        table = _DEFINITION.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected def with columns, {error}; got {excerpt(text)}"
+        ) from None
+    if table is None:
+        return None, None
+    typed = ((column.name, _type(column)) for column in table.columns)
+    columns = tuple(ColumnType(name, type_, spark(type_)) for name, type_ in typed)
+    return columns or None, table.primary_key or None
+
+
+def _type(column: _Column) -> str:
+    """The column's type as MySQL writes it; `def` has no precision of a DECIMAL."""
+    if column.enum_values is not None:
+        labels = ",".join("'" + label.replace("'", "''") + "'" for label in column.enum_values)
+        return f"{column.type}({labels})"
+    if column.column_length is not None and column.type in _TIMES:
+        return f"{column.type}({column.column_length})"
+    return column.type if column.signed else f"{column.type} unsigned"

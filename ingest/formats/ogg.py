@@ -4,22 +4,27 @@ Vendor: https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/addit
 "JSON Formatter". `json` models the operation (before, after), `json_row` the row: its columns stand
 at the top level beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect
 handler, `schemas.enable`), and the operation's images may be flattened to `before.c` and `after.c`.
+
+Row images of GoldenGate: their values, and the columns that the trail did not hold.
+
+With `includeIsMissing` a column `c` has a companion `c_isMissing`, true where the trail had no
+value for it: its null means nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest import jsontext
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import Event
-from ingest.formats.clock import Clock
-from ingest.formats.envelope import PAYLOADS, Scalar, text_of
-from ingest.formats.event_types import paired
-from ingest.formats.format import (
+from ingest.events import Event, Row
+from ingest.values import jsontext
+from ingest.values.source_types import spark_type
+from ingest.wire.clock import Clock
+from ingest.wire.contract import (
     Decoder,
     Format,
     FormatOptions,
@@ -28,8 +33,11 @@ from ingest.formats.format import (
     TableName,
     TopLevel,
 )
-from ingest.formats.ogg_images import Image, ogg_rows, read_image, rows_of
-from ingest.formats.typed_rows import TypedRows
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.event_types import paired
+from ingest.wire.scalars import PAYLOADS, Scalar, text_of
+from ingest.wire.typed_rows import TableRows, TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
@@ -52,6 +60,8 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 _ENVELOPE = jsontext.decoder(_Envelope)
+_MARKS = frozenset(("op_ts", "current_ts", "primary_keys", "tokens"))
+"""Names that no other format's messages with an op_type have."""
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -94,8 +104,10 @@ def decoder(options: FormatOptions) -> Decoder:
             types=rows.types,
             warnings=warnings,
         )
-        if op != "truncate":
-            _fill(event, envelope, value, rows, whole)
+        if op == "truncate":
+            refuse_rows(envelope.op_type, envelope.before, envelope.after)
+        else:
+            _fill(event, envelope, value, rows=rows, whole=whole)
         yield event
 
     return decode
@@ -117,7 +129,7 @@ def _order(pos: Scalar) -> tuple[int, ...] | None:
     return divmod(int(text), _DIGITS)
 
 
-def _fill(event: Event, envelope: _Envelope, value: bytes, rows: TypedRows, whole: bool) -> None:
+def _fill(event: Event, envelope: _Envelope, value: bytes, *, rows: TypedRows, whole: bool) -> None:
     """Gives a change its images. Raises no_image, image_count."""
     warnings = event.warnings
     assert warnings is not None
@@ -134,7 +146,7 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, rows: TypedRows, whol
         event.op,
         old.row if old is not None else None,
         new.row if new is not None else None,
-        warnings,
+        warnings=warnings,
     )
     # Without supplemental logging of all columns an update brings its key and what it changed.
     sure = whole or event.op == "insert"
@@ -157,7 +169,7 @@ def _recognise(top: TopLevel) -> bool:
             top = PAYLOADS.of(top["payload"])
         except (msgspec.MsgspecError, ValueError, RecursionError):
             return False
-    return "op_type" in top and "table" in top and ("op_ts" in top or "pos" in top)
+    return "op_type" in top and "table" in top and not _MARKS.isdisjoint(top)
 
 
 FORMAT = Format(
@@ -166,8 +178,9 @@ FORMAT = Format(
     summary="Oracle GoldenGate's JSON, by operation or by row",
     source="https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/"
     "additional-details.html (JSON Formatter)",
-    recognised="an object with op_type and table, and op_ts or pos, on top or under payload",
+    recognised="an object with op_type, table, and op_ts or primary_keys, on top or under payload",
     ordered="by pos, the position in the trail",
+    flat=True,
     recognise=_recognise,
     options={
         "op_types": Option(
@@ -199,3 +212,115 @@ FORMAT = Format(
         "snapshot": "rows of an initial load come as op_type I",
     },
 )
+
+
+_COMPANION = "_isMissing"
+_METADATA = (
+    "table",
+    "op_type",
+    "op_ts",
+    "current_ts",
+    "pos",
+    "xid",
+    "csn",
+    "primary_keys",
+    "tokens",
+)
+_FLATTENED = ("before.", "after.")
+_DATES = ("date", "timestamp", "timestamp_ntz")
+
+
+class Image(NamedTuple):
+    """A row, the columns that the trail lacked, and whether companions told which those are."""
+
+    row: Row | None
+    missing: list[str]
+    told: bool
+
+    def word(self, keys: tuple[str, ...] | None, sure: bool) -> str:
+        """How complete the row is; `sure`: it is whole but for what is missing."""
+        if self.row is not None and keys and self.row.keys() == set(keys):
+            return "key"
+        return "partial" if self.missing or not (sure or self.told) else "full"
+
+
+def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image | None:
+    """A row image; None for null, `{}` and nothing. Raises bad_json, bad_shape, bad_value."""
+    columns = jsontext.image(raw, warnings)
+    if columns is None:
+        return None
+    text = bytes(raw)
+    return _image(columns, text, rows, warnings=warnings)
+
+
+def rows_of(
+    value: bytes, rows: TypedRows, warnings: list[str]
+) -> tuple[Image | None, Image | None]:
+    """The rows before and after of a message whose columns stand on top: of `json_row` there is
+    the one after, of flattened JSON (`before.c`, `after.c`) there are both. Raises as `read_image`.
+    """
+    top = jsontext.parse(value, jsontext.members, [])
+    row = {name: raw for name, raw in top.items() if name not in _METADATA}
+    for name in ("before", "after"):
+        if row.get(name) == b"null":
+            del row[name]
+    if row and all(name.startswith(_FLATTENED) for name in row):
+        images = [
+            {name.removeprefix(part): raw for name, raw in row.items() if name.startswith(part)}
+            for part in _FLATTENED
+        ]
+    else:
+        images = [{}, row]
+    old, new = (msgspec.Raw(msgspec.json.encode(image)) for image in images)
+    return read_image(old, rows, warnings), read_image(new, rows, warnings)
+
+
+def _image(
+    columns: dict[str, Any], text: bytes, rows: TypedRows, *, warnings: list[str]
+) -> Image | None:
+    missing: list[str] = []
+    told = False
+    if _COMPANION.encode() in text:
+        for name in [name for name in columns if name.endswith(_COMPANION)]:
+            column = name.removesuffix(_COMPANION)
+            # A companion may come without its column, which then is missing all the more; one that
+            # is false says that the column is there.
+            if columns[name].__class__ is bool and (column in columns or columns[name]):
+                told = True
+                if columns.pop(name):
+                    missing.append(column)
+        for name in missing:
+            columns.pop(name, None)
+    if not columns:
+        return Image(None, missing, told)
+    rows.texts(columns, text, warnings)
+    return Image(columns, missing, told)
+
+
+def ogg_rows(options: FormatOptions, dialect: str) -> TableRows:
+    """How the rows of GoldenGate's tables are read, by the types that the YAML names."""
+    texts = Texts(family=dialect, zone=options.time_zone)
+    return TableRows(options, texts, convert=_converter(texts))
+
+
+def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+    """SQL type -> converter; GoldenGate may write a colon between day and time."""
+    by_sql_type = sql_converter(texts)
+
+    def convert(source_type: str) -> Convert | None:
+        found = by_sql_type(source_type)
+        if found is None or spark_type(source_type, texts.family) not in _DATES:
+            return found
+        return _spaced(found)
+
+    return convert
+
+
+def _spaced(convert: Convert) -> Convert:
+    def of(value: Any, warnings: list[str]) -> str | None:
+        text = plain(value)
+        if text[10:11] == ":":
+            text = f"{text[:10]} {text[11:]}"
+        return convert(text, warnings)
+
+    return of

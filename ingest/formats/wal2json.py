@@ -3,23 +3,228 @@
 Vendor: https://github.com/eulerto/wal2json (README and regression tests, 00fffae). Version 2 is one
 object a row, with the transaction's begin and end around them; version 1 one object a transaction.
 Chunks of a transaction (write-in-chunks) are no JSON by themselves.
+
+Rows of wal2json: columns with their types, and the identity of the row before.
+
+A column of TOAST that an update left alone is not among its columns. Without REPLICA IDENTITY FULL
+the row before is its key alone, and a deleted row is nothing more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest import jsontext
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event
-from ingest.formats.clock import Clock
-from ingest.formats.envelope import Scalar, text_of
-from ingest.formats.format import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
-from ingest.formats.wal2json_rows import Change, Column, PrimaryKey, Rows
+from ingest.events import KIND_OF, Event, Row
+from ingest.values import canonical, jsontext
+from ingest.values.source_types import bits_type, parse_type, spark_type
+from ingest.wire.clock import Clock
+from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.scalars import Scalar, text_of
+from ingest.wire.typed_rows import TableRows
+
+_POSTGRES = "postgres"
+_DATES = ("date", "timestamp", "timestamp_ntz")
+_WORDS = {"0": "false", "1": "true"}
+
+
+class Column(msgspec.Struct, gc=False):
+    """One column of version 2; `pk` has no values."""
+
+    name: str
+    type: str | None = None
+    value: Any = None
+
+
+class PrimaryKey(msgspec.Struct, gc=False):
+    """`pk` of version 1."""
+
+    pknames: tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """The row after, the row before or its key, the primary key; None where not sent.
+
+    An identity without columns is a row of NULLs alone: version 1 leaves them out.
+    """
+
+    columns: list[Column] | None
+    identity: list[Column] | None
+    primary_key: tuple[str, ...] | None
+
+
+class Rows:
+    """Gives changes their images."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        texts = Texts(family=_POSTGRES, zone=options.time_zone)
+        self._tables = TableRows(options, texts, convert=_converter(texts), spark=_spark_type)
+        self._full = options.options["replica_identity"] == "full"
+
+    def fill(self, event: Event, change: Change) -> None:
+        """Raises no_image, bad_shape, bad_value."""
+        warnings = event.warnings
+        assert warnings is not None
+        identity = self._row(event, change.identity, warnings)
+        keys = change.primary_key
+        if event.op == "delete":
+            if identity is None and change.identity is not None:
+                # nothing names the row, and the transaction's other changes are to stand
+                warnings.append(Code.OLD_MISSING.value)
+                return
+            if identity is None:
+                raise DecodeError(
+                    Code.NO_IMAGE,
+                    "expected the identity of a deleted row, got none; give the "
+                    "table a primary key or REPLICA IDENTITY FULL",
+                )
+            if keys is None and not self._full:
+                keys = tuple(identity)
+            event.before, event.key_columns = identity, keys
+            event.before_image = "full"
+            if keys and set(keys) == identity.keys():
+                # The types of a key are not those of a row.
+                event.before_image, event.types = "key", None
+            elif keys and not identity.keys() >= set(keys):
+                # REPLICA IDENTITY USING INDEX: the columns of another key than the primary one.
+                event.before_image = "partial"
+                warnings.append(Code.PARTIAL_IMAGE.value)
+            return
+        after = self._row(event, change.columns, warnings)
+        if after is None:
+            raise DecodeError(Code.NO_IMAGE, f"expected columns of an {event.op}, got none")
+        event.after, event.after_image = after, "full"
+        if event.op == "update":
+            if identity is None:
+                warnings.append(Code.OLD_MISSING.value)
+            else:
+                keys = self._before(event, identity, after, keys=keys, warnings=warnings)
+        event.key_columns = keys
+
+    def _before(
+        self,
+        event: Event,
+        identity: Row,
+        after: Row,
+        *,
+        keys: tuple[str, ...] | None,
+        warnings: list[str],
+    ) -> tuple[str, ...] | None:
+        """Gives an update the row before; its key columns where they can be told."""
+        event.before = identity
+        lacking = [name for name in identity if name not in after]
+        if lacking:
+            event.unavailable = lacking
+            event.after_image = "partial"
+            warnings.append(Code.PARTIAL_IMAGE.value)
+        whole = identity.keys() >= after.keys()
+        if keys is None and not (self._full or whole):
+            keys = tuple(identity)
+        if keys is not None and set(keys) == identity.keys():
+            event.before_image = "key"
+        else:
+            event.before_image = "full" if whole else "partial"
+            if not whole:
+                warnings.append(Code.PARTIAL_IMAGE.value)
+        return keys
+
+    def _row(self, event: Event, columns: list[Column] | None, warnings: list[str]) -> Row | None:
+        if not columns:
+            return None
+        row: dict[str, Any] = {}
+        types = []
+        for column in columns:
+            name, value = column.name, column.value
+            if value.__class__ is dict or value.__class__ is list:
+                raise DecodeError(
+                    Code.BAD_SHAPE, f"expected one value in column {name}, got {value!r:.80}"
+                )
+            row[name] = value
+            if column.type is not None:
+                types.append((name, column.type))
+        if len(row) < len(columns):
+            warnings.append(Code.DUP_KEY.value)
+        key = tuple(types)
+        rows = self._tables.of(
+            (event.db, event.schema, event.table), key=key, sent=lambda: dict(key)
+        )
+        rows.texts(row, b"", warnings)
+        # Of an update those of the row after stand, which is read last.
+        event.types = rows.types
+        return row
+
+
+def _converter(texts: Texts) -> Callable[[str], Convert | None]:
+    """SQL type -> converter; bytea comes as hexadecimal digits, times as the DateStyle has them."""
+    by_sql_type = sql_converter(texts)
+
+    def convert(source_type: str) -> Convert | None:
+        kind = _spark_type(source_type)
+        if kind == "binary":
+            return _bytes
+        if _is_bits(source_type):
+            return _truth if kind == "boolean" else _bits
+        found = by_sql_type(source_type)
+        return _dated(found) if found is not None and kind in _DATES else found
+
+    return convert
+
+
+def _is_bits(source_type: str) -> bool:
+    """Whether a type is `bit(n)`; without n (include-typmod off) it may be of any length."""
+    type_ = parse_type(source_type)
+    return type_.name == "bit" and bool(type_.numbers)
+
+
+def _spark_type(source_type: str) -> str:
+    if _is_bits(source_type):
+        return bits_type(parse_type(source_type))
+    return spark_type(source_type, _POSTGRES)
+
+
+def _bits(value: Any, warnings: list[str]) -> str:
+    """The integer that zeros and ones spell, as other formats send it; beyond 64 they stay."""
+    text = plain(value)
+    if not text or text.strip("01"):
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return text
+    return canonical.bits_of(text)
+
+
+def _truth(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    if text not in _WORDS:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    return _WORDS.get(text, text)
+
+
+def _dated(convert: Convert) -> Convert:
+    def of(value: Any, warnings: list[str]) -> str | None:
+        text = plain(value)
+        if text[4:5] != "-":
+            # `02-04-2013` of another DateStyle than ISO, `infinity`, a year beyond 9999.
+            warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+            return text
+        return convert(text, warnings)
+
+    return of
+
+
+def _bytes(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    try:
+        return canonical.base64_of(bytes.fromhex(text.removeprefix("\\x")))
+    except ValueError:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return text
+
 
 _ACTIONS = {
     "I": "insert",
@@ -39,6 +244,9 @@ _KINDS = {
 }
 _TRANSACTION = frozenset(("xid", "timestamp", "lsn", "nextlsn", "origin"))
 _ROWS = (b'"I"', b'"U"', b'"D"')
+_TRUNCATE = _TRANSACTION | {"action", "schema", "table"}
+_MARKS = frozenset(("xid", "lsn", "nextlsn", "origin"))
+"""Names of which no other format's messages with an action or change have any."""
 _ENDS = (b'"B"', b'"C"')
 
 
@@ -81,6 +289,15 @@ _TUPLE = jsontext.decoder(_Tuple)
 _CHANGES = jsontext.decoder(list[_Change])
 
 
+# PostgreSQL prints the negative zero of float8 as `-0`; as an integer it would lose its sign.
+_ENDS_OF_ZERO = (b"-0,", b"-0}", b"-0]", b"-0\n")
+_SIGNED_ZERO = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|(?<![\w.+-])-0(?![\d.eE])', re.DOTALL)
+
+
+def _as_text(match: re.Match[bytes]) -> bytes:
+    return match[0] if match[0].startswith(b'"') else b'"-0"'
+
+
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one message of either version."""
     rows = Rows(options)
@@ -88,7 +305,10 @@ def decoder(options: FormatOptions) -> Decoder:
 
     def decode(message: Message) -> Iterator[Event]:
         warnings: list[str] = []
-        sent = jsontext.parse(message.value or b"", _TUPLE.decode, warnings)
+        value = message.value or b""
+        if any(end in value for end in _ENDS_OF_ZERO):
+            value = _SIGNED_ZERO.sub(_as_text, value)
+        sent = jsontext.parse(value, _TUPLE.decode, warnings)
         lsn = sent.lsn or sent.nextlsn
         shared = Event(
             op="commit",
@@ -107,11 +327,15 @@ def decoder(options: FormatOptions) -> Decoder:
         event.op = _named(_ACTIONS, sent.action, "action")
         event.kind = KIND_OF[event.op]
         event.op_raw = sent.action
+        if event.kind != "change" or event.op == "truncate":
+            refuse_rows(sent.action, sent.columns, sent.identity)
         if event.kind == "change":
             event.schema, event.table = sent.schema, sent.table
             if event.op != "truncate":
                 names = tuple([column.name for column in sent.pk]) if sent.pk else None
                 rows.fill(event, Change(sent.columns, sent.identity or None, names))
+                # The rows of one COPY have one position.
+                event.crowded = True
         yield event
 
     return decode
@@ -141,8 +365,11 @@ def _transaction(shared: Event, sent: _Tuple, rows: Rows) -> Iterator[Event]:
         )
         if event.kind == "change":
             event.schema, event.table = change.schema, change.table
-            if op != "truncate":
-                rows.fill(event, _unzipped(change))
+        if event.kind == "change" and op != "truncate":
+            rows.fill(event, _unzipped(change))
+        else:
+            old = change.oldkeys
+            refuse_rows(change.kind, change.columnvalues, old and old.keyvalues)
         yield event
 
 
@@ -189,16 +416,46 @@ def _order(lsn: str | None) -> tuple[int, ...] | None:
     return (number,) if 0 <= number < 2**63 else None
 
 
+def _are_columns(raw: bytes) -> bool:
+    """Whether all are columns as wal2json writes them: a name, a type and a value."""
+    columns = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    return all(column.keys() >= {"name", "type", "value"} for column in columns)
+
+
+def _are_changes(raw: bytes, top: TopLevel) -> bool:
+    """Whether all are changes of version 1, told by their names; without any, by the message's."""
+    changes = msgspec.json.decode(raw, type=list[dict[str, msgspec.Raw]])
+    known = not _MARKS.isdisjoint(top)
+    if not changes:
+        return known
+    for change in changes:
+        kind = bytes(change.get("kind", b""))
+        if kind == b'"delete"':
+            if "oldkeys" not in change or b'"keynames"' not in bytes(change["oldkeys"]):
+                return False
+        elif kind == b'"truncate"':
+            if not known:
+                return False
+        elif kind == b'"message"':
+            if "prefix" not in change:
+                return False
+        elif not change.keys() >= {"kind", "table", "columnnames", "columnvalues"}:
+            return False
+    return True
+
+
 def _recognise(top: TopLevel) -> bool:
     if "change" in top:
-        return top.keys() - {"change"} <= _TRANSACTION and bytes(top["change"]).startswith(b"[")
+        return top.keys() - {"change"} <= _TRANSACTION and _are_changes(bytes(top["change"]), top)
     if "action" not in top:
         return False
     action = bytes(top["action"])
+    if action == b'"D"':
+        return "table" in top and "identity" in top and _are_columns(bytes(top["identity"]))
     if action in _ROWS:
         return "table" in top and ("columns" in top or "identity" in top)
     if action == b'"T"':
-        return "table" in top and "columns" not in top
+        return {"schema", "table"} <= top.keys() <= _TRUNCATE
     if action == b'"M"':
         return "prefix" in top and "content" in top
     return action in _ENDS and top.keys() - {"action"} <= _TRANSACTION
@@ -242,8 +499,9 @@ FORMAT = Format(
             "replica_identity: full",
         ),
         Loss(
-            "equal rows of one COPY",
-            "have one position, so without a key they count once: declare keys:, or order: arrival",
+            "repeats of a table without a key",
+            "the rows of one COPY have one position (version 2), so each delivery is a change: "
+            "declare keys: where there is one",
         ),
     ),
 )

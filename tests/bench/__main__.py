@@ -20,11 +20,12 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from pipelines.session import spark
+from pipelines.platform.session import spark
 from tests.bench import (
     avro_cost,
     decode_cost,
     end_to_end,
+    growing_messages,
     growth,
     inspecting,
     late_events,
@@ -38,6 +39,7 @@ from tests.bench.figures import Bench, Figure
 BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "decode": decode_cost.run,
     "avro": avro_cost.run,
+    "growing_messages": growing_messages.run,
     "ten_formats": ten_formats.run,
     "end_to_end": end_to_end.run,
     "many_tables": many_tables.run,

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import fastavro
 
 from ingest.formats import FORMATS
-from ingest.formats.format import FormatOptions, Message
-from tests import avro_encoders
-from tests.avro_schemas import DTS_15, OB
+from ingest.wire.contract import FormatOptions, Message
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.generator import Row, Table
 from tests.bench.wire import COLUMNS, debezium_with_schema
-from tests.changes import Change
-from tests.connect_avro import SchemaFiles
+from tests.support import avro_encoders
+from tests.support.avro_schemas import DTS_15, OB
+from tests.support.changes import Change
+from tests.support.connect_avro import SchemaFiles
 
 _MESSAGES = 20_000
 _ROUNDS = 7

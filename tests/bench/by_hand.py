@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines import session
-from pipelines.jars import fetch
-from pipelines.java import find_java
+from pipelines.platform import session
+from pipelines.platform.jars import fetch
+from pipelines.platform.java import find_java
 from tests.bench import baseline
 
 _DELTA = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")

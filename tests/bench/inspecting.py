@@ -26,7 +26,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     (sources / "shop.yml").write_text(_SOURCE)
     file = bench.folder / "message.json"
     file.write_text(json.dumps(_MESSAGE))
-    start = "from pipelines.cli import main; main()"
+    start = "from pipelines.cli.app import main; main()"
     conf = ["--conf", str(bench.folder / "conf"), "inspect", "--json", str(file)]
     for name, words in (("", []), (" --source", ["--source", "shop"])):
         command = [sys.executable, "-c", start, *conf, *words]

@@ -9,9 +9,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
 
-from ingest.config import Config, load
-from pipelines import bronze, gold, silver
-from pipelines.tables import Warehouse
+from ingest.config.load import Config, load
+from pipelines.bronze import source as bronze
+from pipelines.gold import run as gold
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import stream as silver
 from tests.bench.processes import Cost, measured
 from tests.bench.wire import COLUMNS
 

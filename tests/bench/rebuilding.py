@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.known_targets import known
-from pipelines.rebuild import rebuild
-from pipelines.reconcile import Reconciled, reconcile
+from pipelines.gold.known import known
+from pipelines.operations.rebuild import rebuild
+from pipelines.operations.reconcile import Reconciled, reconcile
 from tests.bench.figures import Bench, Figure
 from tests.bench.generator import Change, Table, write
 from tests.bench.installation import Installation
@@ -44,10 +44,10 @@ def _brought(place: Installation, number: int, changes: list[Change]) -> Cost:
 
 def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure:
     ways = known(place.warehouse, place.config).ways
-    anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, ways))
+    anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, ways=ways))
     found: list[Reconciled] = []
     compared = measured(
-        lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, ways))
+        lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, ways=ways))
     )
     if not found[0].equal:
         raise AssertionError(f"expected no difference from history, got {found[0].told}")

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ingest.decode import decode
-from ingest.readings import reading
-from ingest.sources import Source
-from pipelines.silver import DECODED
+from ingest.config.sources import Source
+from ingest.decode.batches import decode
+from ingest.decode.spec import decode_spec
+from pipelines.silver.stream import DECODED
 from tests.bench.avro_cost import changes
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.processes import measured
 from tests.bench.wire import COLUMNS
-from tests.changes import DB, TABLE
-from tests.encoded_cells import ZONE
-from tests.encoders import WIRES
+from tests.support.changes import DB, TABLE
+from tests.support.encoded_cells import ZONE
+from tests.support.encoders import WIRES
 
 FORMATS = (
     *("canal", "cloudcanal", "oms_default", "oms_dataworks", "oms_shareplex"),
@@ -47,7 +47,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         messages.repartition(1).sortWithinPartitions("offset").write.parquet(folder)
         source = _source(name, WIRES[name].format if name in WIRES else "auto")
         kept = bench.session.read.parquet(folder)
-        tasks[name] = kept.mapInArrow(decode({name: reading(source)}), DECODED).write
+        tasks[name] = kept.mapInArrow(decode({name: decode_spec(source)}), DECODED).write
     costs: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(_ROUNDS + 1):
         for name, task in tasks.items():

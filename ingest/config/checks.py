@@ -1,0 +1,188 @@
+"""Mistakes that no file of the configuration shows by itself, only several of them together."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ingest.config.mistakes import explain, unknown_key, unknown_word
+from ingest.config.model import ConfigModel
+from ingest.config.options import option_value
+from ingest.config.routes import route
+from ingest.config.settings import DdlPolicy
+from ingest.config.sources import Source
+from ingest.config.tables import Tables
+from ingest.config.yaml import Document
+from ingest.errors import Mistake
+from ingest.names import covers, target_name
+from ingest.wire.contract import Format, Option
+
+Parts = Sequence[tuple[Document, ConfigModel | None]]
+
+
+def written(document: Document, key: str) -> Any:
+    """What `document` says at `key`, whether or not the rest of it is right."""
+    return document.value.get(key) if isinstance(document.value, dict) else None
+
+
+def same(key: str, parts: Parts) -> Iterator[Mistake]:
+    """Files that say the same at `key`, where each must say its own."""
+    first: dict[str, str] = {}
+    for document, _ in parts:
+        value = written(document, key)
+        if isinstance(value, str) and first.setdefault(value, document.file) != document.file:
+            text = f"`{key}`: `{value}` is already that of {first[value]}"
+            yield Mistake(document.file, document.line((key,)), text)
+
+
+def strangers(tables: Parts, sources: Parts) -> Iterator[Mistake]:
+    """Tables files of sources that do not exist; silent where a source's name cannot be read."""
+    names = [written(document, "name") for document, _ in sources]
+    if not names or not all(isinstance(name, str) for name in names):
+        return
+    for document, _ in tables:
+        source = written(document, "source")
+        if isinstance(source, str) and source not in names and not document.covers(("source",)):
+            yield Mistake(
+                document.file,
+                document.line(("source",)),
+                unknown_word("source", source, names),
+            )
+
+
+def format_mistakes(document: Document, formats: Mapping[str, Format]) -> Iterator[Mistake]:
+    """A format that does not exist, and options that it does not have or take."""
+    name = written(document, "format")
+    name = "auto" if name is None else name
+    words = dict.fromkeys(("auto", *formats))
+    if not isinstance(name, str) or not name or document.covers(("format",)):
+        return
+    if name not in words:
+        yield Mistake(
+            document.file, document.line(("format",)), unknown_word("format", name, words)
+        )
+        return
+    options = written(document, "options")
+    asked = list(formats.values()) if name == "auto" else [formats[name]]
+    known = {key for format in asked for key in format.options}
+    for key, value in options.items() if isinstance(options, dict) else ():
+        place = ("options", key)
+        if key not in known:
+            text = (
+                unknown_key(f"options.{key}", key, sorted(known))
+                if known
+                else f"`options.{key}` is not a known key; the format {name} has no options"
+            )
+            yield Mistake(document.file, document.line(place), text)
+        elif value is not None and not document.covers(place):
+            text = _refusal(value, [f.options[key] for f in asked if key in f.options])
+            if text:
+                yield Mistake(document.file, document.line(place), f"`options.{key}`: {text}")
+
+
+def _refusal(value: Any, options: Sequence[Option]) -> str:
+    """Why none of `options` takes `value`; empty where one does."""
+    refusals = []
+    for option in options:
+        try:
+            option_value(option, value)
+            return ""
+        except ValueError as error:
+            refusals.append(str(error))
+    return refusals[0]
+
+
+def shadowed(document: Document, tables: Tables) -> Iterator[Mistake]:
+    """Patterns that never apply, since a later entry means all that they mean."""
+    for i, entry in enumerate(tables.tables):
+        for number, pattern in enumerate(entry.patterns):
+            over = [
+                (j, general)
+                for j, later in enumerate(tables.tables)
+                for general in later.patterns
+                if j > i and covers(general, pattern)
+            ]
+            if over:
+                j, general = over[-1]
+                place = ("tables", i, "from", number)
+                line = document.line(("tables", j))
+                text = (
+                    f"`tables[{i}].from`: `{pattern}` never applies, since the last entry that "
+                    f"matches wins and `{general}` on line {line} matches all that it does; move "
+                    f"the general entry above it"
+                )
+                yield Mistake(document.file, document.line(place), text)
+
+
+def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
+    """Targets that are told apart by case alone, which no catalog does."""
+    met: dict[str, tuple[str, int]] = {}
+    for i, entry in enumerate(tables.tables):
+        if "target" not in entry.model_fields_set:
+            continue
+        first, j = met.setdefault(entry.target.casefold(), (entry.target, i))
+        if first != entry.target:
+            text = (
+                f"`tables[{i}].target`: `{entry.target}` and `{first}` on line "
+                f"{document.line(('tables', j, 'target'))} are one table: names of tables are "
+                f"matched without case"
+            )
+            yield Mistake(document.file, document.line(("tables", i, "target")), text)
+
+
+def respelt(tables: Tables) -> Iterator[str]:
+    """A sentence for each target that is not called as it is written."""
+    for entry in tables.tables:
+        literal = entry.target if "{" not in entry.target else ""
+        name = target_name(literal, db=None, schema=None, table="")
+        if name != literal:
+            yield f"source {tables.source}: the target `{literal}` is called {name}"
+
+
+def excluded_keys(
+    document: Document, source: Source, tables: tuple[Document, Tables]
+) -> Iterator[Mistake]:
+    """Key columns that the source's YAML names and the tables file excludes."""
+    for name, keys in source.keys.items():
+        *outer, table = name.split(".")
+        db, schema = (outer[0] if outer else None), (outer[1] if len(outer) > 1 else None)
+        way = route(tables[1], db, schema, table=table, ddl=DdlPolicy())
+        if way is None or way.keys is not None:
+            continue
+        hidden = {column.casefold() for column in way.exclude}
+        for i, key in enumerate(keys):
+            if key.casefold() in hidden:
+                text = f"`keys.{name}`: the key column `{key}` is excluded in {tables[0].file}"
+                yield Mistake(document.file, document.line(("keys", name, i)), text)
+
+
+def strays(folder: Path) -> Iterator[Mistake]:
+    """Files and folders that look like configuration and would silently have no effect."""
+    for path in sorted([*folder.iterdir(), *folder.glob("sources/*"), *folder.glob("tables/*")]):
+        if path.is_dir():
+            known = ("sources", "tables")
+            near = difflib.get_close_matches(path.name, known, n=1, cutoff=0.8)
+            if path.parent == folder and path.name not in known and near:
+                yield Mistake(str(path), None, f"is not read; nearest: {near[0]}")
+        elif path.suffix == ".yaml":
+            yield Mistake(str(path), None, f"is not read; call it {path.stem}.yml")
+        elif path.parent == folder and path.suffix == ".yml" and path.name != "ingest.yml":
+            text = "is not read; expected ingest.yml, sources/NAME.yml or tables/NAME.yml"
+            yield Mistake(str(path), None, text)
+
+
+def checked_source(
+    declared: Mapping[str, Any], place: str, formats: Mapping[str, Format]
+) -> tuple[Source | None, list[Mistake]]:
+    """A source that is declared elsewhere than in a file, validated as a file's is: the source, or
+    None with every mistake, which name `place` as where they stand."""
+    mistakes = list(format_mistakes(Document(place, declared, {}), formats))
+    try:
+        source = Source.model_validate(declared)
+    except ValidationError as error:
+        mistakes += [Mistake(place, None, text) for _, text in explain(error, Source)]
+    return (None if mistakes else source), mistakes

@@ -1,0 +1,114 @@
+"""What a source's YAML says of its messages' values, as silver was decoded with it.
+
+A value is decoded once, by the declarations of that day: a number that is called a date today was
+text yesterday. What is declared otherwise later must not meet in one column what was decoded
+before, so a source's Declaration is kept, and compared with today's. `keys` are no part of it: gold
+reads each row's key by the target's own, and another key is a schema change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.config.options import option_value
+from ingest.config.sources import Source
+from ingest.formats import FORMATS
+from ingest.wire.declared import declared_for
+
+ACCESS = {"schema_registry", "schema_folder", "registry_user", "registry_timeout"}
+"""Options that say where schemas are found: no value depends on them."""
+_SETTINGS = (
+    "time_zone",
+    "order",
+    "statements",
+    "default_database",
+    "default_schema",
+    "default_table",
+)
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What steers the decoding of a source. `order` is null where it is what its format has by
+    default: positions of two orders must not meet in one table (semantics.md, 75). `options` holds
+    those that differ from their defaults, `columns` the declared types as written, by source table
+    as written."""
+
+    time_zone: str | None = None
+    order: str | None = None
+    statements: str = "auto"
+    default_database: str | None = None
+    default_schema: str | None = None
+    default_table: str | None = None
+    options: Mapping[str, Any] = {}
+    columns: Mapping[str, Mapping[str, str]] = {}
+
+    @classmethod
+    def of(cls, source: Source) -> Declaration:
+        """Today's."""
+        named = {name: getattr(source, name) for name in _SETTINGS}
+        pinned = FORMATS.get(source.format)
+        if source.order in ("auto", pinned.order if pinned is not None else None):
+            named["order"] = None
+        columns = {table: dict(types) for table, types in source.columns.items()}
+        return cls(**named, options=_telling(source), columns=columns)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Declaration:
+        """What `to_json` wrote; raises msgspec.DecodeError where it is something else."""
+        return msgspec.json.decode(text, type=cls)
+
+    def to_json(self) -> bytes:
+        """As JSON, in an order of its own."""
+        return msgspec.json.encode(self, order="deterministic")
+
+
+def changed_settings(before: Declaration, now: Declaration) -> list[str]:
+    """What concerns every table of the source and is declared otherwise now, in words."""
+    found = [
+        f"{name} {_shown(getattr(now, name))} (was {_shown(getattr(before, name))})"
+        for name in _SETTINGS
+        if getattr(now, name) != getattr(before, name)
+    ]
+    for name in sorted({*before.options, *now.options}):
+        was, is_ = before.options.get(name), now.options.get(name)
+        if was != is_:
+            found.append(f"option {name} {_shown(is_)} (was {_shown(was)})")
+    return found
+
+
+def changed_columns(
+    before: Declaration, now: Declaration, table: tuple[str | None, str | None, str | None]
+) -> list[str]:
+    """The columns of one source table (db, schema, name), in lower case, that are declared with
+    another type now, or on one side alone."""
+    was, is_ = (_types(declared_for(each.columns, table)) for each in (before, now))
+    return sorted(name for name in {*was, *is_} if was.get(name) != is_.get(name))
+
+
+def _types(declared: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): "".join(type_.lower().split()) for name, type_ in declared.items()}
+
+
+def _telling(source: Source) -> dict[str, Any]:
+    """The options that a value may depend on and that are not what they are by default."""
+    names = [source.format] if source.format != "auto" else list(FORMATS)
+    found: dict[str, Any] = {}
+    for format_ in (FORMATS[name] for name in names):
+        for key, option in format_.options.items():
+            given = source.options.get(key)
+            if given is None or option.secret or key in ACCESS:
+                continue
+            try:
+                value = option_value(option, given)
+            except ValueError:
+                continue
+            if value != option.default:
+                found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def _shown(value: Any) -> str:
+    return "by default" if value is None else str(value)

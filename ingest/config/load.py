@@ -1,0 +1,220 @@
+"""The whole configuration of an installation, read once, with every mistake reported at once.
+
+`load` reads `ingest.yml`, `sources/*.yml` and `tables/*.yml` of a conf folder. Precedence of the
+settings: command line, environment, `ingest.yml`, defaults. Relative paths in the YAML start at the
+folder that holds the conf folder; those of the command line and the environment at the current one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from ingest.config.checks import (
+    excluded_keys,
+    format_mistakes,
+    same,
+    shadowed,
+    strangers,
+    strays,
+    twins,
+)
+from ingest.config.mistakes import explain, shown
+from ingest.config.model import ConfigModel
+from ingest.config.routes import Route, route
+from ingest.config.settings import URI, Settings, from_environment
+from ingest.config.sources import Source
+from ingest.config.tables import Tables
+from ingest.config.yaml import Document, Place, read
+from ingest.errors import ConfigError, Mistake
+from ingest.wire.contract import Format
+
+Part = TypeVar("Part", bound=ConfigModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """A configuration without mistakes. `root` is the folder that holds the conf folder.
+
+    `sources` and `tables` have the same keys, the sources' names.
+    """
+
+    root: Path
+    settings: Settings
+    sources: Mapping[str, Source]
+    tables: Mapping[str, Tables]
+
+    def route(self, source: str, *, db: str | None, schema: str | None, table: str) -> Route | None:
+        """Where a table of `source` goes; None: it lives in silver only."""
+        return route(self.tables[source], db, schema, table=table, ddl=self.settings.ddl)
+
+
+def load(
+    conf: str | Path,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    formats: Mapping[str, Format] | None = None,
+) -> Config:
+    """Reads and checks the conf folder; raises ConfigError with every mistake in it.
+
+    `overrides` are settings from the command line, nested like the file. `environ` is the process's
+    environment and `formats` the registry, unless given.
+    """
+    folder = Path(conf)
+    environ = os.environ if environ is None else environ
+    if formats is None:
+        from ingest.formats import FORMATS
+
+        formats = FORMATS
+    if not folder.is_dir():
+        text = "expected a folder with ingest.yml, sources/ and tables/, found none"
+        raise ConfigError([Mistake(str(folder), None, text)])
+    root = Path(os.path.abspath(folder)).parent
+    mistakes = list(strays(folder))
+    settings = _settings(
+        folder / "ingest.yml", root=root, overrides=overrides or {}, environ=environ, to=mistakes
+    )
+    sources = _parts(folder / "sources", Source, environ=environ, to=mistakes)
+    tables = _parts(folder / "tables", Tables, environ=environ, to=mistakes)
+    if not sources:
+        text = "expected at least one source, in a file like shop.yml; found none"
+        mistakes.append(Mistake(str(folder / "sources"), None, text))
+    for document, _ in sources:
+        mistakes += format_mistakes(document, formats)
+    mistakes += same("name", sources)
+    mistakes += same("source", tables)
+    mistakes += strangers(tables, sources)
+    for document, part in tables:
+        if part is not None:
+            mistakes += [*shadowed(document, part), *twins(document, part)]
+    by_source = {part.source: (document, part) for document, part in tables if part is not None}
+    for document, source in sources:
+        if source is not None and source.name in by_source:
+            mistakes += excluded_keys(document, source, by_source[source.name])
+    if mistakes or settings is None:
+        raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
+    found = {source.name: source for _, source in sources if source is not None}
+    return Config(
+        root=root,
+        settings=settings,
+        sources={name: located(source, root, formats) for name, source in found.items()},
+        tables={
+            name: by_source[name][1] if name in by_source else Tables(source=name) for name in found
+        },
+    )
+
+
+def _part(document: Document, model: type[Part], given: Any, *, to: list[Mistake]) -> Part | None:
+    if not isinstance(given, dict):
+        text = f"expected keys with values, got {shown(given)}"
+        to.append(Mistake(document.file, document.line(()), text))
+        return None
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        for place, text in explain(error, model):
+            if not document.covers(place):
+                to.append(Mistake(document.file, document.line(place), text))
+        return None
+
+
+def _parts(
+    folder: Path, model: type[Part], *, environ: Mapping[str, str], to: list[Mistake]
+) -> list[tuple[Document, Part | None]]:
+    """Every file of `folder`, in order of name, as what it declares (None where it is wrong)."""
+    parts = []
+    for path in sorted(folder.glob("*.yml")):
+        document, wrong = read(path, environ=environ)
+        to += wrong
+        given = {} if document.value is None else document.value
+        parts.append((document, _part(document, model, given, to=to) if document.parsed else None))
+    return parts
+
+
+def _settings(
+    path: Path,
+    *,
+    root: Path,
+    overrides: Mapping[str, Any],
+    environ: Mapping[str, str],
+    to: list[Mistake],
+) -> Settings | None:
+    """The settings of all layers, paths absolute; None where any is wrong."""
+    document, wrong = (
+        read(path, environ=environ) if path.exists() else (Document(str(path), None, {}), [])
+    )
+    from_env, nearly = from_environment(environ)
+    to += wrong + nearly
+    written = {} if document.value is None else document.value
+    if not isinstance(written, dict):
+        _part(document, Settings, written, to=to)
+        written = {}
+    given = _over(_over(written, from_env), overrides)
+    try:
+        settings = Settings.model_validate(given)
+    except ValidationError as error:
+        for place, text in explain(error, Settings):
+            if _has(overrides, place):
+                to.append(Mistake("command line", None, text))
+            elif _has(from_env, place):
+                variable = "INGEST_" + "__".join(str(key) for key in place).upper()
+                to.append(Mistake(f"environment variable {variable}", None, text))
+            elif not document.covers(place):
+                to.append(Mistake(document.file, document.line(place), text))
+        return None
+    here = Path(os.getcwd())
+
+    def base(key: str) -> Path:
+        return here if key in overrides or key in from_env else root
+
+    warehouse = _absolute(settings.warehouse, base("warehouse"))
+    checkpoints = f"{warehouse.rstrip('/')}/_checkpoints"
+    if settings.checkpoints is not None:
+        checkpoints = _absolute(settings.checkpoints, base("checkpoints"))
+    return settings.model_copy(update={"warehouse": warehouse, "checkpoints": checkpoints})
+
+
+def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with what `above` gives instead, part by part."""
+    both = dict(below)
+    for key, value in above.items():
+        under = both.get(key)
+        if isinstance(under, dict) and isinstance(value, Mapping):
+            value = _over(under, value)
+        both[key] = value
+    return both
+
+
+def _has(layer: Any, place: Place) -> bool:
+    for key in place:
+        if not isinstance(layer, Mapping) or key not in layer:
+            return False
+        layer = layer[key]
+    return True
+
+
+def located(source: Source, root: Path, formats: Mapping[str, Format]) -> Source:
+    """The source with its paths absolute: a relative one starts at `root`."""
+    changed: dict[str, Any] = {}
+    if source.files is not None:
+        # The folder's own name may hold what would be a wildcard in the pattern.
+        path = _absolute(source.files.path, Path(glob.escape(str(root))))
+        changed["files"] = source.files.model_copy(update={"path": path})
+    asked = formats.values() if source.format == "auto" else [formats[source.format]]
+    folders = {key for f in asked for key, o in f.options.items() if o.kind == "folder"}
+    given = {key: source.options[key] for key in folders & source.options.keys()}
+    if any(given.values()):
+        found = {key: _absolute(path, root) for key, path in given.items() if path}
+        changed["options"] = {**source.options, **found}
+    return source.model_copy(update=changed) if changed else source
+
+
+def _absolute(path: str, base: Path) -> str:
+    return path if URI.match(path) else os.path.normpath(base / path)

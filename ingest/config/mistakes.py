@@ -1,0 +1,114 @@
+"""What pydantic found wrong, as sentences: what was expected, what came, the nearest valid word."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ingest.config.model import listed
+from ingest.config.yaml import Place
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "tuple_type": "a list",
+    "dict_type": "keys with values",
+    "mapping_type": "keys with values",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+}
+_WORD = re.compile(r"'([^']*)'|(\d+)")
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Place, str]]:
+    """The place and the sentence of each finding about `model`."""
+    for found in error.errors(include_url=False):
+        kind, place, given = found["type"], found["loc"], found["input"]
+        context = found.get("ctx", {})
+        what = dotted(place)
+        if kind == "extra_forbidden":
+            yield place, unknown_key(what, place[-1], _keys(model, place[:-1]))
+        elif kind == "missing":
+            yield place, f"`{what}` is missing"
+        elif kind == "literal_error":
+            words = [text or number for text, number in _WORD.findall(context["expected"])]
+            if place[-1] == "[key]":
+                yield place[:-1], unknown_key(dotted(place[:-1]), given, words)
+            else:
+                yield place, unknown_word(what, given, words)
+        elif kind in _EXPECTED:
+            hint = f"; write [{given}]" if kind == "tuple_type" and isinstance(given, str) else ""
+            if kind == "string_type" and isinstance(given, bool | int | float):
+                hint = "; put it in quotes"
+            yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {shown(given)}{hint}"
+        elif kind == "string_too_short":
+            yield place, f"`{what}`: expected text, got none"
+        elif kind == "string_pattern_mismatch":
+            pattern = context["pattern"]
+            yield place, f"`{what}`: expected a name like {pattern}, got {shown(given)}"
+        elif kind == "greater_than_equal":
+            yield place, f"`{what}`: expected {context['ge']} or more, got {shown(given)}"
+        else:
+            text = found["msg"].removeprefix("Value error, ")
+            at = place[:-1] if place and place[-1] == "[key]" else place
+            yield at, f"`{dotted(at)}`: {text}" if at else text
+
+
+def unknown_key(what: str, key: Any, words: Iterable[str]) -> str:
+    """The sentence on a key that is none of `words`."""
+    words = list(words)
+    return f"`{what}` is not a known key; expected {listed(words)}{nearest(key, words)}"
+
+
+def unknown_word(what: str, given: Any, words: Iterable[str]) -> str:
+    """The sentence on a value that is none of `words`."""
+    words = list(words)
+    return f"`{what}`: expected {listed(words)}, got {shown(given)}{nearest(given, words)}"
+
+
+def nearest(given: Any, words: Iterable[str]) -> str:
+    """`; nearest: W`, or nothing where no word is near."""
+    by_case = {word.casefold(): word for word in words}
+    near = difflib.get_close_matches(str(given).casefold(), by_case, n=1, cutoff=0.5)
+    return f"; nearest: {by_case[near[0]]}" if near else ""
+
+
+def dotted(place: Place) -> str:
+    """`tables[0].keys`."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
+    return text.removeprefix(".")
+
+
+def shown(given: Any) -> str:
+    """A value as a mistake quotes it: scalars whole, anything larger by its kind."""
+    if given is None:
+        return "null"
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, str):
+        return f"`{given}`"
+    if isinstance(given, list | tuple):
+        return "a list"
+    return "keys with values" if isinstance(given, dict) else str(given)
+
+
+def _keys(model: type[BaseModel], place: Place) -> list[str]:
+    """The keys of the part of `model` that `place` leads to."""
+    for key in place:
+        if isinstance(key, str):
+            field = model.model_fields.get(key)
+            model = next(_models(field.annotation), model) if field is not None else model
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models(inner)

@@ -1,0 +1,116 @@
+"""What every part of the configuration is: a frozen model that refuses unknown keys.
+
+Its `rules` speak about several keys at once (exactly one transport, say). They see the values as
+written, before types are checked, and their findings are reported together with pydantic's own, so
+that one wrong type never hides another mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+Broken = tuple[tuple[str | int, ...], str]
+"""A broken rule: the place of what is to blame inside the part, and the sentence."""
+
+
+class ConfigModel(BaseModel):
+    """A part of the YAML, with its `rules` over several keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        """The rules that `given`, the keys as written, breaks; must bear values of any type."""
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _check(cls, given: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        broken: list[InitErrorDetails] = []
+        if isinstance(given, dict):
+            for place, text in cls.rules(given):
+                broken.append({"type": said(text), "loc": place, "input": None})
+        try:
+            checked = check(given)
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                kind: str | PydanticCustomError = found["type"]
+                if kind in ("value_error", "rule"):
+                    kind = said(found["msg"].removeprefix("Value error, "))
+                broken.append(
+                    {
+                        "type": kind,
+                        "loc": found["loc"],
+                        "input": found["input"],
+                        "ctx": found.get("ctx", {}),
+                    }
+                )
+        if broken:
+            raise ValidationError.from_exception_data(cls.__name__, broken)
+        return checked
+
+
+def said(text: str) -> PydanticCustomError:
+    """An error whose message is `text`, braces and all."""
+    return PydanticCustomError("rule", "{text}", {"text": text})
+
+
+def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuses names that differ at most in case: columns are matched without it."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:
+            raise ValueError(f"`{name}` stands twice (columns are matched without case)")
+        seen.add(name.casefold())
+    return names
+
+
+def texts(value: Any) -> list[tuple[int, str]]:
+    """Position and text of the texts in a list as written; nothing of any other value."""
+    if not isinstance(value, list):
+        return []
+    return [(i, item) for i, item in enumerate(value) if isinstance(item, str)]
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool | float):
+        raise ValueError("expected a whole number")
+    return value
+
+
+def some(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuses a list without any."""
+    if not names:
+        raise ValueError("expected at least one name, got none")
+    return names
+
+
+def one_or_more(value: Any) -> Any:
+    """A single text as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Names = Annotated[tuple[Text, ...], AfterValidator(distinct)]
+SomeNames = Annotated[Names, AfterValidator(some)]
+OneOrMore = Annotated[SomeNames, BeforeValidator(one_or_more)]

@@ -1,0 +1,80 @@
+"""The ways a target keeps what its source tables went through."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from ingest.config.routes import Route
+
+Mode = Literal["scd1", "scd2", "append"]
+"""`scd1`: the rows as they are. `scd2`: every version of them. `append`: every row image."""
+
+ADDED: dict[Mode, dict[str, str]] = {
+    "scd1": {},
+    "scd2": {"_valid_from": "timestamp", "_valid_to": "timestamp", "_current": "boolean"},
+    "append": {},
+}
+"""The columns that a mode adds to a target, with their types."""
+
+
+class TargetContract(NamedTuple):
+    """What a target was made for, and stays: its mode, its key columns, its `sequence_by`, what
+    deletes and truncates do (None: not known, or nothing)."""
+
+    mode: Mode
+    keys: tuple[str, ...]
+    sequence: tuple[str, ...]
+    deletes: str | None = None
+    truncates: str | None = None
+
+    @classmethod
+    def of(cls, stored: Any) -> TargetContract | None:
+        """From what JSON holds of it; None of null."""
+        if stored is None:
+            return None
+        mode, keys, sequence, *rest = stored
+        return cls(mode, tuple(keys), tuple(sequence), *rest)
+
+    @classmethod
+    def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:
+        """What the configuration asks for."""
+        if mode == "append":
+            return cls(mode, keys, ())
+        return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates)
+
+    def differs(self, other: TargetContract) -> bool:
+        """Whether a target of this kind cannot be kept as one of the other: by more than its key,
+        which a schema change may give it."""
+        return any(
+            mine != theirs
+            for mine, theirs in zip(self._replace(keys=()), other._replace(keys=()), strict=True)
+            if mine is not None and theirs is not None
+        )
+
+    def __str__(self) -> str:
+        told = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
+        told.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
+        told += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
+        told += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
+        told += [f"truncates {self.truncates}"] if self.truncates not in (None, "apply") else []
+        return ", ".join(told)
+
+
+def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:
+    """The mode of a target; a table without any key can only be appended (semantics.md, 21).
+
+    None where versions are asked for and nothing tells the rows apart.
+    """
+    if route.stored_as_scd_type == "append":
+        return "append"
+    if route.stored_as_scd_type == 2:
+        return "scd2" if keys else None
+    return "scd1" if keys else "append"
+
+
+def label(made: TargetContract | None) -> str | None:
+    """How `status` says what a target keeps: `1`, `2`, `append`, or `append (no key)`."""
+    if made is None:
+        return None
+    name = made.mode.removeprefix("scd")
+    return f"{name} (no key)" if made.mode == "append" and not made.keys else name

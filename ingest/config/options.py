@@ -1,0 +1,59 @@
+"""The options of a format, as a source's YAML gives them and as its decoder takes them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ingest.config.mistakes import nearest, shown
+from ingest.config.sources import Source
+from ingest.wire.contract import Format, FormatOptions, Option
+
+
+def format_options(source: Source, format: Format) -> FormatOptions:
+    """What `source` tells the decoder of `format`: its options with their defaults filled in.
+
+    With `format: auto` a source may hold options of several formats: each gets its own, and keeps
+    its default where the value is another's. Raises ValueError where a pinned format refuses one.
+    """
+    options = {key: option.default for key, option in format.options.items()}
+    for key, given in source.options.items():
+        if key in format.options and given is not None:
+            try:
+                options[key] = option_value(format.options[key], given)
+            except ValueError:
+                if source.format != "auto":
+                    raise
+    return FormatOptions(
+        time_zone=source.time_zone,
+        default_database=source.default_database,
+        default_schema=source.default_schema,
+        default_table=source.default_table,
+        keys=source.keys,
+        columns=source.columns,
+        options=options,
+    )
+
+
+def option_value(option: Option, given: Any) -> Any:
+    """`given` as `option` takes it; raises ValueError with what was expected instead."""
+    if option.kind == "choice":
+        if given not in option.choices:
+            words = ", ".join(option.choices)
+            raise ValueError(
+                f"expected one of {words}, got {shown(given)}{nearest(given, option.choices)}"
+            )
+        return given
+    if option.kind == "bool" and str(given).lower() in ("true", "false"):
+        return str(given).lower() == "true"
+    if option.kind == "number" and re.fullmatch(r"-?\d+", str(given)):
+        return int(given)
+    if option.kind in ("text", "folder") and isinstance(given, str):
+        return given
+    if option.kind == "list" and isinstance(given, list | tuple):
+        if all(isinstance(item, str) for item in given):
+            return tuple(given)
+        raise ValueError("expected a list of texts")
+    kinds = {"bool": "true or false", "number": "a whole number", "list": "a list"}
+    got = "something else, not shown" if option.secret else shown(given)
+    raise ValueError(f"expected {kinds.get(option.kind, 'text')}, got {got}")

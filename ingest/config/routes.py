@@ -1,0 +1,160 @@
+"""Which target a source table goes to, with every option that holds for it there.
+
+The bottom-most entry with a matching pattern wins whole; what it leaves out comes from the file's
+`defaults`, never from another entry. `columns` and `ddl` add to the defaults key by key, and the
+policy of a DDL class that neither names comes from the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ingest.config.settings import DdlPolicy
+from ingest.config.tables import TableEntry, TableOptions, Tables
+from ingest.names import DEFAULT_TARGET, RESERVED, SourceTable, fields_of, matches, target_name
+from ingest.sql.metadata import gold_name, gold_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """The way of one source table into gold.
+
+    `keys` None: from the source's YAML, the message or the Kafka key. `sequence_by` None: the
+    format's order. `columns` are Spark types. Columns have the names that gold has them under.
+    `merges` is equal for source tables that the user meant to share a target: the same entry, by a
+    template that names the same things of them.
+    """
+
+    source: str
+    target: str
+    merges: tuple[Any, ...]
+    keys: tuple[str, ...] | None
+    sequence_by: tuple[str, ...] | None
+    stored_as_scd_type: Literal[1, 2, "append"]
+    deletes: Literal["hard", "soft"]
+    truncates: Literal["apply", "ignore"]
+    columns: Mapping[str, str]
+    exclude: tuple[str, ...]
+    shard_column: str | None
+    ddl: DdlPolicy
+
+
+def route(
+    tables: Tables, db: str | None, schema: str | None, *, table: str, ddl: DdlPolicy
+) -> Route | None:
+    """The route of a source table; None where nothing matches: it lives in silver only.
+
+    `ddl` is the settings' policy.
+    """
+    for number in range(len(tables.tables) - 1, -1, -1):
+        entry = tables.tables[number]
+        if any(matches(pattern, db=db, schema=schema, table=table) for pattern in entry.patterns):
+            break
+    else:
+        return None
+    given = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
+    template = given.pop("target")
+    columns = _added(tables.defaults.columns, entry.columns)
+    given["columns"] = {gold_name(name): type_ for name, type_ in columns.items()}
+    for option in ("keys", "sequence_by", "exclude"):
+        if given[option] is not None:
+            given[option] = gold_names(given[option])
+    policy: dict[Any, Any] = {**tables.defaults.ddl, **entry.ddl}
+    given["ddl"] = ddl.model_copy(update=policy)
+    names = {"db": db, "schema": schema, "table": table}
+    # The default name never merges two tables: it tells them apart, but for a schema or by chance.
+    named = tuple(names) if template == DEFAULT_TARGET else fields_of(template)
+    return Route(
+        source=tables.source,
+        target=target_name(template, db=db, schema=schema, table=table),
+        merges=(tables.source, number, *(names[field] for field in named)),
+        **given,
+    )
+
+
+def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:
+    return getattr(entry if name in entry.model_fields_set else defaults, name)
+
+
+def _added(defaults: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
+    """Both tables' columns; matched without case, the entry's win."""
+    given = {name.casefold() for name in entry}
+    kept = {name: type_ for name, type_ in defaults.items() if name.casefold() not in given}
+    return {**kept, **entry}
+
+
+@dataclass(frozen=True)
+class Collision:
+    """Source tables that reach one target without being meant to share it.
+
+    `feeding`: those that go on feeding it, since one of them was first; `parked`: the others, all
+    where nobody was first. One alone is parked where the target is not to be had by any.
+    """
+
+    target: str
+    feeding: tuple[SourceTable, ...]
+    parked: tuple[SourceTable, ...]
+
+    def why(self, table: SourceTable) -> str:
+        """What is said of one of the parked ones."""
+        if not self.feeding:
+            return f"source tables {', '.join(map(str, self.parked))} all lead to {self.target}"
+        if self.feeding[0].source != table.source:
+            # No order holds across sources.
+            only = f"by one source, which is {self.feeding[0].source}"
+            return f"expected {self.target} to be fed {only}, got {table}; set `target` for it"
+        first = ", ".join(map(str, self.feeding))
+        return (
+            f"expected {self.target} to be fed by {first} alone, as it was before, got {table}; "
+            f"set `target` for it"
+        )
+
+
+Feeders = Mapping[str, Sequence[SourceTable]]
+"""Target, in lower case -> the source tables that feed it, whoever was first standing first."""
+
+
+def collisions(
+    routed: Iterable[tuple[SourceTable, Route]], feeders: Feeders
+) -> dict[str, Collision]:
+    """By target, in lower case, where source tables meet that are not meant to share it.
+
+    Targets are compared without case, as catalogs do. What a target was fed by first goes on, with
+    those that are meant to share it (semantics.md, 70); where nobody was first,
+    all are parked (semantics.md, 25).
+    """
+    meeting: dict[str, dict[SourceTable, Route]] = {}
+    for table, way in routed:
+        meeting.setdefault(way.target.lower(), {})[table] = way
+    found = {}
+    for target, ways in meeting.items():
+        name = next(iter(ways.values())).target
+        if target in RESERVED:
+            found[target] = Collision(name, (), tuple(sorted(ways, key=str)))
+            continue
+        sources = {table.source for table in ways}
+        # Who fed it and is led elsewhere by now feeds it no more.
+        first = next(
+            (
+                table
+                for table in feeders.get(target, ())
+                if table in ways or table.source not in sources
+            ),
+            None,
+        )
+        if first is None:
+            sharing: tuple[SourceTable, ...] = ()
+            alike = len({way.merges for way in ways.values()}) == 1
+        elif first in ways:
+            merged = ways[first].merges
+            sharing = tuple(sorted((t for t, way in ways.items() if way.merges == merged), key=str))
+            alike = len(sharing) == len(ways)
+            name = ways[first].target
+        else:
+            sharing, alike = (first,), False
+        if not alike:
+            parked = tuple(sorted(set(ways) - set(sharing), key=str))
+            found[target] = Collision(name, sharing, parked)
+    return found

@@ -1,0 +1,177 @@
+"""`conf/ingest.yml` and the environment variables that outrank it.
+
+`INGEST_WAREHOUSE`, `INGEST_SCHEMAS__GOLD`: each key of the file in capitals after `INGEST_`, two
+underscores for one level down. A variable that is set but empty counts as not set. Variables of
+other names are left alone, unless one is so near to a setting that it must be a misspelling.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
+from ingest.errors import Mistake
+
+DdlClass = Literal["additive", "widening", "destructive", "unparsed"]
+DdlChoice = Literal["apply", "review", "ignore"]
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""How the name of something that is no path of this machine begins."""
+SchemaName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+CatalogName = Annotated[str, StringConstraints(pattern=r"^[^\s./`]+$")]
+
+
+class Schemas(ConfigModel):
+    """The names of the four schemas; gold and history hold names of the user's and stand alone."""
+
+    bronze: SchemaName = "bronze"
+    silver: SchemaName = "silver"
+    gold: SchemaName = "gold"
+    history: SchemaName = "history"
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        names = {layer: str(given.get(layer, layer)).casefold() for layer in cls.model_fields}
+        for layer in ("gold", "history"):
+            for other in cls.model_fields:
+                clash = layer != other and names[layer] == names[other]
+                if clash and (layer, other) != ("history", "gold"):
+                    blamed = layer if layer in given else other
+                    yield (blamed,), f"{layer} needs a schema of its own, got that of {other}"
+
+
+class DdlPolicy(ConfigModel):
+    """What happens to a schema change, by its risk class, before it touches gold."""
+
+    additive: DdlChoice = "apply"
+    widening: DdlChoice = "apply"
+    destructive: DdlChoice = "review"
+    unparsed: DdlChoice = "review"
+
+
+def _days(value: Any) -> Any:
+    """`90 days` as a number of days."""
+    found = re.fullmatch(r"([1-9]\d{0,4}) days?", value) if isinstance(value, str) else None
+    if found is None and value is not None:
+        raise ValueError(f"expected a number of days like `90 days`, got `{value}`")
+    return int(found[1]) if found is not None else None
+
+
+Days = Annotated[int | None, BeforeValidator(_days)]
+
+
+class Retention(ConfigModel):
+    """How many days messages stay in bronze and superseded changes in silver; None: for ever.
+
+    A message's age is that of its arrival here. Silver keeps its rows at least as long as bronze
+    the messages they came from.
+    """
+
+    bronze: Days = None
+    silver: Days = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        try:
+            bronze, silver = _days(given.get("bronze")), _days(given.get("silver"))
+        except ValueError:
+            return
+        if silver is not None and (bronze is None or bronze > silver):
+            yield (
+                ("silver",),
+                f"silver cannot be trimmed before bronze; give bronze at most {silver} days too",
+            )
+
+
+class Settings(ConfigModel):
+    """The settings of an installation. As loaded, `warehouse` and `checkpoints` are absolute.
+
+    Both are folders that this machine can open: files lie in them that Spark never sees.
+    """
+
+    warehouse: Text = "warehouse"
+    catalog: CatalogName | None = None
+    schemas: Schemas = Schemas()
+    checkpoints: Text | None = None
+    merge_threads: Annotated[Whole, Field(ge=1)] = 8
+    ddl: DdlPolicy = DdlPolicy()
+    retention: Retention = Retention()
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        for key in ("warehouse", "checkpoints"):
+            text = given.get(key)
+            if isinstance(text, str) and URI.match(text):
+                yield (
+                    (key,),
+                    f"expected a folder of this machine, got `{text}`; {_instead(key, text)}",
+                )
+        if given.get("catalog") and not given.get("checkpoints"):
+            yield (
+                ("catalog",),
+                "set `checkpoints` too, to a folder that outlives the driver, such as a volume "
+                "(/Volumes/…): by default progress would lie on the driver's own disk",
+            )
+
+
+def _instead(key: str, uri: str) -> str:
+    """What to set instead of a URI."""
+    scheme, _, path = uri.partition(":")
+    path = "/" + path.lstrip("/")
+    if scheme.lower() == "file":
+        return f"write {path}"
+    if scheme.lower() == "dbfs" and path.startswith("/Volumes/"):
+        return f"write {path}" if key == "checkpoints" else "set `catalog` and `checkpoints`"
+    if key == "checkpoints":
+        return "give a folder that is mounted, such as a volume (/Volumes/…)"
+    return "tables in an object store need a catalog: set `catalog` and `checkpoints`"
+
+
+_GROUPS: Mapping[str, type[ConfigModel]] = {
+    "schemas": Schemas,
+    "ddl": DdlPolicy,
+    "retention": Retention,
+}
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "INGEST_" + "__".join(place).upper(): place
+    for name in Settings.model_fields
+    for place in (
+        [(name, inner) for inner in _GROUPS[name].model_fields] if name in _GROUPS else [(name,)]
+    )
+}
+"""Environment variable -> place of the setting it gives."""
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[Mistake]]:
+    """The settings that `environ` gives, nested like the file, and variables nearly right."""
+    given: dict[str, str] = {}
+    mistakes = []
+    for variable in sorted(environ):
+        if not variable.startswith("INGEST_") or not environ[variable]:
+            continue
+        if variable in VARIABLES:
+            given[variable] = environ[variable]
+            continue
+        near = difflib.get_close_matches(variable, VARIABLES, n=1, cutoff=0.85)
+        group = variable.split("__")[0] + "__"
+        siblings = [name for name in VARIABLES if name.startswith(group)]
+        if near or siblings:
+            said = f"nearest: {near[0]}" if near else f"expected {listed(siblings)}"
+            where = f"environment variable {variable}"
+            mistakes.append(Mistake(where, None, f"is not a setting; {said}"))
+    return _nested(given) if given else {}, mistakes
+
+
+def _nested(given: Mapping[str, str]) -> dict[str, Any]:
+    # Slow to load, and only an environment that sets something has a need of it.
+    from pydantic_settings import BaseSettings, EnvSettingsSource
+
+    # The source asks the class for its fields alone; a BaseSettings would also read os.environ.
+    model = cast(type[BaseSettings], Settings)
+    source = EnvSettingsSource(model, env_prefix="INGEST_", env_nested_delimiter="__")
+    source.env_vars = {variable.lower(): text for variable, text in given.items()}
+    return source()

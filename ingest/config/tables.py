@@ -1,0 +1,133 @@
+"""`conf/tables/*.yml`: which source tables become which gold tables, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from ingest.config.model import (
+    Broken,
+    ConfigModel,
+    Names,
+    OneOrMore,
+    SomeNames,
+    Text,
+    one_or_more,
+    some,
+    texts,
+)
+from ingest.config.settings import DdlChoice, DdlClass
+from ingest.config.spark_types import spark_column_type
+from ingest.names import DEFAULT_TARGET, check_target, parse_pattern
+from ingest.sql.metadata import METADATA
+
+
+def _pattern(text: str) -> str:
+    parse_pattern(text)
+    return text
+
+
+def _scd_type(value: Any) -> Any:
+    if isinstance(value, bool | float):
+        return str(value).lower()
+    return int(value) if value in ("1", "2") else value
+
+
+SparkType = Annotated[str, AfterValidator(spark_column_type)]
+Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], AfterValidator(some)]
+
+
+class TableOptions(ConfigModel):
+    """How a source table becomes gold. `ddl` and `columns` add to the defaults' key by key."""
+
+    target: Annotated[Text, AfterValidator(check_target)] = DEFAULT_TARGET
+    keys: SomeNames | None = None
+    sequence_by: OneOrMore | None = None
+    stored_as_scd_type: Annotated[Literal[1, 2, "append"], BeforeValidator(_scd_type)] = 1
+    deletes: Literal["hard", "soft"] = "hard"
+    truncates: Literal["apply", "ignore"] = "apply"
+    columns: Mapping[Text, SparkType] = Field(default={})
+    exclude: Names = ()
+    shard_column: Text | None = None
+    ddl: Mapping[DdlClass, DdlChoice] = {}
+
+
+class TableEntry(TableOptions):
+    """One line of `tables:`; its patterns stand in `patterns`, the YAML's `from`."""
+
+    model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
+
+    patterns: Annotated[Patterns, BeforeValidator(one_or_more)] = Field(alias="from")
+
+
+class Tables(ConfigModel):
+    """The tables file of one source; where none is written, all its tables go to gold.
+
+    `publish: transaction` lets all its targets advance together, to the last position below which
+    every transaction is complete.
+    """
+
+    source: Text
+    publish: Literal["event", "transaction"] = "event"
+    defaults: TableOptions = TableOptions()
+    tables: tuple[TableEntry, ...] = (TableEntry.model_validate({"from": "*"}),)
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        defaults = given.get("defaults")
+        defaults = defaults if isinstance(defaults, dict) else {}
+        for place, text, _ in conflicts(defaults):
+            yield ("defaults", *place), text
+        entries = given.get("tables")
+        for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if not isinstance(entry, dict):
+                continue
+            for place, text, other in conflicts({**defaults, **entry}):
+                # What the defaults alone get wrong is said once, at the defaults.
+                if place[0] in entry:
+                    yield ("tables", i, *place), text
+                elif other in entry:
+                    yield ("tables", i, other), text
+
+
+def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Options, as written, that do not go together: the place, the sentence, the other option."""
+    if options.get("sequence_by") is not None and options.get("stored_as_scd_type") == "append":
+        yield (
+            ("sequence_by",),
+            "orders the changes of a row, and `append` keeps a row for each; take one of them away",
+            "stored_as_scd_type",
+        )
+    keys = {name.casefold() for _, name in texts(options.get("keys"))}
+    columns = options.get("columns")
+    declared: set[str] = set()
+    for name in columns if isinstance(columns, dict) else ():
+        if name.casefold() in declared:
+            yield ("columns", name), f"`{name}` stands twice, but for case", ""
+        declared.add(name.casefold())
+    if options.get("stored_as_scd_type") == "append" and options.get("deletes") == "soft":
+        text = "`append` keeps every image and marks none as deleted: take `deletes: soft` away"
+        yield ("deletes",), text, "stored_as_scd_type"
+    shard = options.get("shard_column")
+    shard = shard if isinstance(shard, str) else ""
+    for i, name in texts(options.get("exclude")):
+        if name.casefold() in keys:
+            yield ("exclude", i), f"`{name}` is a key column and cannot be excluded", "keys"
+        if name.casefold() == shard.casefold():
+            yield (
+                ("exclude", i),
+                f"`{name}` is the shard_column and cannot be excluded",
+                "shard_column",
+            )
+    if shard.casefold() in keys:
+        yield ("shard_column",), f"`{shard}` is part of the key anyway; take it out of keys", "keys"
+    if shard.casefold() in declared:
+        yield (
+            ("shard_column",),
+            f"`{shard}` is a column of the source; choose a new name",
+            "columns",
+        )
+    if shard.casefold() in METADATA:
+        yield ("shard_column",), f"`{shard}` is a column that gold adds; choose another", ""

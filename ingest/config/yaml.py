@@ -1,0 +1,240 @@
+"""YAML as plain values that still know their lines, so that every mistake can name its own.
+
+The scalars are those of YAML 1.2's core schema: only `true`, `false`, `null`, `~` and numbers are
+not text (YAML 1.1 would read a table called `no` as false and `12:30` as 750). `${NAME}` and
+`${NAME:-default}` inside a value are taken from the environment after parsing, so what a variable
+holds can never change the structure; `$${` stands for a literal `${`. A value that is one unquoted
+`${…}` which turns out empty is null; a number may come from a variable, since numbers are also
+understood from text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from ingest.errors import Mistake
+
+Place = tuple[str | int, ...]
+"""Keys and list positions that lead to a value: ("tables", 0, "keys")."""
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
+_DEEPEST = 50
+_MOST_VALUES = 200_000
+_LONGEST_NUMBER = 300
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
+    word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
+}
+_QUOTE_IT = (
+    "a value that begins with * & { [ ! | > % @ or a backtick must stand in quotes, "
+    "and so must ${NAME} inside { } or [ ]"
+)
+
+
+class Document(NamedTuple):
+    """One YAML file: its `value` (dict, list, scalar) and the line, from 1, of every place in it.
+
+    `unresolved` are places whose value is already a mistake; `parsed` False: nothing could be read.
+    """
+
+    file: str
+    value: Any
+    lines: Mapping[Place, int]
+    unresolved: frozenset[Place] = frozenset()
+    parsed: bool = True
+
+    def line(self, place: Place) -> int | None:
+        """The line of `place`, or of the nearest thing around it that is written down."""
+        for end in range(len(place), -1, -1):
+            if place[:end] in self.lines:
+                return self.lines[place[:end]]
+        return None
+
+    def covers(self, place: Place) -> bool:
+        """Whether `place` is, or lies in, a value already known to be a mistake."""
+        return any(place[:end] in self.unresolved for end in range(len(place) + 1))
+
+
+def read(path: Path, *, environ: Mapping[str, str]) -> tuple[Document, list[Mistake]]:
+    """One file, and what is wrong with its YAML."""
+    file = str(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        return _unreadable(file, line, "expected UTF-8 text, got other bytes")
+    except OSError as error:
+        return _unreadable(file, None, f"cannot be read: {error.strerror}")
+    return parse(file, text, environ=environ)
+
+
+def parse(file: str, text: str, *, environ: Mapping[str, str]) -> tuple[Document, list[Mistake]]:
+    """Like `read`, of text already at hand; `file` is only what mistakes call it."""
+    try:
+        beyond = _beyond(text)
+        if beyond is not None:
+            return _unreadable(file, *beyond)
+        loader = _LOADER(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        return _unreadable(file, line, f"not YAML: {error.reason}")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = " ".join(part for part in (error.context, error.problem) if part)
+        # What is never closed is missed at the end, past the last line.
+        lines = text.splitlines() or [""]
+        number = min(mark.line + 1, len(lines)) if mark else None
+        hint = _QUOTE_IT
+        if number is not None and "\t" in lines[number - 1]:
+            hint = "there is a tab in this line; YAML is indented by spaces alone"
+        return _unreadable(file, number, f"not YAML: {said}; {hint}")
+    reader = _Reader(file, environ)
+    value = reader.value(node, ()) if node is not None else None
+    return Document(file, value, reader.lines, frozenset(reader.unresolved)), reader.mistakes
+
+
+def _beyond(text: str) -> tuple[int, str] | None:
+    """The line where the text nests too deep or its aliases multiply it, and the sentence.
+
+    Told from the parser's events, one after the other: nodes are put together by recursion.
+    """
+    sizes: dict[str, int] = {}
+    stack: list[tuple[str | None, int]] = [(None, 0)]
+    for event in yaml.parse(text, Loader=_LOADER):
+        size = 1
+        anchor = getattr(event, "anchor", None)
+        line = event.start_mark.line + 1 if event.start_mark is not None else 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            stack.append((anchor, 1))
+            if len(stack) > _DEEPEST:
+                return line, f"expected at most {_DEEPEST} lists and mappings in each other"
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = stack.pop()
+        elif isinstance(event, yaml.AliasEvent):
+            size, anchor = sizes.get(str(anchor), 1), None
+        elif not isinstance(event, yaml.ScalarEvent):
+            continue
+        if anchor is not None:
+            sizes[anchor] = size
+        above, total = stack[-1]
+        stack[-1] = above, total + size
+        if total + size > _MOST_VALUES:
+            return line, f"expected at most {_MOST_VALUES} values, those of aliases (*) counted"
+    return None
+
+
+def _unreadable(file: str, line: int | None, text: str) -> tuple[Document, list[Mistake]]:
+    return Document(file, None, {}, parsed=False), [Mistake(file, line, text)]
+
+
+class _Reader:
+    """Turns YAML nodes into values, noting lines and mistakes on the way."""
+
+    def __init__(self, file: str, environ: Mapping[str, str]) -> None:
+        self.file = file
+        self.environ = environ
+        self.lines: dict[Place, int] = {(): 1}
+        self.mistakes: list[Mistake] = []
+        self.unresolved: set[Place] = set()
+        self._open: set[int] = set()
+
+    def value(self, node: Any, place: Place) -> Any:
+        if not node.tag.startswith("tag:yaml.org,2002:"):
+            self._wrong(node, f"expected a plain value, got the tag `{node.tag}`", place)
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, place)
+        if id(node) in self._open:
+            self._wrong(node, "an anchor that contains itself has no value", place)
+            return None
+        self._open.add(id(node))
+        found = (
+            self._mapping(node, place)
+            if isinstance(node, yaml.MappingNode)
+            else [self._item(item, (*place, i)) for i, item in enumerate(node.value)]
+        )
+        self._open.discard(id(node))
+        return found
+
+    def _item(self, node: Any, place: Place) -> Any:
+        self.lines[place] = node.start_mark.line + 1
+        return self.value(node, place)
+
+    def _mapping(self, node: Any, place: Place) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._wrong(key_node, f"expected a key, got a list or mapping; {_QUOTE_IT}")
+                continue
+            key = str(key_node.value)
+            here = (*place, key)
+            if key in found:
+                self._wrong(key_node, f"`{key}` is already given on line {self.lines[here]}")
+                continue
+            self.lines[here] = key_node.start_mark.line + 1
+            last = next(reversed(found), None)
+            found[key] = self.value(value_node, here)
+            if last is not None and found[key] is None and self._torn(found[last], key):
+                text = f"put {found[last]},{key} in quotes: inside {{ }} a comma ends a value"
+                self._wrong(key_node, f"`{last}`: {text}", here)
+                self.unresolved.add((*place, last))
+        return found
+
+    @staticmethod
+    def _torn(value: Any, key: str) -> bool:
+        """Whether a value and the key after it are one, like `decimal(12,2)`, torn by its comma."""
+        return isinstance(value, str) and bool(
+            re.search(r"\([0-9]+$", value) and re.fullmatch(r" *[0-9]+\).*", key)
+        )
+
+    def _scalar(self, node: Any, place: Place) -> Any:
+        text = self._expand(node, place)
+        plain = not node.style  # the C parser says "" of an unquoted scalar, the other None
+        if plain and (not node.tag.endswith(":str") or text == ""):
+            if text in _WORDS:
+                return _WORDS[text]
+            if len(text) > _LONGEST_NUMBER:
+                return text
+            if _INTEGER.fullmatch(text):
+                return int(text)
+            if _FLOAT.fullmatch(text):
+                return float(text)
+        return text
+
+    def _expand(self, node: Any, place: Place) -> str:
+        def variable(found: re.Match[str]) -> str:
+            name, default = found.group(1), found.group(2)
+            if found.group(0) == "$${":
+                return "${"
+            if name is None or (default is not None and "${" in default):
+                text = "expected ${NAME} or ${NAME:-default} (a literal ${ is $${)"
+                self._wrong(node, text, place)
+                return found.group(0)
+            # As in a shell, `:-` also stands in for a variable that is set but empty.
+            value = self.environ.get(name)
+            if default is not None:
+                return value or default
+            if value is None:
+                text = f"set it, or give a default: ${{{name}:-default}}"
+                self._wrong(node, f"the environment variable {name} is not set; {text}", place)
+                return found.group(0)
+            return value
+
+        return _VARIABLE.sub(variable, node.value)
+
+    def _wrong(self, node: Any, text: str, place: Place | None = None) -> None:
+        if place is not None:
+            self.unresolved.add(place)
+        self.mistakes.append(Mistake(self.file, node.start_mark.line + 1, text))

@@ -1,0 +1,406 @@
+"""Clauses that change a column that is there: MODIFY, CHANGE, ALTER COLUMN.
+
+The clauses of ALTER TABLE, in the words of every dialect.
+
+The first word of a clause picks its reader from `_READERS`; words of table options and of physical
+layout are passed over as `other`. A clause that cannot be read is `unparsed` and ends at its comma,
+so that its neighbours still count. Grammars: MySQL 8.4 (ALTER TABLE), OceanBase 4.3, Oracle 19c,
+PostgreSQL 17, SQL Server 2022.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from ingest.ddl.columns import (
+    Element,
+    read_column,
+    read_default,
+    read_element,
+    read_elements,
+    read_key,
+    read_type,
+    type_in,
+)
+from ingest.ddl.model import Clause, Column, TableName
+from ingest.ddl.tokens import TokenReader, Unread
+from ingest.values.canonical import time_text
+from ingest.values.source_types import parse_type
+
+
+def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
+    """MySQL and Oracle; without a type only nullability, default or comment change."""
+    if reader.accept("PRIMARY", "KEY"):  # OceanBase
+        return [Clause(kind="change_key", table=table, keys=read_key(reader))]
+    if reader.at_any(
+        {"PARTITION", "SUBPARTITION", "CONSTRAINT", "DEFAULT", "NESTED", "LOB", "UNIQUE"}
+    ):
+        return passed_over(reader, table)
+    reader.accept("COLUMN")
+    reader.accept("IF", "EXISTS")
+    elements = read_elements(reader) if reader.at("(") else [read_column(reader)]
+    return [clause for element in elements for clause in _modified(element, table)]
+
+
+def _modified(element: Element, table: TableName) -> list[Clause]:
+    column = element.column
+    if column is None:
+        return [Clause(kind=element.kind, table=table, keys=element.keys)]
+    if column.source_type is not None:
+        kind = "modify_column"
+    elif column.nullable is not None:
+        kind = "nullability"
+    else:
+        kind = "default" if column.default or column.expression else "other"
+    modified = [Clause(kind=kind, table=table, column=column)]
+    if element.keys:
+        modified.append(Clause(kind="change_key", table=table, keys=element.keys))
+    return modified
+
+
+def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
+    """MySQL: `CHANGE old new INT`; a rename only where the names differ."""
+    reader.accept("COLUMN")
+    reader.accept("IF", "EXISTS")
+    old = reader.name()
+    changed = _modified(read_column(reader), table)
+    new = changed[0].column
+    if new is None or new.name.casefold() == old.casefold():
+        return changed
+    renamed = Clause(kind="rename_column", table=table, column=Column(name=old), new_name=new.name)
+    return [renamed, *changed]
+
+
+def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
+    """`ALTER [COLUMN] c TYPE t | SET DEFAULT x | DROP NOT NULL | t NOT NULL …`."""
+    if not reader.accept("COLUMN") and reader.at_any({"INDEX", "CHECK", "CONSTRAINT"}):
+        return passed_over(reader, table)
+    reader.accept("IF", "EXISTS")
+    name = reader.name()
+    if reader.accept("SET", "DATA", "TYPE") or reader.accept("TYPE") or _bare_type(reader):
+        return [_retyped(reader, table, name)]
+    if reader.accept("SET", "DEFAULT"):
+        default, expression = read_default(reader, None, None)
+        column = Column(name=name, default=default, expression=expression)
+        return [Clause(kind="default", table=table, column=column)]
+    if reader.accept("DROP", "DEFAULT"):
+        return [Clause(kind="default", table=table, column=Column(name=name))]
+    if reader.accept("SET", "NOT", "NULL") or reader.accept("DROP", "NOT", "NULL"):
+        nullable = reader.tokens[reader.index - 3].text.upper() == "DROP"
+        column = Column(name=name, nullable=nullable)
+        return [Clause(kind="nullability", table=table, column=column)]
+    if reader.at_any({"SET", "DROP", "ADD", "RESTART", "RESET"}):
+        reader.take()
+        return passed_over(reader, table, Column(name=name))
+    raise Unread(f"expected a change of column {name}, got {reader.peek().text!r}")
+
+
+def _bare_type(reader: TokenReader) -> bool:
+    """SQL Server: the type follows the name at once."""
+    return reader.dialect == "tsql" and not reader.at_any({"ADD", "DROP", "SET"})
+
+
+def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
+    source_type = read_type(reader)
+    if source_type is None:
+        raise Unread(f"expected a type for column {name}, got {reader.peek().text!r}")
+    nullable: bool | None = None
+    using: str | None = None
+    while not (reader.at_end() or reader.at(",")):
+        if reader.accept("NOT", "NULL"):
+            nullable = False
+        elif reader.accept("NULL"):
+            nullable = True
+        elif reader.accept("USING"):
+            first = reader.index
+            reader.skip()
+            using = _conversion(reader.written(first), name)
+        elif reader.at_any({"ADD", "ALTER", "DROP", "MODIFY"}):  # DB2 puts no commas
+            break
+        else:
+            reader.take()
+    column = Column(
+        name=name,
+        source_type=source_type,
+        type=type_in(source_type, reader.dialect),
+        nullable=nullable,
+    )
+    return Clause(kind="modify_column", table=table, column=column, using=using)
+
+
+def _conversion(expression: str, name: str) -> str | None:
+    """None where the conversion is a plain cast of the column itself."""
+    own = re.escape(name)
+    plain = rf'\(?"?{own}"?\)?\s*(::[\w\s(),."\[\]]+)?|cast\s*\(\s*"?{own}"?\s+as\s[\w\s(),.]+\)'
+    return None if re.fullmatch(plain, expression.strip(), re.IGNORECASE) else expression
+
+
+def passed_over(
+    reader: TokenReader, table: TableName, column: Column | None = None
+) -> list[Clause]:
+    reader.skip()
+    return [Clause(kind="other", table=table, column=column)]
+
+
+# MySQL's types whose implicit default is empty; base64 of no bytes is empty too.
+_EMPTY = {"char", "varchar", "nchar", "nvarchar", "set", "tinytext", "text", "mediumtext"} | {
+    "longtext",
+    "tinyblob",
+    "blob",
+    "mediumblob",
+    "longblob",
+    "varbinary",
+}
+_PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
+# Rows go or come without a row event.
+_MOVES_ROWS = {"TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "SWITCH", "DETACH", "ATTACH"}
+# Clauses about names, storage, statistics and rights: no column and no row changes.
+_PHYSICAL = set(
+    """
+    ENGINE AUTO_INCREMENT AUTOEXTEND_SIZE AVG_ROW_LENGTH CHECKSUM ALGORITHM LOCK FORCE ORDER
+    ENABLE DISABLE VALIDATE WITH WITHOUT PARTITION REMOVE ANALYZE CHECK OPTIMIZE REBUILD
+    REPAIR REORGANIZE COALESCE UPGRADE CONVERT DEFAULT CHARSET CHARACTER COLLATE ROW_FORMAT
+    KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS PACK_KEYS STATS_AUTO_RECALC STATS_PERSISTENT
+    STATS_SAMPLE_PAGES COMPRESSION CONNECTION ENCRYPTION INSERT_METHOD TABLESPACE UNION
+    DELAY_KEY_WRITE SECONDARY_ENGINE OWNER REPLICA CLUSTER INHERIT NO OF NOT LOGGING NOLOGGING
+    CACHE NOCACHE PARALLEL NOPARALLEL COMPRESS NOCOMPRESS MOVE SHRINK READ INITRANS PCTFREE
+    PCTUSED STORAGE MONITORING SPLIT MERGE ALLOCATE DEALLOCATE FLASHBACK RESULT_CACHE ROW
+    INMEMORY TABLEGROUP BLOCK_SIZE REPLICA_NUM PROGRESSIVE_MERGE_NUM PROGRESSIVE_MERGE_ROUND
+    LOCALITY PRIMARY_ZONE DUPLICATE_SCOPE TTL USE_BLOOM_FILTER TABLET_SIZE PCTVERSION ENCRYPT
+    DATA INDEX_ORGANIZATION EXPIRE INTERVAL RESET EXPAND REFRESH INDEXING ILM UPDATE DEFERRED
+    MAPPING RECORDS_PER_BLOCK MINIMIZE NOMINIMIZE ADD_FILE DBPARTITION TBPARTITION BROADCAST
+    SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING
+    """.split()
+)
+
+
+def read_clauses(reader: TokenReader, table: TableName) -> list[Clause]:
+    """Everything after `ALTER TABLE t`, to the end of the statement; at least one clause."""
+    clauses: list[Clause] = []
+    verb = ""
+    if reader.dialect == "tsql" and reader.accept("WITH"):  # CHECK or NOCHECK before ADD
+        reader.take()
+    while not reader.at_end():
+        first = reader.index
+        try:
+            if reader.dialect == "tsql" and verb in ("ADD", "DROP") and not _at_verb(reader):
+                clauses += _continued(reader, table, clauses[-1].kind)
+            else:
+                verb = reader.verb()
+                read = _READERS.get(verb)
+                clauses += _physical(reader, table, verb) if read is None else read(reader, table)
+            if not (reader.at_end() or reader.at(",") or _at_verb(reader)):
+                raise Unread(f"expected the end of the clause, got {reader.peek().text!r}")
+        except Unread:
+            clauses.append(Clause(kind="unparsed", table=table))
+            _leave(reader, first)
+        reader.accept(",")
+    return clauses or [Clause(kind="unparsed", table=table)]
+
+
+def _at_verb(reader: TokenReader, *, ahead: int = 0) -> bool:
+    verbs = {"ADD", "ALTER", "DROP", "SET"} if reader.dialect == "tsql" else set(_READERS)
+    return reader.at_any(verbs, ahead=ahead)
+
+
+def _continued(reader: TokenReader, table: TableName, kind: str) -> list[Clause]:
+    """SQL Server lets `ADD a INT, b INT` and `DROP COLUMN a, b` go on without the verb."""
+    if kind in ("add_column", "change_key", "default", "create_index"):
+        return _add(reader, table)
+    if kind == "drop_column" and not reader.at("CONSTRAINT"):
+        reader.accept("COLUMN")
+        return [Clause(kind=kind, table=table, column=Column(name=reader.name()))]
+    return _drop(reader, table)
+
+
+def _leave(reader: TokenReader, first: int) -> None:
+    """From an unread clause's first token to the comma that ends it."""
+    reader.index = first + 1
+    try:
+        reader.skip()
+        while reader.accept(")"):
+            reader.skip()
+    except Unread:
+        reader.index = len(reader.tokens)
+
+
+def _add(reader: TokenReader, table: TableName) -> list[Clause]:
+    if reader.accept("COLUMN") or reader.accept("COLUMNS"):
+        reader.accept("IF", "NOT", "EXISTS")
+        single = not reader.at("(")
+        if single:
+            elements = [read_column(reader, strict=True)]
+        else:
+            elements = read_elements(reader, strict=True)
+    elif reader.at("("):
+        elements = read_elements(reader, strict=True)
+    elif reader.at_any(_PARTITIONS) and reader.dialect != "postgres":
+        return passed_over(reader, table)
+    elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or reader.at("PERIOD", "FOR"):
+        return passed_over(reader, table)
+    elif reader.at("CONSTRAINT") and reader.at("DEFAULT", ahead=2):
+        reader.index += 2
+        return _default_for(reader, table)
+    elif reader.at("DEFAULT") and reader.dialect == "tsql":
+        return _default_for(reader, table)
+    else:
+        reader.accept("IF", "NOT", "EXISTS")
+        elements = [read_element(reader, strict=True)]
+    implicit = reader.dialect == "mysql"
+    return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+
+
+def _added(element: Element, table: TableName, *, implicit: bool) -> list[Clause]:
+    column = element.column
+    if column is None:
+        return [Clause(kind=element.kind, table=table, keys=element.keys)]
+    if implicit and column.nullable is False and column.default is column.expression is None:
+        column = replace(column, default=_implicit(column.type, column.source_type or ""))
+    added = [Clause(kind="add_column", table=table, column=column)]
+    if element.keys:
+        added.append(Clause(kind="change_key", table=table, keys=element.keys))
+    return added
+
+
+def _implicit(type_: str | None, source_type: str) -> str | None:
+    """What MySQL gives existing rows for a NOT NULL column without default, where that is plain.
+
+    Source: https://dev.mysql.com/doc/refman/8.4/en/data-type-defaults.html (Implicit Default
+    Handling). A zero date is NULL in gold all the same.
+    """
+    if type_ in ("int", "bigint", "double"):
+        return "0"
+    if type_ is not None and type_.startswith("decimal("):
+        scale = int(type_[:-1].partition(",")[2])
+        return f"0.{'0' * scale}" if scale else "0"
+    if type_ == "boolean":
+        return "false"
+    read = parse_type(source_type)
+    if read.name == "enum":
+        return read.members[0] if read.members else None
+    if read.name == "time":
+        return time_text("00:00:00")
+    return "" if read.name in _EMPTY else None
+
+
+def _default_for(reader: TokenReader, table: TableName) -> list[Clause]:
+    """SQL Server: `ADD CONSTRAINT d DEFAULT 0 FOR c`."""
+    reader.expect("DEFAULT")
+    default, expression = read_default(reader, None, None)
+    reader.expect("FOR")
+    column = Column(name=reader.name(), default=default, expression=expression)
+    return [Clause(kind="default", table=table, column=column)]
+
+
+def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
+    if reader.accept("PRIMARY", "KEY"):
+        reader.skip()
+        return [Clause(kind="change_key", table=table)]
+    if reader.at_any(_PARTITIONS):
+        return _moved(reader, table)
+    if reader.at("UNUSED") or reader.at("PERIOD", "FOR") or reader.at("SUPPLEMENTAL", "LOG"):
+        return passed_over(reader, table)
+    if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
+        reader.skip()
+        return [Clause(kind="drop_index", table=table)]
+    if reader.at("FOREIGN", "KEY") or (
+        reader.at_any({"CONSTRAINT", "CHECK"}) and reader.at_name(1)
+    ):
+        return [_unconstrained(reader, table)]
+    if reader.at("UNIQUE") or reader.at("TABLEGROUP"):
+        return passed_over(reader, table)
+    named = reader.accept("COLUMN")
+    if reader.dialect == "tsql" and not named:
+        return [_unconstrained(reader, table)]
+    reader.accept("IF", "EXISTS")
+    names = read_key(reader) if reader.at("(") else (reader.name(),)
+    reader.skip()
+    return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
+
+
+def _unconstrained(reader: TokenReader, table: TableName) -> Clause:
+    """A dropped constraint; PostgreSQL's default name tells the primary key."""
+    reader.accept("CONSTRAINT")
+    reader.accept("IF", "EXISTS")
+    name = reader.peek().text.lower()
+    reader.skip()
+    key = reader.dialect == "postgres" and name == f"{(table.name or '').lower()}_pkey"
+    return Clause(kind="change_key" if key else "constraint", table=table)
+
+
+def _rename(reader: TokenReader, table: TableName) -> list[Clause]:
+    if reader.at_any({"INDEX", "KEY", "CONSTRAINT", *_PARTITIONS}) and reader.at("TO", ahead=2):
+        return passed_over(reader, table)
+    column = reader.accept("COLUMN")
+    if not column and (reader.accept("TO") or reader.accept("AS")):
+        return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
+    if column or reader.at("TO", ahead=1):
+        reader.accept("IF", "EXISTS")
+        old = Column(name=reader.name())
+        reader.expect("TO")
+        new = reader.name()
+        return [Clause(kind="rename_column", table=table, column=old, new_name=new)]
+    return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
+
+
+def _beside(reader: TokenReader, table: TableName) -> TableName:
+    """A new table name; unqualified it stays where the table was."""
+    path = reader.path()
+    return reader.locate(path) if len(path) > 1 else table._replace(name=path[0])
+
+
+def _set(reader: TokenReader, table: TableName) -> list[Clause]:
+    if reader.accept("UNUSED"):  # Oracle: a drop that is cleaned up later
+        reader.accept("COLUMN")
+        names = read_key(reader) if reader.at("(") else (reader.name(),)
+        reader.skip()
+        return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
+    if reader.accept("SCHEMA"):
+        moved = table._replace(schema=reader.name())
+        return [Clause(kind="rename_table", table=table, new_table=moved)]
+    return passed_over(reader, table)
+
+
+def _comment(reader: TokenReader, table: TableName) -> list[Clause]:
+    reader.skip()
+    return [Clause(kind="comment", table=table)]
+
+
+def _moved(reader: TokenReader, table: TableName) -> list[Clause]:
+    _pass_names(reader)
+    return [Clause(kind="change_partition", table=table)]
+
+
+def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
+    if verb in _MOVES_ROWS:
+        return _moved(reader, table)
+    if verb not in _PHYSICAL and not reader.at("="):
+        raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")
+    if verb in ("ORDER", "PARTITION", "UNION"):  # lists with commas of their own
+        while not reader.at_end():
+            reader.take()
+    _pass_names(reader)
+    return passed_over(reader, table)
+
+
+def _pass_names(reader: TokenReader) -> None:
+    """Past `PARTITION p0, p1 …`: names go on after a comma, other clauses begin with their word."""
+    listed = reader.at_any(_PARTITIONS)
+    reader.skip()
+    while listed and reader.at(",") and reader.at_name(1) and not _at_verb(reader, ahead=1):
+        reader.take()
+        reader.skip()
+
+
+_READERS: dict[str, Callable[[TokenReader, TableName], list[Clause]]] = {
+    "ADD": _add,
+    "ALTER": read_alter,
+    "CHANGE": read_change,
+    "COMMENT": _comment,
+    "DROP": _drop,
+    "MODIFY": read_modify,
+    "RENAME": _rename,
+    "SET": _set,
+}

@@ -1,0 +1,428 @@
+"""Column definitions of a DDL statement: name, type as written, default, nullability, position.
+
+The literal after DEFAULT as the canonical text that a row of the column would carry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from ingest.ddl.model import Column
+from ingest.ddl.tokens import Token, TokenReader, Unread
+from ingest.errors import DecodeError
+from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
+from ingest.values.source_types import parse_type, spark_type
+
+FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"}
+"""sqlglot's dialect -> the type family of `ingest.values.source_types`."""
+
+_VERBS = {"ADD", "MODIFY", "DROP", "RENAME"}
+# What may stand where a type could: the column has none, or keeps the one it has.
+_NO_TYPE = {"NOT", "NULL", "DEFAULT", "CONSTRAINT", "CHECK", "PRIMARY", "UNIQUE", "REFERENCES"} | {
+    "VISIBLE",
+    "INVISIBLE",
+    "GENERATED",
+    "AS",
+    "ENCRYPT",
+    "DECRYPT",
+    "COMMENT",
+    "COLLATE",
+    "ENABLE",
+    "DISABLE",
+    "DROP",
+    ",",
+    ")",
+    ";",
+}
+# Words that end a default's expression.
+_AFTER_DEFAULT = {"NOT", "NULL", "COMMENT", "PRIMARY", "UNIQUE", "KEY", "AUTO_INCREMENT", "ON"} | {
+    "COLLATE",
+    "CHECK",
+    "REFERENCES",
+    "CONSTRAINT",
+    "AFTER",
+    "FIRST",
+    "BEFORE",
+    "GENERATED",
+    "VISIBLE",
+    "INVISIBLE",
+    "ENABLE",
+    "DISABLE",
+    "COLUMN_FORMAT",
+    "STORAGE",
+    "ENCRYPT",
+    "FOR",
+    "WITH",
+    "IDENTITY",
+    *_VERBS,
+}
+_AFTER_COMPUTED = _AFTER_DEFAULT | {"STORED", "VIRTUAL", "PERSISTED"}
+_TYPE_TAIL = {"PRECISION", "VARYING", "UNSIGNED", "SIGNED", "ZEROFILL", "LARGE", "OBJECT", "ARRAY"}
+_TYPE_AFTER = {
+    "LONG": {"RAW", "VARCHAR", "VARBINARY"},
+    "NATIONAL": {"CHAR", "CHARACTER", "VARCHAR", "TEXT"},
+    "INTERVAL": {"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO"},
+}
+# Words that columns may have besides those that are read.
+_ATTRIBUTES = set(
+    """
+    UNIQUE KEY NOT NULL ON UPDATE CURRENT_TIMESTAMP NOW LOCALTIME LOCALTIMESTAMP SIGNED UNSIGNED
+    ZEROFILL BINARY ASCII UNICODE BYTE CHARACTER SET VISIBLE INVISIBLE VIRTUAL STORED PERSISTENT
+    GENERATED ALWAYS BY COLUMN_FORMAT FIXED DYNAMIC DEFAULT STORAGE DISK MEMORY ENGINE_ATTRIBUTE
+    SECONDARY_ENGINE_ATTRIBUTE REFERENCES MATCH FULL PARTIAL SIMPLE DELETE CASCADE RESTRICT NO
+    ACTION CHECK ENFORCED SRID AUTO_RANDOM AUTO_ID_CACHE CLUSTERED NONCLUSTERED SERIAL VALUE
+    COMPRESSED COMPRESSION PLAIN EXTERNAL EXTENDED MAIN STORAGE_TYPE PERIOD ENABLE DISABLE VALIDATE
+    NOVALIDATE RELY NORELY DEFERRABLE INITIALLY DEFERRED IMMEDIATE USING INDEX TABLESPACE ENCRYPT
+    DECRYPT SALT IDENTIFIED MAC SORT SPARSE ROWGUIDCOL PERSISTED FILESTREAM MASKED WITH HIDDEN ROW
+    START END TRANSACTION_ID ENCRYPTED FOR REPLICATION WHEN OFF SECURITY LABEL SYSTEM VERSIONING
+    WITHOUT ANNOTATIONS DOMAIN SCOPE IS OPTIONS LOB COLUMN CLUSTERING SKIP_INDEX MIN_MAX SUM TO
+    AUTOINCREMENT KEY_BLOCK_SIZE UTF8 UTF8MB4 LATIN1 GBK UCS2 UTF16 UTF32 BY_DEFAULT INCREMENT
+    MINVALUE MAXVALUE CYCLE CACHE NOCYCLE NOCACHE ORDER NOORDER INLINE LENGTH LOGGED COMPACT
+    BFILE STORE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
+    """.split()
+)
+_SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
+_ZONES = (
+    ("WITH", "TIME", "ZONE"),
+    ("WITH", "LOCAL", "TIME", "ZONE"),
+    ("WITHOUT", "TIME", "ZONE"),
+)
+# Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
+_CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
+_MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
+
+
+class Element(NamedTuple):
+    """One element of a column list: a column, or a constraint; `keys` = the primary key."""
+
+    column: Column | None = None
+    keys: tuple[str, ...] = ()
+    kind: str = "add_column"
+
+
+def read_elements(reader: TokenReader, *, strict: bool = False) -> list[Element]:
+    """`( a INT, b CHAR(3) DEFAULT 'x', PRIMARY KEY (a) )`, in order."""
+    reader.expect("(")
+    elements = [read_element(reader, strict=strict)]
+    while reader.accept(","):
+        elements.append(read_element(reader, strict=strict))
+    reader.expect(")")
+    return elements
+
+
+def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
+    """One column definition or table constraint, up to its comma."""
+    if at_constraint(reader):
+        return read_constraint(reader)
+    if reader.accept("LIKE") or reader.accept("PERIOD"):  # PostgreSQL, SQL Server
+        reader.skip()
+        return Element(kind="other")
+    return read_column(reader, strict=strict)
+
+
+def at_constraint(reader: TokenReader) -> bool:
+    return reader.at_any(_CONSTRAINTS) or (
+        reader.dialect == "mysql" and reader.at_any(_MYSQL_INDEXES)
+    )
+
+
+def read_constraint(reader: TokenReader) -> Element:
+    """`[CONSTRAINT c] PRIMARY KEY (a, b(10) DESC)` and the others, whose columns do not matter."""
+    if reader.accept("CONSTRAINT") and not reader.at_any(_CONSTRAINTS):
+        reader.name()
+    kind = "constraint"
+    keys: tuple[str, ...] = ()
+    if reader.accept("PRIMARY", "KEY"):
+        kind = "change_key"
+        while not (reader.at("(") or reader.at_end() or reader.at(",")):
+            reader.take()  # an index name, USING BTREE, CLUSTERED
+        keys = read_key(reader) if reader.at("(") else ()
+    elif reader.at_any(_MYSQL_INDEXES | {"UNIQUE"}):
+        kind = "create_index"
+    reader.skip()
+    return Element(keys=keys, kind=kind)
+
+
+def read_key(reader: TokenReader) -> tuple[str, ...]:
+    """`(a, b(10), c DESC)`: the names alone."""
+    reader.expect("(")
+    names = [reader.name()]
+    reader.skip()
+    while reader.accept(","):
+        names.append(reader.name())
+        reader.skip()
+    reader.expect(")")
+    return tuple(names)
+
+
+def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = False) -> Element:
+    """A column definition; `name` where it was read already.
+
+    Unknown attributes are passed over; `strict`: a word that no database has there is Unread.
+    """
+    own = reader.name() if name is None else name
+    source_type = read_type(reader)
+    type_ = None if source_type is None else type_in(source_type, reader.dialect)
+    found: dict[str, str | bool | None] = {}
+    if source_type is not None and source_type.lower() in _SERIALS:
+        found["expression"] = source_type.upper()
+    keys: tuple[str, ...] = ()
+    with_values = False
+    first = reader.index
+    while not (reader.at_end() or reader.at(",") or reader.at(")") or reader.at_any(_VERBS)):
+        if reader.accept("NOT", "NULL"):
+            found["nullable"] = False
+        elif reader.accept("NULL"):
+            found["nullable"] = True
+        elif reader.accept("DEFAULT"):
+            found["default"], found["expression"] = read_default(reader, source_type, type_)
+        elif reader.accept("COMMENT"):
+            found["comment"] = reader.take().text
+        elif reader.accept("PRIMARY", "KEY") or (reader.dialect == "mysql" and _bare_key(reader)):
+            keys = (own,)
+        elif reader.accept("WITH", "VALUES"):
+            with_values = True
+        elif reader.accept("FIRST"):
+            found["position"] = "first"
+        elif reader.at_any({"AFTER", "BEFORE"}) and reader.at_name(1):
+            found["position"] = f"{reader.take().text.lower()} {reader.name()}"
+        elif reader.at_any({"AUTO_INCREMENT", "IDENTITY"}):
+            found["expression"] = reader.take().text.upper()
+        elif reader.accept("AS"):
+            found["expression"] = reader.written(_pass_expression(reader, _AFTER_COMPUTED))
+        elif reader.at_any({"CONSTRAINT", "COLLATE", "CHARSET"}):
+            reader.take()
+            reader.accept("=")
+            reader.take()
+        else:
+            _pass_attribute(reader, strict=strict)
+    if source_type is None and reader.index == first:
+        raise Unread(f"expected a type for column {own}, got {reader.peek().text!r}")
+    nullable = found.get("nullable")
+    if reader.dialect == "tsql" and nullable is not False and not with_values:
+        found["default"] = None  # rows that exist keep NULL
+    column = Column(
+        name=own,
+        source_type=source_type,
+        type=type_,
+        nullable=None if nullable is None else bool(nullable),
+        default=_text(found.get("default")),
+        expression=_text(found.get("expression")),
+        comment=_text(found.get("comment")),
+        position=_text(found.get("position")),
+    )
+    return Element(column=column, keys=keys)
+
+
+def _pass_attribute(reader: TokenReader, *, strict: bool) -> None:
+    if reader.at("("):
+        reader.group()
+    elif not strict or reader.at_any(_ATTRIBUTES) or reader.peek().kind != "word":
+        reader.take()
+    else:
+        raise Unread(f"expected an attribute of a column, got {reader.peek().text!r}")
+
+
+def type_in(source_type: str, dialect: str) -> str:
+    """The Spark type of a type in a statement of `dialect`, where MySQL's BOOL is TINYINT(1)."""
+    if dialect == "mysql" and source_type.lower() in ("bool", "boolean"):
+        source_type = "tinyint(1)"
+    return spark_type(source_type, FAMILIES[dialect])
+
+
+def read_type(reader: TokenReader) -> str | None:
+    """A type as written, `TIMESTAMP(6) WITH TIME ZONE`, `decimal(10, 2)`; None where none is."""
+    if not reader.at_name() or reader.at_any(_NO_TYPE):
+        return None
+    first = reader.index
+    head = reader.path()[-1].upper()
+    while True:
+        if reader.at("("):
+            reader.group()
+        elif reader.accept("[", "]") or reader.at_any(_TYPE_TAIL | _TYPE_AFTER.get(head, set())):
+            reader.index += not reader.tokens[reader.index - 1].text == "]"
+        elif reader.at("[") and reader.at("]", ahead=2):
+            reader.index += 3
+        elif not any(reader.accept(*zone) for zone in _ZONES):
+            return reader.written(first)
+
+
+def read_default(
+    reader: TokenReader, source_type: str | None, type_: str | None
+) -> tuple[str | None, str | None]:
+    """(literal as canonical text, None) or (None, text of the expression), after `DEFAULT`."""
+    if reader.accept("ON", "NULL"):  # Oracle
+        if reader.accept("FOR"):
+            while reader.at_any({"INSERT", "AND", "UPDATE", "ONLY"}):
+                reader.take()
+    first = _pass_expression(reader, _AFTER_DEFAULT)
+    tokens = reader.tokens[first : reader.index]
+    return literal_default(tokens, source_type, type_) or (None, reader.written(first))
+
+
+def _pass_expression(reader: TokenReader, ends: set[str]) -> int:
+    """Moves past an expression, up to one of the words that may follow it; its first index."""
+    first = reader.index
+    while not (reader.at_end() or reader.at(",") or reader.at(")")):
+        if reader.index > first and reader.at_any(ends):
+            break
+        if reader.at("("):
+            reader.group()
+        else:
+            reader.take()
+    if reader.index == first:
+        raise Unread(f"expected an expression, got {reader.peek().text!r}")
+    return first
+
+
+def _bare_key(reader: TokenReader) -> bool:
+    """MySQL's `id INT KEY`; `UNIQUE KEY` is another thing."""
+    return reader.accept("KEY") and reader.tokens[reader.index - 2].text.upper() != "UNIQUE"
+
+
+def _text(value: str | bool | None) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
+_COMPACT = re.compile(r"(\d{8})(\d{6})?")
+_SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+_TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
+    "f": False,
+    "false": False,
+    "n": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def literal_default(
+    tokens: Sequence[Token], source_type: str | None, type_: str | None
+) -> tuple[str | None, None] | None:
+    """(canonical text, None), where NULL is None; None where the tokens are no plain literal."""
+    rest = _bare(tokens)
+    if len(rest) == 1 and rest[0].kind == "word":
+        word = rest[0].text.upper()
+        if word == "NULL":
+            return None, None
+        if word in ("TRUE", "FALSE"):
+            return (word.lower() if type_ == "boolean" else str(int(word == "TRUE"))), None
+        return None
+    # DATE '2024-01-01', TIMESTAMP '…', and MySQL's character sets _utf8mb4'…'
+    if len(rest) == 2 and rest[0].kind == "word" and rest[1].kind == "string":
+        typed = rest[0].text.upper() in ("DATE", "TIME", "TIMESTAMP", "N")
+        rest = rest[1:] if typed or rest[0].text.startswith("_") else rest
+    if len(rest) != 1:
+        return None
+    text = _canonical(rest[0], source_type or "", type_ or "string")
+    return None if text is None else (text, None)
+
+
+def _bare(tokens: Sequence[Token]) -> list[Token]:
+    """Without enclosing parentheses, PostgreSQL's cast of a literal, and with a sign joined on."""
+    rest = list(tokens)
+    while len(rest) > 2 and (rest[0].text, rest[0].kind, rest[-1].text) == ("(", "mark", ")"):
+        rest = rest[1:-1]
+    cast = next((at for at, token in enumerate(rest) if token.text == "::"), len(rest))
+    if all(token.kind in ("word", "quoted", "number", "mark") for token in rest[cast:]):
+        rest = rest[:cast] if cast else rest
+    while len(rest) > 2 and (rest[0].text, rest[0].kind, rest[-1].text) == ("(", "mark", ")"):
+        rest = rest[1:-1]
+    marks = "".join(token.text for token in rest[:-1])
+    number = rest[-1:]
+    if number and number[0].kind == "number" and marks in ("-", "+", ".", "-.", "+."):
+        return [number[0]._replace(text=marks.replace("+", "") + number[0].text)]
+    return rest
+
+
+def _canonical(token: Token, source_type: str, type_: str) -> str | None:
+    """Canonical text of one literal in a column of Spark type `type_`; None where it has none."""
+    text = token.text
+    if token.kind in ("bits", "hex"):
+        return _of_bits(text, 2 if token.kind == "bits" else 16, type_)
+    if token.kind not in ("string", "number"):
+        return None
+    if type_ == "binary" and _BYTEA.fullmatch(text) and parse_type(source_type).name == "bytea":
+        return base64_of(bytes.fromhex(text[2:]))
+    if type_ == "binary":
+        return base64_of(text.encode("utf-8", "surrogatepass"))
+    if type_ == "boolean":
+        truth = _TRUTHS.get(text.strip().lower())
+        return None if truth is None else str(truth).lower()
+    if type_.startswith("decimal("):
+        return _decimal(text, int(type_[:-1].partition(",")[2]))
+    if type_ == "date":
+        return _dashed(text)
+    if type_ in ("timestamp", "timestamp_ntz"):
+        return civil_text(_dashed(text), [])
+    if type_ in ("int", "bigint") and "." in text:
+        return _decimal(text, 0)
+    if type_ == "string" and parse_type(source_type).name == "time":
+        return time_text(text)
+    if token.kind == "number" or type_ in ("int", "bigint", "double"):
+        return _plain_number(text)
+    return text
+
+
+def _dashed(text: str) -> str:
+    """A date or date-time as MySQL takes it too: `2020-1-1`, `20200101`, `20200101123000`."""
+    compact = _COMPACT.fullmatch(text)
+    if compact is not None:
+        day, clock = compact.groups()
+        date = f"{day[:4]}-{day[4:6]}-{day[6:]}"
+        return date if clock is None else f"{date} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
+    short = _SHORT.match(text)
+    if short is None:
+        return text
+    return f"{short[1]}-{short[2].zfill(2)}-{short[3].zfill(2)}{text[short.end() :]}"
+
+
+def _of_bits(digits: str, base: int, type_: str) -> str | None:
+    """`b'101'`, `x'4F'`, `0x4F` by the column's type: a number, a truth, bytes, characters."""
+    try:
+        number = int(digits, base)
+    except ValueError:
+        return None
+    if type_ == "boolean":
+        return str(number != 0).lower()
+    if type_ in ("int", "bigint", "double") or type_.startswith("decimal("):
+        return str(number)
+    size = (len(digits) + 7) // 8 if base == 2 else (len(digits) + 1) // 2
+    data = number.to_bytes(size, "big")
+    if type_ == "binary":
+        return base64_of(data)
+    if base == 2:
+        return digits  # PostgreSQL's bit(n) is text of its digits
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain_number(text: str) -> str | None:
+    text = text.strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    return re.sub(r"^(-?)\.", r"\g<1>0.", text.removeprefix("+")).removesuffix(".")
+
+
+def _decimal(text: str, scale: int) -> str | None:
+    """With the column's scale, as its rows come: 0 of decimal(10,2) is 0.00."""
+    number = _plain_number(text)
+    if number is None:
+        return None
+    try:
+        plain = decimal_text(number)
+    except DecodeError:
+        return None
+    whole, _, digits = plain.partition(".")
+    if len(digits) <= scale:
+        return f"{whole}.{digits.ljust(scale, '0')}" if scale else whole
+    # The source rounds half away from zero when it stores the default.
+    unit = Decimal(1).scaleb(-scale)
+    return format(Decimal(plain).quantize(unit, rounding="ROUND_HALF_UP"), "f")

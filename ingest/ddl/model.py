@@ -1,0 +1,144 @@
+"""What a DDL statement is once read: a statement of clauses, each with its kind and risk class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+RISKS = ("none", "additive", "widening", "destructive", "unparsed")
+"""Risk classes, mildest first: the worst clause classes its statement. What could not be read is
+the worst, since nothing is known of it."""
+
+KINDS: dict[str, str] = {
+    "create_table": "none",
+    "create_index": "none",
+    "drop_index": "none",
+    "constraint": "none",  # foreign keys, checks and unique constraints
+    "default": "none",
+    "nullability": "none",
+    "comment": "none",
+    "truncate": "none",  # a change of its own (op truncate); the ledger only logs it
+    "ghost": "none",  # a step of gh-ost or pt-osc on its own tables
+    "other": "none",  # no effect on the columns or rows of a table: views, users, table options
+    "add_column": "additive",
+    "modify_column": "destructive",  # until reviewed against gold, which knows the present type
+    "drop_column": "destructive",
+    "rename_column": "destructive",
+    "change_key": "destructive",
+    "change_partition": "destructive",  # DROP, TRUNCATE, EXCHANGE: rows go or come without events
+    "rename_table": "destructive",
+    "drop_table": "destructive",
+    "drop_database": "destructive",
+    "unparsed": "unparsed",
+}
+"""Every kind of statement or clause, and its risk class before review (semantics.md, 50)."""
+
+
+class TableName(NamedTuple):
+    """A source table as the statement or its message names it; None = not said."""
+
+    db: str | None
+    schema: str | None
+    name: str | None
+
+    def folded(self) -> tuple[str, str, str]:
+        """For comparison: names without case, what is not said as ''."""
+        return (
+            (self.db or "").casefold(),
+            (self.schema or "").casefold(),
+            (self.name or "").casefold(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column as a statement defines it.
+
+    `source_type` is the text as written and `type` its Spark type; both None where the statement
+    gives no type (computed columns, Oracle's `MODIFY c NOT NULL`). `default` is the literal, as
+    canonical text, that rows existing at that moment got: MySQL's implicit default counts, SQL
+    Server's default of a nullable column without WITH VALUES does not; zone-less for an instant,
+    as the source wrote it. `expression` holds the text instead where it is no literal.
+    `nullable` is None where not said. `position` is `first`, `after x` or `before x`.
+    """
+
+    name: str
+    source_type: str | None = None
+    type: str | None = None
+    nullable: bool | None = None
+    default: str | None = None
+    expression: str | None = None
+    comment: str | None = None
+    position: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """One thing a statement does to one table.
+
+    `column` is the column concerned, under its old name where it is renamed to `new_name`;
+    `new_table` of a renamed table; `columns` and `keys` of a created table; `keys` of a changed
+    key. `using` is the conversion PostgreSQL was told to apply, where it is not a plain cast.
+    """
+
+    kind: str
+    table: TableName
+    column: Column | None = None
+    new_name: str | None = None
+    new_table: TableName | None = None
+    columns: tuple[Column, ...] = ()
+    keys: tuple[str, ...] = ()
+    using: str | None = None
+
+    @property
+    def risk(self) -> str:
+        return KINDS[self.kind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A DDL text, read. `kind` and `risk` are those of its worst clause, the first of equals.
+
+    `table` is the first table named, or the message's; `ghost` names the shadow table the text
+    altered, where `table` is the table it stands for.
+    """
+
+    text: str
+    table: TableName
+    clauses: tuple[Clause, ...]
+    ghost: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return worst(self.clauses).kind
+
+    @property
+    def risk(self) -> str:
+        return worst(self.clauses).risk
+
+    @property
+    def tables(self) -> tuple[TableName, ...]:
+        """Every table it touches, once each, in order of mention."""
+        return tuple(dict.fromkeys(clause.table for clause in self.clauses))
+
+    def of(self, table: TableName) -> Statement:
+        """The statement as it concerns one of its `tables` alone."""
+        own = tuple(clause for clause in self.clauses if clause.table == table)
+        return replace(self, table=table, clauses=own)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a CREATE TABLE; empty for `LIKE` and `AS SELECT`."""
+        return next((clause.columns for clause in self.clauses if clause.columns), ())
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The primary key of a CREATE TABLE; empty where it states none."""
+        created = (clause for clause in self.clauses if clause.kind == "create_table")
+        return next((clause.keys for clause in created), ())
+
+
+def worst(clauses: Iterable[Clause]) -> Clause:
+    """The clause of the highest risk class, the first of equals; there is always one."""
+    return max(clauses, key=lambda clause: RISKS.index(clause.risk))

@@ -1,0 +1,152 @@
+"""A DDL statement read: what it does, to which table, how risky that is; and what tells it apart.
+
+`parse` cuts the text with sqlglot's tokenizer and reads the clauses itself, since sqlglot's parser
+keeps most vendor ALTER syntax as opaque text; whatever cannot be read is `unparsed`, never an
+error. `ingest.ddl.review.review` then compares the clauses with a gold table and proposes Delta
+statements. sqlglot is imported by the first `parse` only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ingest.ddl.model import KINDS, RISKS, Clause, Column, Statement, TableName
+from ingest.ddl.statements import read_statement
+from ingest.ddl.steps import in_steps
+from ingest.ddl.tokens import TokenReader, Unread
+from ingest.values.source_types import family_of
+
+__all__ = [
+    "KINDS",
+    "RISKS",
+    "Clause",
+    "Column",
+    "Statement",
+    "TableName",
+    "dialect_of",
+    "empties",
+    "ghost",
+    "identity",
+    "is_truncate",
+    "parse",
+]
+
+_DIALECTS = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "sqlserver": "tsql"}
+# What databases call themselves that their family's name does not tell.
+_SPOKEN = {
+    "tsql": "tsql",
+    "sql server": "tsql",
+    "db2": "postgres",  # the nearest grammar: SET DATA TYPE, the standard's type names
+    "greenplum": "postgres",
+    "hologres": "postgres",
+    "opengauss": "postgres",
+    "gaussdb": "postgres",
+    "kingbase": "postgres",
+    "dameng": "oracle",
+}
+# gh-ost: _t_gho, _t_ghc, _t_del, with the time in its name under --timestamp-old-table;
+# pt-online-schema-change: _t_new, _t_old.
+_OLD = re.compile(r"_+(.+?)_old", re.IGNORECASE | re.DOTALL)
+_GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
+_TRUNCATE = re.compile(
+    r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
+    r"(?:/\*M?!\d*\s*)?"
+    r"TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def dialect_of(db_type: str | None) -> str:
+    """The sqlglot dialect of what a message calls its database; `mysql` where it says nothing."""
+    name = (db_type or "").lower()
+    spoken = next((dialect for word, dialect in _SPOKEN.items() if word in name), None)
+    return spoken or _DIALECTS[family_of(db_type)]
+
+
+def parse(
+    statement: str,
+    *,
+    dialect: str = "mysql",
+    db: str | None = None,
+    schema: str | None = None,
+    table: str | None = None,
+) -> Statement:
+    """Read a DDL text of any dialect; `db`, `schema`, `table` fill in what it leaves unsaid.
+
+    `dialect` is one of `dialect_of`, or a database type. Never raises: what cannot be read is a
+    clause `unparsed`. Steps of an online schema change are `ghost`, but an ALTER of its shadow
+    table counts as one of the table it stands for (semantics.md, 53).
+    """
+    place = TableName(db, schema, table)
+    clauses: list[Clause] = []
+    try:
+        reader = TokenReader(statement, dialect=dialect_of(dialect), place=place)
+        while reader.peek().kind != "end":
+            if not reader.accept(";"):
+                clauses += in_steps(read_statement(reader))
+    except Unread:
+        clauses.append(Clause(kind="unparsed", table=place))
+    settled = tuple(_settled(clause) for clause in clauses)
+    settled = settled or (Clause(kind="unparsed", table=place),)
+    shadows = (
+        was.table.name for was, now in zip(clauses, settled, strict=False) if was.table != now.table
+    )
+    first = next((clause.table for clause in settled if clause.table.name), settled[0].table)
+    return Statement(text=statement, table=first, clauses=settled, ghost=next(shadows, None))
+
+
+def ghost(table: str | None) -> str | None:
+    """The table for which a shadow table of gh-ost or pt-osc stands: `_t_gho` → `t`; else None."""
+    match = _GHOST.fullmatch(table or "")
+    return match[1] if match else None
+
+
+def is_truncate(sql: str | None) -> bool:
+    """Does the statement truncate a table? One regular expression; needs no sqlglot."""
+    return sql is not None and _TRUNCATE.match(sql) is not None
+
+
+def empties(word: str | None, sql: str | None) -> bool:
+    """Does a message of type `word` with this statement truncate its table? The statement says;
+    the word does where there is none. A truncated partition is not the table."""
+    return is_truncate(sql) if sql else word == "TRUNCATE"
+
+
+def identity(
+    statement: str,
+    *,
+    source: str,
+    table: TableName,
+    order: Sequence[int | None] | None = None,
+    event_time: int | None = None,
+) -> str:
+    """The ledger id: equal for broadcast copies and replays of one DDL, 12 hexadecimal digits.
+
+    `table` is the message's own; `order` is epoch and s1…s5 where the source has an order, else
+    None and the `event_time` in microseconds stands in (semantics.md, 16 and 17). White space and a
+    closing semicolon do not count.
+    """
+    when = [event_time] if order is None else list(order)
+    text = " ".join(statement.split()).rstrip("; ")
+    parts = [source, *table.folded(), *("" if part is None else str(part) for part in when), text]
+    data = "\x1f".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=6).hexdigest()
+
+
+def _settled(clause: Clause) -> Clause:
+    """The clause as it concerns real tables: housekeeping of ghosts counts for nothing."""
+    base, role = ghost(clause.table.name), (clause.table.name or "")[-4:].lower()
+    if clause.kind == "rename_table":
+        target = clause.new_table.name if clause.new_table else None
+        # pt-online-schema-change adds underscores until the name is free.
+        aside = _OLD.fullmatch(target or "")
+        away = (clause.table.name or "") in (ghost(target), aside[1] if aside else None)
+        return replace(clause, kind="ghost") if base is not None or away else clause
+    if base is None:
+        return clause
+    if role in ("_gho", "_new") and clause.kind not in ("create_table", "drop_table", "truncate"):
+        return replace(clause, table=clause.table._replace(name=base))
+    return replace(clause, kind="ghost", columns=(), keys=())

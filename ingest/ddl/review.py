@@ -1,0 +1,247 @@
+"""What a DDL statement asks of a gold table: the risk of each clause and the Delta statements.
+
+Clauses are taken in order against a picture of the table's columns that each one changes, so that
+`CHANGE a b BIGINT` renames first and then widens `b`. Columns are matched without case.
+
+The statements need a table with column mapping by name, `delta.enableTypeWidening`, and
+`delta.feature.timestampNtz`: Delta does not enable the last by itself in ALTER TABLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ingest.ddl.model import RISKS, Clause, Column, Statement
+from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one clause comes to: its risk for this table, its Delta statements, and why."""
+
+    clause: Clause
+    risk: str
+    proposed: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """What a statement comes to for one gold table; `proposed` runs in order, a commit each."""
+
+    kind: str
+    risk: str
+    proposed: tuple[str, ...]
+    clauses: tuple[Outcome, ...]
+
+
+@dataclass(kw_only=True)
+class _Picture:
+    """The gold table as the clauses so far leave it; folded column name -> (name, Spark type)."""
+
+    target: str
+    columns: dict[str, tuple[str, str]]
+    source_types: dict[str, str]
+    declared: dict[str, str]
+    exclude: frozenset[str]
+    keys: set[str]
+    dialect: str
+
+    def gold_type(self, column: Column) -> str | None:
+        """The Spark type the column should have: the table's own declaration comes first."""
+        return self.declared.get(column.name.casefold(), column.type)
+
+    def alter(self, change: str) -> str:
+        return f"ALTER TABLE {self.target} {change}"
+
+    def add(self, name: str, type_: str) -> str:
+        self.columns[name.casefold()] = (name, type_)
+        return add_column(self.target, name, type_)
+
+
+def review(
+    statement: Statement,
+    *,
+    target: str,
+    columns: Mapping[str, str],
+    source_types: Mapping[str, str] | None = None,
+    declared: Mapping[str, str] | None = None,
+    exclude: Collection[str] = (),
+    keys: Collection[str] = (),
+    dialect: str = "mysql",
+) -> Review:
+    """Compare a statement with the gold table it concerns.
+
+    `target` is the gold table's name, already quoted; `columns` maps its columns to Spark types;
+    `source_types` maps columns to the source types known before, which tells a shorter VARCHAR
+    from a longer one; `declared`, `exclude` and `keys` are the table's own in the configuration;
+    `dialect` is that of the statement.
+    Clauses of other tables than the statement's first stand with their class and nothing proposed.
+    """
+    picture = _Picture(
+        target=target,
+        columns={name.casefold(): (name, canonical_type(type_)) for name, type_ in columns.items()},
+        source_types={name.casefold(): type_ for name, type_ in (source_types or {}).items()},
+        declared={
+            name.casefold(): canonical_type(type_) for name, type_ in (declared or {}).items()
+        },
+        exclude=frozenset(name.casefold() for name in exclude),
+        keys={name.casefold() for name in keys},
+        dialect=dialect,
+    )
+    outcomes = tuple(
+        _outcome(clause, picture, own=clause.table.folded() == statement.table.folded())
+        for clause in statement.clauses
+    )
+    heaviest = max(outcomes, key=lambda outcome: RISKS.index(outcome.risk))
+    proposed = tuple(together(target, (text for o in outcomes for text in o.proposed)))
+    return Review(
+        kind=heaviest.clause.kind, risk=heaviest.risk, proposed=proposed, clauses=outcomes
+    )
+
+
+def quoted(name: str) -> str:
+    """A column name as Spark SQL takes it whatever it holds: dots, spaces, back quotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def add_column(target: str, name: str, type_: str) -> str:
+    """The statement that adds one column, empty, to a table."""
+    return f"ALTER TABLE {target} ADD COLUMNS ({quoted(name)} {type_})"
+
+
+def together(target: str, statements: Iterable[str]) -> list[str]:
+    """The statements with those that add a column (`add_column`) one after the other as one, which
+    is one commit of the table."""
+    opening = f"ALTER TABLE {target} ADD COLUMNS ("
+    found: list[str] = []
+    for text in statements:
+        adds = text.startswith(opening)
+        if adds and found and found[-1].startswith(opening):
+            found[-1] = f"{found[-1][:-1]}, {text[len(opening) :]}"
+        else:
+            found.append(text)
+    return found
+
+
+def drop_column(target: str, name: str) -> str:
+    """The statement that takes one column of a table away."""
+    return f"ALTER TABLE {target} DROP COLUMN {quoted(name)}"
+
+
+def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
+    judge = _JUDGES.get(clause.kind)
+    column = clause.column
+    if judge is None or column is None:
+        return Outcome(clause=clause, risk=clause.risk, note=_NOTES.get(clause.kind))
+    if not own:
+        return Outcome(clause=clause, risk=clause.risk, note="concerns another table")
+    if column.name.casefold() in picture.exclude:
+        return Outcome(clause=clause, risk="none", note=f"{column.name} is excluded from gold")
+    return judge(clause, column, picture)
+
+
+def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
+    type_ = picture.gold_type(column)
+    known = picture.columns.get(column.name.casefold())
+    if known is not None and (type_ in (None, known[1]) or widens(type_ or "", known[1])):
+        note = f"gold already has {known[0]} as {known[1]}"
+        return Outcome(clause=clause, risk="additive", note=note)
+    if known is not None:
+        return _modified(clause, column, picture)
+    if type_ is None:
+        note = "the statement gives no type; the column comes with its data"
+        return Outcome(clause=clause, risk="additive", note=note)
+    return Outcome(clause=clause, risk="additive", proposed=(picture.add(column.name, type_),))
+
+
+def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
+    """A changed type: in place where Delta can, else a new generation filled from history."""
+    folded = column.name.casefold()
+    known, type_ = picture.columns.get(folded), picture.gold_type(column)
+    before, after = picture.source_types.get(folded), column.source_type
+    if after is not None:
+        picture.source_types[folded] = after
+    if known is None or type_ is None:
+        note = f"gold has no column {column.name}; it comes with its data"
+        return Outcome(clause=clause, risk="none", note=note)
+    name, old = known
+    if clause.using is not None:
+        note = f"the source rewrote {name} by {clause.using}, which no event shows"
+        return Outcome(clause=clause, risk="destructive", note=note)
+    if type_ == old:
+        if before is None and column.type == old:
+            before = assumed(after or "", old)
+        risk = risk_within(before, after or "", type_, dialect=picture.dialect)
+        note = f"gold's {name} stays {old}"
+        if risk == "destructive":
+            note += "; what the source cut off is in no event"
+        return Outcome(clause=clause, risk=risk, note=note)
+    if widens(old, type_):
+        picture.columns[folded] = (name, type_)
+        text = picture.alter(f"ALTER COLUMN {quoted(name)} TYPE {type_}")
+        return Outcome(clause=clause, risk="widening", proposed=(text,))
+    again = (drop_column(picture.target, name), picture.add(name, type_))
+    note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
+    if folded in picture.keys:
+        note = f"{name} is part of the key: approval folds every row again with it as {type_}"
+    return Outcome(clause=clause, risk="destructive", proposed=again, note=note)
+
+
+def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
+    folded = column.name.casefold()
+    known = picture.columns.get(folded)
+    if known is None:
+        note = f"gold has no column {column.name}"
+        return Outcome(clause=clause, risk="destructive", note=note)
+    if folded in picture.keys:
+        note = f"{known[0]} is part of the key: gold keeps it until the table is rebuilt"
+        return Outcome(clause=clause, risk="destructive", note=note)
+    del picture.columns[folded]
+    picture.source_types.pop(folded, None)
+    text = drop_column(picture.target, known[0])
+    return Outcome(clause=clause, risk="destructive", proposed=(text,))
+
+
+def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
+    old, new = column.name.casefold(), clause.new_name or ""
+    known = picture.columns.get(old)
+    if known is None or (old != new.casefold() and new.casefold() in picture.columns):
+        there = picture.columns.get(new.casefold())
+        lacks = f"gold has no column {column.name}" if known is None else ""
+        has = f"gold already has {there[0]} as {there[1]}" if there is not None else ""
+        note = "; ".join(part for part in (lacks, has) if part)
+        if known is None or old in picture.keys:
+            return Outcome(clause=clause, risk="destructive", note=note)
+        # Data came under the new name before its DDL: what the old column has is filled in there.
+        del picture.columns[old]
+        text = drop_column(picture.target, known[0])
+        return Outcome(clause=clause, risk="destructive", proposed=(text,), note=note)
+    if old == new.casefold():
+        note = f"gold's {known[0]} stays: names are matched without case"
+        return Outcome(clause=clause, risk="none", note=note)
+    del picture.columns[old]
+    picture.columns[new.casefold()] = (new, known[1])
+    if old in picture.keys:
+        picture.keys ^= {old, new.casefold()}
+    if old in picture.source_types:
+        picture.source_types[new.casefold()] = picture.source_types.pop(old)
+    text = picture.alter(f"RENAME COLUMN {quoted(known[0])} TO {quoted(new)}")
+    return Outcome(clause=clause, risk="destructive", proposed=(text,))
+
+
+_JUDGES: dict[str, Callable[[Clause, Column, _Picture], Outcome]] = {
+    "add_column": _added,
+    "modify_column": _modified,
+    "drop_column": _dropped,
+    "rename_column": _renamed,
+}
+_NOTES = {
+    "drop_table": "gold is never dropped; approval freezes the target",
+    "drop_database": "gold is never dropped; approval freezes its targets",
+    "rename_table": "approval points the table's entry at the new name",
+    "change_key": "approval folds every row again under the new key",
+    "change_partition": "rows of a partition went or came without events",
+    "unparsed": "the clause could not be read",
+}

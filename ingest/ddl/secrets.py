@@ -1,0 +1,33 @@
+"""Passwords in statements about users, roles and logins: what people read has them masked.
+
+Sources: MySQL 8.4 (CREATE USER, SET PASSWORD, CHANGE REPLICATION SOURCE), Oracle 19c (CREATE USER),
+PostgreSQL 17 (CREATE ROLE), SQL Server 2022 (CREATE LOGIN, CREATE CREDENTIAL).
+"""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+_QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|0x[0-9a-fA-F]++)"""
+_OF_TABLES = re.compile(
+    r"\s*+(?:CREATE|ALTER|DROP|RENAME|TRUNCATE)\s(?:\s*+(?!USER\b|ROLE\b|LOGIN\b)[\w,.]++){0,4}?"
+    r"\s*+\b(?:TABLE|INDEX|VIEW)\b",
+    re.IGNORECASE,
+)
+_PASSWORD = re.compile(
+    rf"""
+    (\bIDENTIFIED\s+(?:WITH\s+\S+\s+)?(?:BY|AS|USING)\s+(?:RANDOM\s+)?(?:PASSWORD\s+)?(?:VALUES\s+)?)
+      (?:{_QUOTED}|[^\s;,]++)
+    | (\b(?:(?:MASTER|SOURCE)_)?PASSWORD\s*+(?:FOR\s+[^=;]{{1,200}})?=?\s*+\(?\s*+){_QUOTED}
+    | (\bREPLACE\s+|\bOLD_PASSWORD\s*=\s*|\bSECRET\s*=\s*|\bFOR\s+\S+\s*=\s*){_QUOTED}
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+
+
+def masked(statement: str) -> str:
+    """The statement without the passwords in it; one about a table as it is."""
+    if _OF_TABLES.match(statement):
+        return statement
+    return _PASSWORD.sub(lambda found: f"{next(filter(None, found.groups()))}'{MASK}'", statement)

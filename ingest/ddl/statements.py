@@ -1,0 +1,244 @@
+"""Whole statements: ALTER, CREATE, DROP, RENAME, TRUNCATE, COMMENT, sp_rename and all others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ingest.ddl.alter import read_clauses
+from ingest.ddl.columns import Element, read_elements
+from ingest.ddl.model import Clause, Column, TableName
+from ingest.ddl.tokens import TokenReader, Unread
+
+# Statements that change no table's columns, and rows by row events only.
+_OTHER = set(
+    """GRANT REVOKE SET USE FLUSH ANALYZE OPTIMIZE CHECK REPAIR CHECKSUM CALL DO BEGIN START COMMIT
+    ROLLBACK SAVEPOINT RELEASE XA LOCK UNLOCK INSERT UPDATE DELETE REPLACE MERGE SELECT WITH VALUES
+    DECLARE PREPARE DEALLOCATE EXPLAIN DESCRIBE DESC SHOW KILL PURGE AUDIT NOAUDIT VACUUM REINDEX
+    CLUSTER REFRESH REASSIGN SECURITY INSTALL UNINSTALL CHANGE RESET STOP SHUTDOWN HANDLER DENY
+    ENABLE DISABLE PRINT BACKUP CHECKPOINT DISCARD LISTEN NOTIFY ASSOCIATE END GO""".split()
+)
+# Objects whose text holds a body with semicolons of its own.
+_BODIES = {"PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "TYPE", "DEFINER"}
+_BEFORE_TABLE = {"ONLINE", "OFFLINE", "IGNORE", "FOREIGN", "EXTERNAL", "UNLOGGED", "OR", "REPLACE"}
+_BEFORE_INDEX = {"UNIQUE", "FULLTEXT", "SPATIAL", "BITMAP", "CLUSTERED", "NONCLUSTERED"} | {
+    "COLUMNSTORE",
+    "MULTIVALUE",
+    "PRIMARY",
+    "XML",
+    "VECTOR",
+}
+# What databases write behind the tables that are emptied.
+_AFTER_TRUNCATED = set(
+    """CASCADE CONSTRAINTS RESTRICT RESTART CONTINUE IDENTITY DROP REUSE ALL STORAGE PURGE PRESERVE
+    MATERIALIZED VIEW SNAPSHOT LOG IGNORE RESTRICT WHEN DELETE TRIGGERS IMMEDIATE WAIT NOWAIT
+    """.split()
+)
+_PART = re.compile(r'\[((?:[^\]]|\]\])*)\]|"((?:[^"]|"")*)"|([^.\[\]"]+)')
+
+
+def read_statement(reader: TokenReader) -> list[Clause]:
+    """One statement, to its semicolon; or clauses alone, of the table that its message names."""
+    if reader.place.name and _at_clause(reader):
+        return read_clauses(reader, reader.place)
+    verb = reader.verb()
+    if verb in ("EXEC", "EXECUTE") or verb == "SP_RENAME":
+        clauses = _sp_rename(reader, verb)
+    elif verb in _OTHER:
+        clauses = _rest(reader)
+    else:
+        clauses = _STATEMENTS[verb](reader) if verb in _STATEMENTS else []
+    if not clauses:
+        raise Unread(f"expected a DDL statement, got {verb!r}")
+    while not reader.at_end():
+        reader.take()
+    return clauses
+
+
+def _at_clause(reader: TokenReader) -> bool:
+    """Whether what follows is a clause of ALTER TABLE without these words.
+
+    DataWorks' pages print such texts: `ADD COLUMN c INT`.
+    """
+    if reader.at_any({"ADD", "MODIFY"}):
+        return True
+    if reader.at("CHANGE"):
+        return not reader.at_any({"MASTER", "REPLICATION"}, ahead=1)
+    if reader.at_any({"DROP", "ALTER", "RENAME"}):
+        return reader.at("COLUMN", ahead=1) or reader.at("RENAME", "TO")
+    return False
+
+
+def _rest(reader: TokenReader) -> list[Clause]:
+    """No concern of any table; to the semicolon, or to the end of the text where it has a body."""
+    before = reader.tokens[: reader.index + 1]
+    words = {token.text.upper() for token in [*before, reader.peek()] if token.kind == "word"}
+    block = words & {"BEGIN", "DECLARE"} and not (
+        reader.at_end() or reader.at_any({"TRANSACTION", "TRAN", "WORK"})
+    )
+    # PostgreSQL writes a body as one string.
+    if block or (words & _BODIES and reader.dialect != "postgres"):
+        reader.index = len(reader.tokens)
+    return [Clause(kind="other", table=reader.place)]
+
+
+def _alter(reader: TokenReader) -> list[Clause]:
+    while reader.at_any(_BEFORE_TABLE):
+        reader.take()
+    if not reader.accept("TABLE"):
+        return _rest(reader)
+    if reader.accept("ALL", "IN"):
+        return _rest(reader)
+    reader.accept("IF", "EXISTS")
+    reader.accept("ONLY")
+    table = reader.table()
+    reader.accept("*")
+    return read_clauses(reader, table)
+
+
+def _create(reader: TokenReader) -> list[Clause]:
+    replaces = False
+    while reader.at_any(_BEFORE_TABLE):
+        replaces |= reader.at("REPLACE")
+        reader.take()
+    if reader.accept("TABLE"):
+        created = _created(reader)
+        # MariaDB: the rows of the table that is replaced go without events.
+        gone = [Clause(kind="change_partition", table=created.table)] if replaces else []
+        return [*gone, created]
+    while reader.at_any(_BEFORE_INDEX):
+        reader.take()
+    if reader.accept("INDEX"):
+        return [_indexed(reader, "create_index")]
+    return _rest(reader)
+
+
+def _created(reader: TokenReader) -> Clause:
+    reader.accept("IF", "NOT", "EXISTS")
+    table = reader.table()
+    elements: list[Element] = []
+    first = reader.index
+    if reader.at("(") and not reader.at_any({"SELECT", "WITH"}, ahead=1):
+        try:
+            elements = read_elements(reader)
+        except Unread:
+            reader.index = first  # a table whose columns are not known
+    columns = tuple(element.column for element in elements if element.column is not None)
+    keys = next((element.keys for element in elements if element.keys), ())
+    return Clause(kind="create_table", table=table, columns=columns, keys=keys)
+
+
+def _indexed(reader: TokenReader, kind: str) -> Clause:
+    """The table of an index stands after ON; SQL Server may drop `t.i`."""
+    while not (reader.at_end() or reader.at("ON")):
+        reader.take()
+    if not reader.accept("ON"):
+        return Clause(kind=kind, table=reader.place)
+    reader.accept("ONLY")
+    return Clause(kind=kind, table=reader.table())
+
+
+def _drop(reader: TokenReader) -> list[Clause]:
+    reader.accept("FOREIGN")
+    if reader.accept("INDEX"):
+        return [_indexed(reader, "drop_index")]
+    if reader.at_any({"DATABASE", "SCHEMA"}):
+        word = reader.take().text.upper()
+        reader.accept("IF", "EXISTS")
+        name = reader.name()
+        # MySQL's SCHEMA is a database.
+        schema = word == "SCHEMA" and reader.dialect != "mysql"
+        place = reader.place
+        gone = TableName(place.db, name, None) if schema else TableName(name, None, None)
+        return [Clause(kind="drop_database", table=gone)]
+    if not (reader.accept("TABLE") or reader.accept("TABLES")):
+        return _rest(reader)
+    reader.accept("IF", "EXISTS")
+    tables = [reader.table()]
+    while reader.accept(","):
+        tables.append(reader.table())
+    return [Clause(kind="drop_table", table=table) for table in tables]
+
+
+def _rename(reader: TokenReader) -> list[Clause]:
+    """`RENAME TABLE a TO b, c TO d`; Oracle's `RENAME a TO b`."""
+    if not (reader.accept("TABLE") or reader.accept("TABLES")) and not reader.at("TO", ahead=1):
+        return _rest(reader)
+    reader.accept("IF", "EXISTS")
+    renamed: list[Clause] = []
+    while True:
+        table = reader.table()
+        reader.expect("TO")
+        clause = Clause(kind="rename_table", table=table, new_table=reader.table())
+        renamed.append(clause)
+        if not reader.accept(","):
+            return renamed
+
+
+def _truncate(reader: TokenReader) -> list[Clause]:
+    if reader.at("CLUSTER") and reader.at_name(1):
+        return _rest(reader)
+    reader.accept("TABLE")
+    reader.accept("IF", "EXISTS")
+    tables: list[TableName] = []
+    while not tables or reader.accept(","):
+        reader.accept("ONLY")
+        tables.append(reader.table())
+        reader.accept("*")
+    # SQL Server: `WITH (PARTITIONS (2 TO 4))`.
+    parts = reader.at_any({"WITH", "PARTITION", "PARTITIONS"})
+    while not (parts or reader.at_end()):
+        if reader.peek().kind != "number" and not reader.at_any(_AFTER_TRUNCATED):
+            raise Unread(f"expected the end of a TRUNCATE, got {reader.peek().text!r}")
+        reader.take()
+    return [Clause(kind="change_partition" if parts else "truncate", table=t) for t in tables]
+
+
+def _comment(reader: TokenReader) -> list[Clause]:
+    reader.expect("ON")
+    if reader.accept("TABLE"):
+        return [Clause(kind="comment", table=reader.table())]
+    if not reader.accept("COLUMN"):
+        return _rest(reader)
+    *path, name = reader.path()
+    table = reader.locate(path) if path else reader.place
+    column = Column(name=name)
+    if reader.accept("IS") and reader.peek().kind == "string":
+        column = Column(name=name, comment=reader.peek().text)
+    return [Clause(kind="comment", table=table, column=column)]
+
+
+def _sp_rename(reader: TokenReader, verb: str) -> list[Clause]:
+    """SQL Server: `EXEC sp_rename 'dbo.t.old', 'new', 'COLUMN'`; any other procedure is `other`."""
+    called = verb == "SP_RENAME" or (reader.at_name() and reader.path()[-1].lower() == "sp_rename")
+    if not called:
+        return _rest(reader)
+    words: list[str] = []
+    while not reader.at_end():
+        token = reader.take()
+        words += [token.text] if token.kind == "string" else []
+    if len(words) < 2:
+        raise Unread("expected sp_rename with an old and a new name")
+    path = [
+        a.replace("]]", "]") or b.replace('""', '"') or c for a, b, c in _PART.findall(words[0])
+    ]
+    what = words[2].upper() if len(words) > 2 else "OBJECT"
+    if what == "COLUMN" and len(path) > 1:
+        table = reader.locate(path[:-1])
+        old = Column(name=path[-1])
+        return [Clause(kind="rename_column", table=table, column=old, new_name=words[1])]
+    if what == "OBJECT" and path:
+        table = reader.locate(path)
+        renamed = table._replace(name=words[1])
+        return [Clause(kind="rename_table", table=table, new_table=renamed)]
+    return [Clause(kind="other", table=reader.place)]
+
+
+_STATEMENTS: dict[str, Callable[[TokenReader], list[Clause]]] = {
+    "ALTER": _alter,
+    "COMMENT": _comment,
+    "CREATE": _create,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+}

@@ -1,0 +1,246 @@
+"""The words of a DDL statement, cut by sqlglot's tokenizer, and a reader that walks them.
+
+sqlglot's parser gives no tree for most vendor ALTER syntax (it falls back to one opaque command),
+but its tokenizers know every dialect's quoting, strings and comments. So they cut the words, and
+`ddl_columns` and `ddl_clauses` read them. sqlglot takes half a second to import: only when the
+first statement is read.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ingest.ddl.model import TableName
+
+if TYPE_CHECKING:
+    from sqlglot.tokens import Tokenizer
+
+TokenKind = Literal["word", "quoted", "string", "bits", "hex", "number", "mark", "end"]
+_KINDS: dict[str, TokenKind] = {
+    "IDENTIFIER": "quoted",
+    "NUMBER": "number",
+    "BIT_STRING": "bits",
+    "HEX_STRING": "hex",
+    **dict.fromkeys(
+        (
+            "STRING",
+            "BYTE_STRING",  # how sqlglot calls PostgreSQL's E'…'
+            "RAW_STRING",
+            "HEREDOC_STRING",
+            "NATIONAL_STRING",
+            "UNICODE_STRING",
+        ),
+        "string",
+    ),
+}
+_WORD = re.compile(r"[^\W\d][\w$#@]*|\d+[^\W\d][\w$#]*|@+\w+")
+_VERBS = {"ADD", "MODIFY", "DROP", "RENAME"}
+_NOUNS = {"STORAGE", "ALL", "INDEX", "VALUES", "SUBPARTITION", "OVERFLOW", "IDENTITY"}
+# What is never closed goes on to the end of the text.
+_EXECUTABLE = re.compile(
+    r"(?P<quote>'(?:[^'\\]|''|\\.)*+(?:'|\Z)|\"(?:[^\"\\]|\"\"|\\.)*+(?:\"|\Z)|`[^`]*+(?:`|\Z))"
+    r"|(?P<open>/\*M?!\d*)|(?P<hint>/\*\+)|(?P<comment>/\*.*?(?:\*/|\Z))|(?P<close>\*/)",
+    re.DOTALL,
+)
+
+
+class Unread(Exception):
+    """The text leaves the grammar here; its statement or clause is `unparsed`."""
+
+
+class Token(NamedTuple):
+    """One word. `text` has quotes undone; `start` and `end` cut it from the statement."""
+
+    text: str
+    kind: TokenKind
+    start: int
+    end: int
+
+
+class TokenReader:
+    """Walks the tokens of one text; knows the dialect's names and the table its message named."""
+
+    def __init__(self, text: str, *, dialect: str, place: TableName) -> None:
+        self.dialect = dialect
+        self.place = place
+        self.text = _plain(text)
+        self.tokens = _tokens(self.text, dialect)
+        self.index = 0
+
+    def peek(self, ahead: int = 0) -> Token:
+        index = self.index + ahead
+        size = len(self.text)
+        return self.tokens[index] if index < len(self.tokens) else Token("", "end", size, size)
+
+    def take(self) -> Token:
+        token = self.peek()
+        self.index += token.kind != "end"
+        return token
+
+    def verb(self) -> str:
+        """Takes the word that says what follows, in upper case; '' where it is no plain word."""
+        token = self.take()
+        return token.text.upper() if token.kind == "word" else ""
+
+    def at(self, *words: str, ahead: int = 0) -> bool:
+        """Are the next tokens these unquoted words or marks? Words are given in upper case."""
+        for offset, word in enumerate(words, ahead):
+            token = self.peek(offset)
+            if token.kind not in ("word", "mark") or token.text.upper() != word:
+                return False
+        return True
+
+    def at_any(self, words: frozenset[str] | set[str], *, ahead: int = 0) -> bool:
+        token = self.peek(ahead)
+        return token.kind in ("word", "mark") and token.text.upper() in words
+
+    def accept(self, *words: str) -> bool:
+        if not self.at(*words):
+            return False
+        self.index += len(words)
+        return True
+
+    def expect(self, *words: str) -> None:
+        if not self.accept(*words):
+            raise Unread(f"expected {' '.join(words)}, got {self.peek().text!r}")
+
+    def at_end(self) -> bool:
+        return self.peek().kind == "end" or self.at(";")
+
+    def at_name(self, ahead: int = 0) -> bool:
+        token = self.peek(ahead)
+        # MySQL in ANSI_QUOTES mode logs "x" for a name.
+        ansi = token.kind == "string" and self.text[token.start] == '"'
+        return token.kind in ("word", "quoted") or ansi
+
+    def name(self) -> str:
+        """A name as catalogues hold it: Oracle raises unquoted names, PostgreSQL lowers them."""
+        if not self.at_name():
+            raise Unread(f"expected a name, got {self.peek().text!r}")
+        token = self.take()
+        if token.kind == "word" and self.dialect == "oracle":
+            return token.text.upper()
+        return (
+            token.text.lower()
+            if token.kind == "word" and self.dialect == "postgres"
+            else token.text
+        )
+
+    def path(self) -> list[str]:
+        """A dotted name; SQL Server's `db..t` has an empty part."""
+        parts = [self.name()]
+        while self.accept("."):
+            parts.append("" if self.at(".") else self.name())
+        return parts
+
+    def table(self) -> TableName:
+        return self.locate(self.path())
+
+    def locate(self, path: list[str]) -> TableName:
+        """The table of a dotted name, with what it leaves unsaid taken from its message."""
+        db, schema, _ = self.place
+        name = _respelt(path[-1], self.place.name)
+        above = path[-2] if len(path) > 1 else ""
+        if not above:
+            return TableName(path[-3] if len(path) > 2 else db, schema, name)
+        if self.dialect == "mysql" or (self.dialect == "oracle" and schema is None and db):
+            return TableName(_respelt(above, db), schema, name)
+        top = _respelt(path[-3], db) if len(path) > 2 else db
+        return TableName(top, _respelt(above, schema), name)
+
+    def group(self) -> list[Token]:
+        """A balanced `( … )`, parentheses included."""
+        first = self.index
+        self.expect("(")
+        depth = 1
+        while depth:
+            token = self.take()
+            if token.kind == "end":
+                raise Unread("a parenthesis is never closed")
+            if token.kind == "mark":
+                depth += {"(": 1, ")": -1}.get(token.text, 0)
+        return self.tokens[first : self.index]
+
+    def skip(self) -> None:
+        """On to the comma, closing parenthesis or end that ends this clause."""
+        while not (self.at_end() or self.at(",") or self.at(")")):
+            # Oracle puts no commas between clauses; `DROP STORAGE` and its like go on with one.
+            if (
+                self.dialect == "oracle"
+                and self.at_any(_VERBS)
+                and not self.at_any(_NOUNS, ahead=1)
+            ):
+                return
+            if self.at("("):
+                self.group()
+            else:
+                self.take()
+
+    def written(self, first: int) -> str:
+        """The text from token `first` to the last one taken, as written but for quoted names."""
+        taken = self.tokens[first : self.index]
+        if not taken:
+            return ""
+        if any(token.kind == "quoted" for token in taken):
+            return "".join(token.text for token in taken)
+        return self.text[taken[0].start : taken[-1].end]
+
+
+def _respelt(name: str, known: str | None) -> str:
+    return known if known is not None and known.casefold() == name.casefold() else name
+
+
+def _plain(text: str) -> str:
+    """Open MySQL's executable comments `/*!50003 … */` and close hints, positions kept."""
+    if not any(mark in text for mark in ("/*!", "/*M!", "/*+")):
+        return text
+    opened = 0
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal opened
+        found = match[0]
+        if match["open"]:
+            opened += 1
+        elif match["hint"]:
+            return "/* "
+        elif match["close"] and opened:
+            opened -= 1
+        else:
+            return found
+        return " " * len(found)
+
+    return _EXECUTABLE.sub(replace, text)
+
+
+def _tokens(text: str, dialect: str) -> list[Token]:
+    """Raises Unread where the text cannot be cut (an open quote)."""
+    tokens: list[Token] = []
+    try:
+        found = _tokenizer(dialect).tokenize(text)
+    except Exception as error:
+        # sqlglot documents TokenError alone, but a text from outside must not stop a stream.
+        raise Unread(str(error)) from error
+    for token in found:
+        start, end = token.start, token.end + 1
+        kind = _KINDS.get(token.token_type.name)
+        if kind is not None:
+            tokens.append(Token(token.text, kind, start, end))
+            continue
+        # Some keywords are several words in one token (`PRIMARY KEY`).
+        for part in re.finditer(r"\S+", text[start:end]):
+            word: TokenKind = "word" if _WORD.fullmatch(part[0]) else "mark"
+            tokens.append(Token(part[0], word, start + part.start(), start + part.end()))
+    return tokens
+
+
+@lru_cache
+def _tokenizer(dialect: str) -> Tokenizer:
+    from sqlglot.dialects.dialect import Dialect
+
+    found = Dialect.get_or_raise(dialect)
+    # Commands (RENAME, EXEC, …) would swallow the rest of the statement as one string.
+    plain = type("Plain", (found.tokenizer_class,), {"COMMANDS": set()})
+    tokenizer: Tokenizer = plain(dialect=found)
+    return tokenizer

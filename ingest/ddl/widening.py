@@ -1,0 +1,180 @@
+"""Which type changes keep every value: of a Delta column in place, and of a source column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ingest.values.source_types import SourceType, parse_type
+
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_ALIASES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"} | {
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
+NUMBER = re.compile(r"[+-]?([0-9]+)(?:\.([0-9]+))?")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+# How much a source type holds, where types of one Spark type differ; MySQL's, in bytes or by rank.
+_CAPACITY = {"tinytext": 255, "text": 65_535, "mediumtext": 1 << 24, "longtext": 1 << 32} | {
+    "tinyblob": 255,
+    "blob": 65_535,
+    "mediumblob": 1 << 24,
+    "longblob": 1 << 32,
+    "clob": 1 << 32,
+    "nclob": 1 << 32,
+    "bytea": 1 << 32,
+}
+_WHOLE = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8} | {
+    "int1": 1,
+    "int2": 2,
+    "int3": 3,
+    "int4": 4,
+    "int16": 2,
+    "int24": 3,
+    "int32": 4,
+    "int64": 8,
+    "smallserial": 2,
+    "serial": 4,
+    "bigserial": 8,
+}
+_FLOATING = {"float": 5, "real": 5, "binary_float": 5, "float4": 5} | {
+    "double": 6,
+    "double precision": 6,
+    "binary_double": 6,
+    "float8": 6,
+}
+# How many digits of a second a type keeps that does not say.
+_SECONDS: dict[str | tuple[str, str], int] = {
+    "datetime": 0,
+    "datetime2": 7,
+    "datetimeoffset": 7,
+} | {
+    (dialect, name): digits
+    for dialect, digits in (("mysql", 0), ("oracle", 6), ("postgres", 6), ("tsql", 7))
+    for name in ("timestamp", "time", "timestamp with time zone", "timestamptz", "timetz")
+}
+_TEXTS = {"char", "varchar", "varchar2", "nchar", "nvarchar", "nvarchar2", "character"} | {
+    "character varying",
+    "binary",
+    "varbinary",
+    "raw",
+    *_CAPACITY,
+}
+
+
+def widens(old: str, new: str) -> bool:
+    """Can Delta change the column's type from `old` to the other type `new` in place?
+
+    Delta 4, "Type widening": integers upwards, up to 32 bits also to double; integers to decimals
+    of at least 10 (bigint 20) digits before the point; decimals that lose no digit on either side;
+    float to double; date to timestamp_ntz.
+    """
+    if (old, new) in {("float", "double"), ("date", "timestamp_ntz")}:
+        return True
+    wide, narrow = _DECIMAL.fullmatch(new), _DECIMAL.fullmatch(old)
+    if wide is not None:
+        digits, scale = int(wide[1]) - int(wide[2]), int(wide[2])
+        if narrow is not None:
+            return digits >= int(narrow[1]) - int(narrow[2]) and scale >= int(narrow[2])
+        return old in _INTEGERS and digits >= (20 if old == "bigint" else 10)
+    if new == "double":
+        return old in _INTEGERS[:3]
+    both = old in _INTEGERS and new in _INTEGERS
+    return both and _INTEGERS.index(new) > _INTEGERS.index(old)
+
+
+def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "mysql") -> str:
+    """The risk of a source type changing while gold keeps `type_`; `before` None = not known."""
+    new = parse_type(after)
+    if before is None:
+        sized = type_ in ("string", "binary") and new.name in _TEXTS
+        return "widening" if sized else "none"
+    old = parse_type(before)
+    if (old.name, old.args, old.unsigned) == (new.name, new.args, new.unsigned):
+        return "none"
+    if old.name == new.name and old.members and new.members:
+        longer = new.members[: len(old.members)] == old.members
+        return "widening" if longer else "destructive"
+    for ranks in (_WHOLE, _FLOATING):
+        if old.name in ranks and new.name in ranks:
+            if old.unsigned != new.unsigned:
+                return "destructive"
+            return _compared(ranks[old.name], ranks[new.name])
+    holds, held = _capacity(after, dialect), _capacity(before, dialect)
+    if holds is not None and held is not None:
+        return _compared(held, holds)
+    if old.name == new.name:
+        return _sized(_numbers(old, dialect), _numbers(new, dialect))
+    enumerated = old.name in ("enum", "set") and new.name in _TEXTS
+    return "widening" if enumerated else "destructive"
+
+
+def assumed(after: str, type_: str) -> str | None:
+    """What a number's type, now `after`, may have been at most where it came as gold's `type_`."""
+    name = parse_type(after).name
+    return type_ if any(name in ranks and type_ in ranks for ranks in (_WHOLE, _FLOATING)) else None
+
+
+def _sized(old: tuple[int, ...], new: tuple[int, ...]) -> str:
+    """The risk of a type getting other arguments; those of another number cannot be compared."""
+    if len(old) != len(new) or any(b > a for b, a in zip(old, new, strict=True)):
+        return "destructive"
+    return _compared(sum(old), sum(new))
+
+
+def _numbers(type_: SourceType, dialect: str) -> tuple[int, ...]:
+    default = _SECONDS.get(type_.name, _SECONDS.get((dialect, type_.name)))
+    return type_.numbers or (() if default is None else (default,))
+
+
+def _capacity(source_type: str, dialect: str) -> int | None:
+    """How much a text or binary type holds; None for other types."""
+    type_ = parse_type(source_type)
+    if type_.name not in _TEXTS:
+        return None
+    if type_.numbers:
+        return type_.numbers[0]
+    unbounded = type_.args.strip().lower() == "max" or type_.name.endswith("varying")
+    if dialect == "postgres" and type_.name in ("text", "varchar"):
+        unbounded = True
+    return 1 << 32 if unbounded else _CAPACITY.get(type_.name, 1)
+
+
+def _compared(old: int, new: int) -> str:
+    return "none" if old == new else "widening" if new > old else "destructive"
+
+
+def canonical_type(type_: str) -> str:
+    """Spark's own spelling: `Decimal(10, 2)` is `decimal(10,2)`, `long` is `bigint`."""
+    name, paren, rest = type_.lower().replace(" ", "").partition("(")
+    return _ALIASES.get(name, name) + paren + rest
+
+
+def outgrown(type_: str, texts: Sequence[str]) -> str | None:
+    """The narrowest type that `type_` widens to and that holds these numbers too; None where one of
+    them is no plain number, or there is no such type."""
+    numbers = [NUMBER.fullmatch(text) for text in texts]
+    decimal = _DECIMAL.fullmatch(canonical_type(type_))
+    if (
+        not numbers
+        or None in numbers
+        or (decimal is None and canonical_type(type_) not in _INTEGERS)
+    ):
+        return None
+    digits = max(len(number[1].lstrip("0")) for number in numbers if number)
+    scale = max(len((number[2] or "").rstrip("0")) for number in numbers if number)
+    wider = [*_INTEGERS[2:], "decimal(20,0)"]
+    if decimal is not None:
+        whole, kept = int(decimal[1]) - int(decimal[2]), max(int(decimal[2]), scale)
+        wider = [f"decimal({max(whole, digits) + kept},{kept})"]
+    elif scale or digits > 19:
+        wider = [f"decimal({max(20, digits) + scale},{scale})"]
+    values = [int(text) for text in texts] if not scale and decimal is None else []
+    for name in wider:
+        bits = {"int": 31, "bigint": 63}.get(name)
+        held = bits is None or all(-(2**bits) <= value < 2**bits for value in values)
+        size = _DECIMAL.fullmatch(name)
+        if held and widens(canonical_type(type_), name) and (size is None or int(size[1]) <= 38):
+            return name
+    return None

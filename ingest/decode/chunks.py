@@ -1,0 +1,263 @@
+"""Shards of OceanBase's records as they stand in silver, put together across messages.
+
+The shards of a record are a run: the same partition, table and transaction, one index behind the
+other (semantics.md, 20). Rows are walked in the order of their partition. A run ends when it is
+complete, when its last index came though another is missing, when the next run of its table and
+transaction begins, when its transaction's commit comes, or when it has waited too long: by the
+source's clock (a later event of its partition is that much younger) or by this one's. A complete
+run gives the rows of its record, any other one reject that holds all its shards.
+
+What is delivered twice must not break a run: a shard whose bytes the run has, or an earlier whole
+one, is no part of another; what comes behind a broken one that had it is dropped, and so is a
+remainder that earlier deliveries hold whole (`seen`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+import xxhash
+
+from ingest.decode.silver_rows import record_batch
+from ingest.decode.source import DecodeSpec, SilverRow, SourceDecoder
+from ingest.errors import DecodeError
+from ingest.formats.oceanbase.chunks import begins, bundled, complete, follows
+from ingest.formats.oceanbase.encodings import records
+from ingest.formats.oceanbase.record import Record
+from ingest.wire.contract import Message
+
+FORMAT = "ob_avro"
+SECONDS = "shard_seconds"
+COLUMNS = (
+    *("kind", "topic", "partition", "offset", "epoch", "arrived", "db", "schema", "table", "tx_id"),
+    *("event_time", "decoded_at", "value", "batch"),
+)
+"""Columns of silver that a walk needs, with `settled`, `seen` and `newest` beside them."""
+
+
+SPAN = "first bigint, last bigint, open boolean"
+
+
+class Part(NamedTuple):
+    """A row of the walk: a shard, or the commit of a transaction.
+
+    `settled`: silver holds what its run became; `seen`: an earlier row of silver has its bytes;
+    `newest`: the newest event time of its partition. Times are in microseconds.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+    arrived: int | None
+    db: str | None
+    schema: str | None
+    table: str | None
+    tx_id: str | None
+    event_time: int | None
+    decoded_at: int
+    value: bytes | None
+    batch: int
+    settled: bool
+    seen: bool
+    newest: int | None
+
+
+class Run:
+    """Shards of one record, in order, as far as they have come."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.records: list[Record] = []
+        self.broken = False
+
+    def add(self, part: Part, record: Record) -> None:
+        """Take the next shard; it breaks the run where it does not follow."""
+        if self.records:
+            self.broken |= not follows(record, self.records[-1])
+        else:
+            self.broken = not begins(record)
+        self.parts.append(part)
+        self.records.append(record)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no shard of the record can come any more."""
+        first, last = self.records[0].shard, self.records[-1]
+        return last.shard >= last.shards - 1 + (first == 1 and not self.broken)
+
+    def waited(self, now: int, most: int) -> bool:
+        """Whether the run has waited longer than `most` microseconds."""
+        last = self.parts[-1]
+        if now - last.decoded_at > most:
+            return True
+        times = last.event_time, last.newest
+        return times[0] is not None and times[1] is not None and times[1] - times[0] > most
+
+    def holds(self, part: Part) -> bool:
+        """Whether the run has a shard of these bytes."""
+        return any(part.value == other.value for other in self.parts)
+
+    def prints(self) -> set[bytes]:
+        """Fingerprints of the shards' bytes; not of the first of a broken run, which begins anew
+        with it."""
+        return {_print(part) for part in self.parts[not self.whole :]}
+
+    @property
+    def whole(self) -> bool:
+        return not self.broken and complete(self.records)
+
+
+class State(StrEnum):
+    """What there is to do with a run.
+
+    `ended`: make its rows; `held`: nothing, silver has them or the bytes of an earlier delivery;
+    `open`: wait.
+    """
+
+    ENDED = "ended"
+    HELD = "held"
+    OPEN = "open"
+
+
+def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State, Run]]:
+    """The runs of `parts`, which stand in the order of topic, partition, offset."""
+    open_: dict[tuple[object, ...], Run] = {}
+    whole: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
+    broken: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
+    place: tuple[str, int] | None = None
+    for part in parts:
+        if place != (part.topic, part.partition):
+            yield from _left(open_, now, most)
+            open_ = {}
+            whole.clear()
+            broken.clear()
+            place = part.topic, part.partition
+        if part.kind != "fragment":
+            ends = [key for key in open_ if key[-1] == part.tx_id and part.tx_id is not None]
+            for key in ends:
+                yield _ended(open_.pop(key))
+            continue
+        record = _record(part)
+        key = part.epoch, part.db, part.schema, part.table, part.tx_id
+        run = open_.get(key)
+        print_ = _print(part)
+        if print_ in whole[key] or (run is None and print_ in broken[key]):
+            continue
+        if run is not None and run.holds(part):
+            continue
+        if run is not None and begins(record) and not follows(record, run.records[-1]):
+            yield _ended(run)
+            run = None
+        if run is None:
+            run = open_[key] = Run()
+        run.add(part, record)
+        if part.settled or run.whole or run.ended:
+            del open_[key]
+            (whole if run.whole else broken)[key].update(run.prints())
+            yield (State.HELD, run) if part.settled else _ended(run)
+    yield from _left(open_, now, most)
+
+
+def _print(part: Part) -> bytes:
+    return xxhash.xxh128_digest(part.value or b"")
+
+
+def _ended(run: Run) -> tuple[State, Run]:
+    held = not run.whole and all(part.seen for part in run.parts)
+    return State.HELD if held else State.ENDED, run
+
+
+def _left(open_: dict[tuple[object, ...], Run], now: int, most: int) -> Iterator[tuple[State, Run]]:
+    for run in open_.values():
+        yield _ended(run) if run.waited(now, most) else (State.OPEN, run)
+
+
+def _record(part: Part) -> Record:
+    """The shard, which has been decoded before."""
+    try:
+        [record] = records(Message(part.value), frozenset())
+    except DecodeError as error:
+        raise AssertionError(f"a fragment that is no shard: {error}") from error
+    return record
+
+
+def outcomes(
+    reading: DecodeSpec, *, now: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` that gives the silver rows of the runs that have ended."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = SourceDecoder(reading._replace(format=FORMAT))
+        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+            if state is State.ENDED:
+                yield record_batch(_rows(found, reader, now))
+
+    return run
+
+
+def spans(
+    reading: DecodeSpec, *, now: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` that gives each run's first and last batch, and if it is open.
+
+    Its columns are those of SPAN.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for state, found in walk(_parts(batches), now=now, most=_most(reading)):
+            numbers = [part.batch for part in found.parts]
+            yield pa.record_batch(
+                {
+                    "first": pa.array([min(numbers)], pa.int64()),
+                    "last": pa.array([max(numbers)], pa.int64()),
+                    "open": pa.array([state is State.OPEN]),
+                }
+            )
+
+    return run
+
+
+def waiting_from(spans: Iterable[tuple[int, int, bool]], end: int) -> int:
+    """The batch from which the next walk must read: no run that it sees may begin before it.
+
+    That is the first batch of the runs that are open; `end` where none is.
+    """
+    known = list(spans)
+    begin = min((first for first, _, open_ in known if open_), default=end)
+    for first, last, _ in sorted(known, reverse=True):
+        if first < begin <= last:
+            begin = first
+    return begin
+
+
+def _most(reading: DecodeSpec) -> int:
+    return int(reading.options[FORMAT].options[SECONDS]) * 1_000_000
+
+
+def _rows(run: Run, reader: SourceDecoder, now: int) -> list[SilverRow]:
+    last = run.parts[-1]
+    message = Message(
+        bundled(part.value or b"" for part in run.parts),
+        topic=last.topic,
+        partition=last.partition,
+        offset=last.offset,
+        timestamp=None if last.arrived is None else last.arrived // 1000,
+    )
+    return reader.rows(message, last.epoch, now)
+
+
+def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[Part]:
+    for batch in batches:
+        columns = []
+        for name in Part._fields:
+            column = batch.column(name)
+            if pa.types.is_timestamp(column.type):
+                column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+            columns.append(column.to_pylist())
+        yield from map(Part._make, zip(*columns, strict=True))

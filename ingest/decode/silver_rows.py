@@ -1,0 +1,126 @@
+"""Silver rows as Arrow: each column built at once, maps and arrays from flat lists.
+
+What repeats is not converted again: a column of one value is repeated, and the names in a row
+image, which a table's rows share, are looked up as indexes into the names met so far.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.events import DECODED
+from ingest.position import LENGTH, Pos
+
+_TYPES = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+    "array<string>": pa.list_(pa.string()),
+    "array<bigint>": pa.list_(pa.int64()),
+    "array<struct<name:string,source_type:string,type:string>>": pa.list_(
+        pa.struct([("name", pa.string()), ("source_type", pa.string()), ("type", pa.string())])
+    ),
+}
+SCHEMA = pa.schema([(column.name, _TYPES[column.type]) for column in DECODED])
+_SCALARS = frozenset((str, int))
+_NONE = frozenset((None,))
+_PACK = struct.Struct(f"{LENGTH}q").pack
+
+
+def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """The rows of `ingest.decode.source` as one batch of SCHEMA. Raises what Arrow does not
+    take."""
+    if not rows:
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    columns = zip(_BUILD, zip(*rows, strict=True), SCHEMA.types, strict=True)
+    arrays = [build(values, type_) for build, values, type_ in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    first = values[0]
+    if (first is None or first.__class__ in _SCALARS) and values.count(first) == len(values):
+        if first is None:
+            return pa.nulls(len(values), type_)
+        return pa.repeat(pa.scalar(first, type_), len(values))
+    return pa.array(values, type_)
+
+
+def _maps(values: tuple[dict[str, str | None] | None, ...], type_: pa.DataType) -> pa.Array:
+    sent = [row for row in values if row is not None]
+    if not sent:
+        return pa.nulls(len(values), type_)
+    items = list(chain.from_iterable([row.values() for row in sent]))
+    return pa.MapArray.from_arrays(
+        _offsets(values), _names(map(tuple, sent)), pa.array(items, pa.string())
+    )
+
+
+def _texts(values: tuple[Sequence[str] | None, ...], type_: pa.DataType) -> pa.Array:
+    first = values[0]
+    if values.count(first) == len(values):
+        return pa.repeat(pa.scalar(first, type_), len(values))
+    sent = [tuple(row) for row in values if row is not None]
+    return pa.ListArray.from_arrays(_offsets(values), _names(sent))
+
+
+def _names(rows: Any) -> pa.Array:
+    """The texts of all rows, end to end; rows that are equal are converted once."""
+    indexes: dict[tuple[str, ...], bytes] = {}
+    names: list[str] = []
+    found = []
+    for row in rows:
+        index = indexes.get(row)
+        if index is None:
+            index = array("i", range(len(names), len(names) + len(row))).tobytes()
+            indexes[row] = index
+            names += row
+        found.append(index)
+    buffer = pa.py_buffer(b"".join(found))
+    taken = pa.Array.from_buffers(pa.int32(), buffer.size // 4, [None, buffer])
+    return pa.array(names, pa.string()).take(taken)
+
+
+def _positions(values: tuple[Pos | None, ...], type_: pa.DataType) -> pa.Array:
+    buffer = pa.py_buffer(b"".join([_PACK(*pos) for pos in values if pos is not None]))
+    numbers = pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
+    return pa.ListArray.from_arrays(_offsets(values), numbers)
+
+
+def _structs(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+    if _NONE.issuperset(values):
+        return pa.nulls(len(values), type_)
+    return pa.array([row and [column._asdict() for column in row] for row in values], type_)
+
+
+def _offsets(values: Sequence[Any]) -> pa.Array:
+    """List offsets; a null offset makes the row null."""
+    offsets: list[int | None] = []
+    end = 0
+    for row in values:
+        if row is None:
+            offsets.append(None)
+        else:
+            offsets.append(end)
+            end += len(row)
+    offsets.append(end)
+    return pa.array(offsets, pa.int32())
+
+
+_Build = Callable[[Any, pa.DataType], pa.Array]
+_BUILDERS: dict[str, _Build] = {
+    "map<string,string>": _maps,
+    "array<string>": _texts,
+    "array<bigint>": _positions,
+    "array<struct<name:string,source_type:string,type:string>>": _structs,
+}
+_BUILD: tuple[_Build, ...] = tuple(_BUILDERS.get(column.type, _plain) for column in DECODED)

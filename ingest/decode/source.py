@@ -1,0 +1,369 @@
+"""From one message to its silver rows: at least one, and no message stops a stream.
+
+The lift around a format's decoder. It adds what the transport knows, fills keys, gives every event
+its pos, turns what a decoder raises into a reject row with the raw bytes, and writes one schema row
+for each set of column types it meets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec.structs import astuple
+
+from ingest import position as order
+from ingest.codes import Code
+from ingest.ddl.dialect import configured_dialect
+from ingest.decode.doubled_names import check_names
+from ingest.decode.keys import key_hash, keyed, message_key_columns
+from ingest.decode.truncates import truncated_tables
+from ingest.errors import DecodeError
+from ingest.events import DECODED, Event, complete, without_empty
+from ingest.files.record import framing_error
+from ingest.formats import FORMATS
+from ingest.formats.detect import Recognised, recognised
+from ingest.identity import bytes_hash, change_hash
+from ingest.limits import Limits, check_columns, check_message, statement_too_large
+from ingest.wire.contract import Decoder, Format, FormatOptions, Message
+from ingest.wire.declared import declared_for
+
+SilverRow = tuple[Any, ...]
+"""One row in the order of `ingest.events.DECODED`; times in microseconds."""
+
+_COLUMNS = tuple(column.name for column in DECODED)
+_FIELDS = Event.__struct_fields__
+# The runs of fields that a row takes from its event as they are.
+_OP_TO_SCN = slice(_FIELDS.index("op"), _FIELDS.index("scn") + 1)
+_TIMES_TO_EXTRA = slice(_FIELDS.index("event_time"), _FIELDS.index("extra") + 1)
+_SCHEMAS_MOST = 100_000
+_PLACES_MOST = 10_000
+
+
+class DecodeSpec(NamedTuple):
+    """How the messages of one source are read: what its YAML says, ready to be sent to workers.
+
+    `files`: the transport is files, so `partition` is the file's ordinal. `options` holds the
+    options of each format the source may use: one where it is pinned, all of them for `auto`.
+    `statements`: whether a statement is sent to one partition, or a copy to every one; for `auto`
+    the message tells.
+    """
+
+    source: str
+    format: str
+    order: str
+    files: bool
+    options: Mapping[str, FormatOptions]
+    limits: Limits = Limits()
+    statements: str = "auto"
+
+
+class SourceDecoder:
+    """Decodes the messages of one source; remembers which column types it has written."""
+
+    def __init__(self, reading: DecodeSpec) -> None:
+        self._source = reading.source
+        self._pinned = reading.format if reading.format != "auto" else None
+        self._known = Recognised(self._pinned) if self._pinned is not None else None
+        self._order = reading.order
+        self._files = reading.files
+        self._statements = reading.statements
+        self._options = reading.options
+        self._limits = reading.limits
+        self._decoders: dict[str, Decoder] = {}
+        self._schemas: set[tuple[Any, ...]] = set()
+        self._nested = reading.limits.nesting is not None
+        # No smaller message can be above a limit: a column takes a byte at least.
+        self._least = min(reading.limits.message_bytes, reading.limits.columns)
+        general = next(iter(reading.options.values()))
+        self._keys = general.keys
+        defaults = (general.default_database, general.default_schema, general.default_table)
+        self._defaults = defaults if any(defaults) else None
+        self._places: dict[tuple[str | None, str, int], tuple[int, bool]] = {}
+        pinned = reading.options.get(reading.format, general)
+        self._tombstones = pinned.options.get("tombstone") == "delete" or (
+            self._pinned is not None and FORMATS[self._pinned].empty
+        )
+
+    def recognised(self, message: Message) -> Recognised | None:
+        """The format that reads a message; None where it is for `rows` to say why there is none."""
+        if self._pinned is not None:
+            return self._known
+        if not message.value or len(message.value) > self._limits.message_bytes:
+            return None
+        try:
+            return recognised(message)
+        except Exception:
+            return None
+
+    def rows(
+        self,
+        message: Message,
+        epoch: int = 0,
+        now: int | None = None,
+        *,
+        known: Recognised | None = None,
+    ) -> list[SilverRow]:
+        """The silver rows of one message, at least one; never raises for what the bytes hold.
+
+        `now`: the time of decoding in microseconds, this moment's if not given. `known`: what
+        `recognised` gave, if it was asked already.
+        """
+        if now is None:
+            now = time.time_ns() // 1000
+        known = known or self._known
+        name = known.name if known is not None else None
+        try:
+            value = message.value
+            if message.headers and (broken := framing_error(message.headers)) is not None:
+                raise DecodeError(broken.code, broken.text)
+            if value and (self._nested or len(value) > self._least):
+                check_message(value, self._limits)
+            if not value and not self._tombstones:
+                tombstone = Event(kind="control", op="other", op_raw="tombstone")
+                return self._lift(message, epoch, now, name=name, events=[tombstone])
+            if known is None:
+                known = recognised(message)
+                name = known.name
+            assert name is not None
+            if value and FORMATS[name].recognise is not None:
+                check_names(value, flat=FORMATS[name].flat, top=known.top)
+            decode = self._decoders.get(name) or self._decoder(name)
+            return self._lift(message, epoch, now, name=name, events=list(decode(message)))
+        except DecodeError as error:
+            code, text = error.code, error.text
+        except Exception as error:
+            code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
+        return [self.reject(message, epoch, now, name=name, code=code, text=text)]
+
+    def _decoder(self, name: str) -> Decoder:
+        made = self._decoders[name] = FORMATS[name].decoder(self._options[name])
+        return made
+
+    def _lift(
+        self, message: Message, epoch: int, now: int, *, name: str | None, events: list[Event]
+    ) -> list[SilverRow]:
+        """The rows of a message's events, schema rows before the events that brought them."""
+        rows: list[SilverRow] = []
+        met: list[tuple[Any, ...]] = []
+        source = self._source
+        value, _, _, topic, partition, offset, timestamp, raised = message
+        arrived = _micros(raised if raised is not None else timestamp)
+        place = self._places.get((name, topic, partition))
+        if place is None:
+            place = self._place(name, topic, partition)
+        ops = [event.op for event in events]
+        if "truncate" in ops or "ddl" in ops:
+            events = self._emptied(events, name)
+        wide = value is not None and len(value) > self._least
+        row = 0
+        for event in events:
+            kind, types = event.kind, event.types
+            if wide:
+                check_columns(event, self._limits)
+            hashed = self._filled_in(event, message, name)
+            digest = change_hash(event, message) if kind == "change" else bytes_hash(value)
+            pos = self._position(event, message, epoch, row=row, name=name, place=place)
+            if types is not None:
+                known = event.db, event.schema, event.table, types.id
+                if known not in self._schemas and known not in met:
+                    met.append(known)
+                    rows.append(self._schema_row(message, epoch, now, name=name, event=event))
+            warnings = event.warnings
+            if raised is not None and place[1]:
+                warnings = [*(warnings or ()), Code.CLOCK_STEPPED_BACK.value]
+            if warnings and len(warnings) > 1:
+                warnings = list(dict.fromkeys(warnings))
+            fields = astuple(event)
+            rows.append(
+                (
+                    *(kind, source, topic, partition, offset, row, event.format or name),
+                    *fields[_OP_TO_SCN],
+                    *(pos, epoch, pos[order.S1] if pos is not None else None),
+                    *fields[_TIMES_TO_EXTRA],
+                    *(types.id if types is not None else None, event.columns, event.ddl),
+                    event.dialect if event.ddl is not None else None,
+                    *(warnings or None, None, None),
+                    value if kind == "fragment" else None,
+                    *(digest, hashed, arrived, now),
+                )
+            )
+            row += 1
+        if met:
+            # Only now: had a later event failed, the schema rows would be gone with the others.
+            if len(self._schemas) >= _SCHEMAS_MOST:
+                self._schemas.clear()
+            self._schemas.update(met)
+        return rows
+
+    def _filled_in(self, event: Event, message: Message, name: str | None) -> int | None:
+        """Give the event what its message leaves to the source: the place of its table, its
+        dialect, its key. Gives the key's hash; None for what is no change of a row."""
+        if self._defaults is not None:
+            complete(event, self._defaults)
+        if event.unavailable:
+            without_empty(event)
+        else:
+            event.unavailable = None
+        if event.ddl is not None and event.dialect is None:
+            event.dialect = self._dialect(event, event.format or name)
+        if event.kind != "change" and event.kind != "fragment":
+            return None
+        columns = event.key_columns
+        if self._keys or (not columns and message.key is not None):
+            columns = self._key_columns(event, message)
+        keyed(event, columns)
+        return key_hash(event)
+
+    def _position(
+        self,
+        event: Event,
+        message: Message,
+        epoch: int,
+        *,
+        row: int,
+        name: str | None,
+        place: tuple[int, bool],
+    ) -> order.Pos | None:
+        """Where the event stands; None where it has no place and needs none.
+
+        Raises order_key_missing for a change without the position that its source goes by.
+        """
+        stream, by_arrival = place
+        order_key = self._arrival(message) if by_arrival else event.order
+        if order_key is None and event.snapshot:
+            order_key = ()
+        if order_key is not None:
+            return order.position(
+                epoch=epoch,
+                snapshot=event.snapshot,
+                order=order_key,
+                stream=stream,
+                offset=message.offset,
+                row=row,
+                half=self._half(event) if by_arrival else event.half,
+            )
+        if event.kind == "change" or event.kind == "fragment":
+            raise DecodeError(
+                Code.ORDER_KEY_MISSING,
+                f"expected the order key of format {event.format or name}, got none in row "
+                f"{row}; {self._orderless(event.format or name)}",
+            )
+        return None
+
+    def _emptied(self, events: list[Event], name: str | None) -> list[Event]:
+        """The events, their truncates one for each table that a statement empties."""
+        table = self._defaults[2] if self._defaults is not None else None
+        found: list[Event] = []
+        for event in events:
+            if event.ddl is not None and event.dialect is None:
+                event.dialect = self._dialect(event, event.format or name)
+            if event.ddl is None or len(event.ddl) <= self._limits.ddl_bytes:
+                found += truncated_tables(event, default=table)
+                continue
+            if event.op == "truncate":
+                raise statement_too_large(event.ddl, self._limits)
+            event.warnings = [*(event.warnings or ()), Code.DDL_UNREAD.value]
+            found.append(event)
+        return found
+
+    def _place(self, name: str | None, topic: str, partition: int) -> tuple[int, bool]:
+        """The stream's number, and whether it is ordered by arrival; remembered."""
+        scheme = self._order
+        if scheme == "auto":
+            scheme = FORMATS[name].order if name is not None else "arrival"
+        stream = partition if self._files else order.stream_number(topic, partition)
+        if len(self._places) >= _PLACES_MOST:
+            self._places.clear()
+        place = self._places[name, topic, partition] = stream, scheme == "arrival"
+        return place
+
+    def _dialect(self, event: Event, name: str | None) -> str | None:
+        options = self._options.get(name or "")
+        said = options.options.get("dialect") if options is not None else None
+        return configured_dialect(name, said, db=event.db, schema=event.schema)
+
+    def _half(self, event: Event) -> int:
+        """`half` by arrival. Files have one order, in which a truncate reaches all before it."""
+        copied = self._statements == "every_partition" or (
+            event.broadcast and self._statements == "auto"
+        )
+        if event.op == "truncate" and copied and not self._files:
+            return order.OWN_PARTITION
+        return event.half
+
+    def _orderless(self, name: str | None) -> str:
+        """What to do where messages of a format lack the order key of their source."""
+        return (FORMATS[name] if name in FORMATS else Format).orderless
+
+    def _arrival(self, message: Message) -> tuple[int, ...]:
+        ordinal = message.partition if self._files else None
+        placed = message.place if message.place is not None else message.timestamp
+        return order.arrival(timestamp=placed, ordinal=ordinal)
+
+    def _key_columns(self, event: Event, message: Message) -> tuple[str, ...] | None:
+        """The YAML's keys for the table, else the message's, else those of the Kafka key."""
+        if self._keys:
+            keys = declared_for(self._keys, (event.db, event.schema, event.table))
+            if keys:
+                return tuple(keys)
+        if event.key_columns or message.key is None or event.op == "truncate":
+            return event.key_columns
+        return message_key_columns(message.key, event)
+
+    def _schema_row(
+        self, message: Message, epoch: int, now: int, *, name: str | None, event: Event
+    ) -> SilverRow:
+        types = event.types
+        assert types is not None
+        return self._row(
+            message,
+            epoch,
+            now,
+            kind="schema",
+            row=-1,
+            format=event.format or name,
+            db=event.db,
+            schema=event.schema,
+            table=event.table,
+            key_columns=event.key_columns,
+            event_time=event.event_time,
+            schema_id=types.id,
+            columns=types.columns,
+        )
+
+    def reject(
+        self, message: Message, epoch: int, now: int, *, name: str | None, code: Code, text: str
+    ) -> SilverRow:
+        """The row of a message that is set aside whole, with its bytes."""
+        value = message.value or b""
+        return self._row(
+            message,
+            epoch,
+            now,
+            kind="reject",
+            row=0,
+            format=name,
+            error_code=code.value,
+            error=text,
+            value=value,
+            value_hash=bytes_hash(value),
+        )
+
+    def _row(self, message: Message, epoch: int, now: int, **given: Any) -> SilverRow:
+        """A row that is no event: the message's coordinates, what is `given`, else null."""
+        given.update(
+            source=self._source,
+            topic=message.topic,
+            partition=message.partition,
+            offset=message.offset,
+            epoch=epoch,
+            arrived=_micros(message.place if message.place is not None else message.timestamp),
+            decoded_at=now,
+        )
+        return tuple(map(given.get, _COLUMNS))
+
+
+def _micros(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None or milliseconds < 0 else milliseconds * 1000

@@ -1,0 +1,132 @@
+"""Which tables a statement empties: it says so itself, whatever its message is about.
+
+A message names the session's database, the first of several tables, or none. What its statement
+names wins (semantics.md, 67): `TRUNCATE a, b` is a truncate of each, `TRUNCATE other.t` is none of
+the message's table, and a text that cannot be read is none of anything. Nearly every statement
+names the one table that its message names too; that is seen without parsing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ingest.codes import Code
+from ingest.ddl.dialect import guess_dialect
+from ingest.ddl.model import TableName
+from ingest.ddl.parse import dialect_of
+from ingest.ddl.statements import read_statement
+from ingest.ddl.tokens import TokenReader, Unread
+from ingest.errors import DecodeError
+from ingest.events import Event
+
+_NAME = r"(?:`[^`]+`|\"[^\"]+\"|[^\W\d][\w$]*+)"
+_ONE_TABLE = re.compile(
+    rf"\s*+TRUNCATE\s++(?:TABLE\s++)?+(?:({_NAME})\s*+\.\s*+)?({_NAME})\s*+;?+\s*+\Z",
+    re.IGNORECASE,
+)
+_ONE_TABLE_MOST = 1_000
+_WORD = re.compile(r"\btruncate\b", re.IGNORECASE)
+_DIALECTS = ("mysql", "postgres")
+"""They differ in what a name in double quotes is; between them they read every database's."""
+
+
+class _Said(NamedTuple):
+    """What a text does: the tables it empties, and whether it changes any besides."""
+
+    tables: tuple[TableName, ...]
+    more: bool
+
+
+def truncated_tables(event: Event, *, default: str | None) -> list[Event]:
+    """The event as its statement means it: one truncate a table that it empties.
+
+    A schema change that empties tables besides (`ALTER …; TRUNCATE t`) is followed by its
+    truncates. `default`: the table of messages that name none. Raises bad_shape where a truncate's
+    statement cannot be read, or nobody names the table.
+    """
+    sql = event.ddl
+    if event.op == "truncate":
+        if sql is None:
+            return [_named(event, default)]
+        if _is_of_its_message(sql, event):
+            return [event]
+        said = _said(sql, event)
+        if said is None:
+            raise DecodeError(
+                Code.BAD_SHAPE,
+                f"expected a TRUNCATE that says which tables it empties, got {sql[:80]!r}",
+            )
+        rest = [_as_change(event)] if said.more or not said.tables else []
+        return [*(_of(event, table) for table in said.tables), *rest]
+    if event.op != "ddl" or sql is None or _WORD.search(sql) is None:
+        return [event]
+    said = _said(sql, event)
+    return [event, *(_of(event, table) for table in said.tables)] if said else [event]
+
+
+def _named(event: Event, default: str | None) -> Event:
+    """A truncate without a statement: of the table that its message names."""
+    if event.table is None and default is None:
+        raise DecodeError(
+            Code.BAD_SHAPE,
+            "expected the table that is emptied, got none in the message and no statement; set "
+            "default_table for the source",
+        )
+    return event
+
+
+def _is_of_its_message(sql: str, event: Event) -> bool:
+    """Whether the statement names one table, the message's."""
+    if event.table is None or len(sql) > _ONE_TABLE_MOST:
+        return False
+    found = _ONE_TABLE.match(sql)
+    if found is None or not _same(found[2], event.table):
+        return False
+    return found[1] is None or _same(found[1], event.schema if event.schema else event.db)
+
+
+def _same(written: str, known: str | None) -> bool:
+    quoted = written[0] in '`"'
+    if not quoted and written.upper() in ("TABLE", "ONLY"):
+        return False
+    return known is not None and written.strip('`"').casefold() == known.casefold()
+
+
+def _said(sql: str, event: Event) -> _Said | None:
+    """What the text does; None where a statement of it cannot be read."""
+    place = TableName(event.db, event.schema, event.table)
+    first = event.dialect or guess_dialect(sql, db=event.db, schema=event.schema)
+    for dialect in dict.fromkeys((first, *_DIALECTS)):
+        clauses = []
+        try:
+            reader = TokenReader(sql, dialect=dialect_of(dialect), place=place)
+            while reader.peek().kind != "end":
+                if not reader.accept(";"):
+                    clauses += read_statement(reader)
+        except Unread:
+            continue
+        tables = dict.fromkeys(clause.table for clause in clauses if clause.kind == "truncate")
+        more = any(clause.kind not in ("truncate", "other") for clause in clauses)
+        return _Said(tuple(tables), more)
+    return None
+
+
+def _of(event: Event, table: TableName) -> Event:
+    """The truncate of `table`; what the message says of another table's columns is left out."""
+    truncate = replace(event, op="truncate", kind="change", columns=None)
+    names = TableName(event.db, event.schema, event.table)
+    if table.folded() != names.folded():
+        truncate.key_columns = truncate.types = None
+    truncate.db, truncate.schema, truncate.table = table
+    if names.schema is not None and names.schema == names.db:
+        # Where a database is its only schema, the one cannot be another's.
+        truncate.schema = truncate.db
+    return truncate
+
+
+def _as_change(event: Event) -> Event:
+    """The rest of what the text does: a schema change."""
+    return replace(event, op="ddl", kind="ddl")

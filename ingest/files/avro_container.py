@@ -1,0 +1,257 @@
+"""An Avro object container file cut into its data, each the bytes it has in the file.
+
+Source: https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+
+A datum cannot be read without the schema it was written with, so every record carries that
+schema, as the file has it, in the header SCHEMA_HEADER. A damaged block is one broken record of
+its raw bytes; reading goes on behind the next sync marker.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fastavro
+import zstandard
+
+from ingest.codes import Code
+from ingest.files.compression import CHUNK, LARGEST, Chunks, Cursor, Damage
+from ingest.files.record import Record, broken
+
+SCHEMA_HEADER = "avro.schema"
+BLOCK_LARGEST = 8 * LARGEST
+"""A block that unpacks to more bytes is refused."""
+_MAGIC = b"Obj\x01"
+_SYNC = 16
+
+
+def data(chunks: Chunks) -> Iterator[Record]:
+    """The data of a container, in order, each with its writer's schema."""
+    cursor = Cursor(chunks)
+    try:
+        fields = _header(cursor)
+        schema = fields["avro.schema"]
+        skip = _skipper(json.loads(schema))
+        marker = cursor.take(_SYNC)
+    except _Unreadable as error:
+        yield from _rest(cursor, error.raw, chunks.damage or str(error))
+        return
+    except Exception as error:
+        # fastavro answers a schema that is none with errors of many kinds.
+        text = f"expected a schema in the header, got {type(error).__name__}: {error}"
+        yield from _rest(cursor, b"", chunks.damage or text)
+        return
+    codec = fields.get("avro.codec", b"null").decode("ascii", "replace")
+    headers = ((SCHEMA_HEADER, schema),)
+    while head := cursor.take(1):
+        cursor.put_back(head)
+        try:
+            count, block = _block(cursor, marker)
+        except _Unreadable as error:
+            cursor.put_back(error.raw)
+            found = False
+            while not found and (piece := cursor.take_past(marker))[0]:
+                yield broken(piece[0], chunks.damage or str(error))
+                found = piece[1]
+            continue
+        try:
+            plain = _unpack(codec, block)
+        except _TooLarge:
+            text = f"expected a block that unpacks to at most {BLOCK_LARGEST} bytes, got more"
+            yield broken(block, Damage(text, Code.TOO_LARGE))
+            continue
+        except Exception as error:
+            yield broken(block, f"block of codec {codec}: {type(error).__name__}: {error}")
+            continue
+        yield from _cut(plain, count, skip, headers=headers)
+    if chunks.damage:
+        yield broken(b"", chunks.damage)
+
+
+class _Unreadable(Exception):
+    """`raw` is what was taken in vain."""
+
+    def __init__(self, raw: bytes, text: str) -> None:
+        self.raw = raw
+        super().__init__(text)
+
+
+def _rest(cursor: Cursor, taken: bytes, why: str | Damage) -> Iterator[Record]:
+    piece = taken + cursor.take(LARGEST - len(taken))
+    yield broken(piece, why)
+    while piece := cursor.take(LARGEST):
+        yield broken(piece, why)
+
+
+def _number(cursor: Cursor, taken: bytearray) -> int:
+    """A zigzag varint; what it takes is added to `taken`."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = cursor.take(1)
+        if not byte:
+            raise _Unreadable(bytes(taken), "expected a number, got the end of the file")
+        taken += byte
+        number |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return number >> 1 ^ -(number & 1)
+    raise _Unreadable(bytes(taken), "expected a number of at most ten bytes")
+
+
+def _text(cursor: Cursor, taken: bytearray) -> bytes:
+    size = _number(cursor, taken)
+    if not 0 <= size <= LARGEST:
+        raise _Unreadable(bytes(taken), f"expected at most {LARGEST} bytes of metadata")
+    found = cursor.take(size)
+    taken += found
+    if len(found) < size:
+        raise _Unreadable(bytes(taken), "the file ends in its header")
+    return found
+
+
+def _header(cursor: Cursor) -> dict[str, bytes]:
+    """The metadata of the file: a map of bytes."""
+    taken = bytearray(cursor.take(len(_MAGIC)))
+    if taken != _MAGIC:
+        raise _Unreadable(bytes(taken), f"expected an Avro container ({_MAGIC!r} first)")
+    fields = {}
+    while count := _number(cursor, taken):
+        if count < 0:
+            # Then the size of the map's block in bytes follows.
+            _number(cursor, taken)
+        for _ in range(abs(count)):
+            try:
+                name = _text(cursor, taken).decode()
+            except UnicodeDecodeError:
+                raise _Unreadable(bytes(taken), "expected UTF-8 in the header") from None
+            fields[name] = _text(cursor, taken)
+    if "avro.schema" not in fields:
+        raise _Unreadable(bytes(taken), "expected avro.schema in the header")
+    return fields
+
+
+def _block(cursor: Cursor, marker: bytes) -> tuple[int, bytes]:
+    taken = bytearray()
+    count = _number(cursor, taken)
+    size = _number(cursor, taken)
+    if not (0 <= count <= LARGEST and 0 <= size <= LARGEST):
+        raise _Unreadable(bytes(taken), f"a block of {count} data in {size} bytes")
+    block = cursor.take(size)
+    end = cursor.take(_SYNC)
+    if end != marker:
+        taken += block + end
+        short = len(block) < size or len(end) < _SYNC
+        found = "the end of the file" if short else "other bytes"
+        raise _Unreadable(bytes(taken), f"expected the sync marker after the block, got {found}")
+    return count, block
+
+
+class _TooLarge(Exception):
+    """A block unpacks to more than BLOCK_LARGEST."""
+
+
+def _unpack(codec: str, block: bytes) -> bytes:
+    if codec not in _CODECS:
+        raise ValueError(f"expected a codec of {', '.join(_CODECS)}")
+    plain = _CODECS[codec](block)
+    if len(plain) > BLOCK_LARGEST:
+        raise _TooLarge
+    return plain
+
+
+def _deflate(block: bytes) -> bytes:
+    return _ended(zlib.decompressobj(wbits=-zlib.MAX_WBITS), block)
+
+
+def _bzip2(block: bytes) -> bytes:
+    return _ended(bz2.BZ2Decompressor(), block)
+
+
+def _xz(block: bytes) -> bytes:
+    return _ended(lzma.LZMADecompressor(), block)
+
+
+def _ended(member: Any, block: bytes) -> bytes:
+    """What a member of an archive holds, one byte more than is allowed at most."""
+    plain: bytes = member.decompress(block, BLOCK_LARGEST + 1)
+    if not member.eof and len(plain) <= BLOCK_LARGEST:
+        raise EOFError("the block ends in the middle")
+    return plain
+
+
+def _snappy(block: bytes) -> bytes:
+    import pyarrow as pa
+
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > BLOCK_LARGEST:
+        raise _TooLarge
+    plain: bytes = pa.decompress(block[:-4], decompressed_size=size, codec="snappy", asbytes=True)
+    if zlib.crc32(plain) != int.from_bytes(block[-4:], "big"):
+        raise ValueError("the checksum differs")
+    return plain
+
+
+def _zstandard(block: bytes) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    with zstandard.ZstdDecompressor().stream_reader(block) as stream:
+        while size <= BLOCK_LARGEST and (piece := stream.read(CHUNK)):
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+    "bzip2": _bzip2,
+    "xz": _xz,
+}
+
+
+def _skipper(schema: Any) -> Callable[[io.BytesIO], object]:
+    """Moves a stream past one datum of `schema`."""
+    writer = fastavro.parse_schema(schema)
+    reader = None
+    if isinstance(writer, dict) and writer["type"] == "record":
+        # Reading it as a record without fields skips them all, three times as fast.
+        reader = fastavro.parse_schema({"type": "record", "name": writer["name"], "fields": []})
+    return lambda stream: fastavro.schemaless_reader(stream, writer, reader)
+
+
+def _cut(
+    block: bytes,
+    count: int,
+    skip: Callable[[io.BytesIO], object],
+    *,
+    headers: tuple[tuple[str, bytes], ...],
+) -> Iterator[Record]:
+    # fastavro skips past the end without a word: what reads of the padding is too short.
+    stream = io.BytesIO(block + b"\0")
+    start = 0
+    for number in range(count):
+        try:
+            skip(stream)
+            end = stream.tell()
+            if end > len(block):
+                raise EOFError("the block ends in the middle of it")
+        except Exception as error:
+            text = f"datum {number} of a block of {count}: {type(error).__name__}: {error}"
+            yield broken(block[start:], text)
+            return
+        yield Record(block[start:end], headers=headers)
+        start = end
+    if start < len(block):
+        yield broken(block[start:], f"{len(block) - start} bytes after the last datum of a block")

@@ -1,0 +1,203 @@
+"""The bytes of a file in chunks, unpacked by the file's suffix, in bounded memory.
+
+What is damaged in the middle gives everything before the damage and says what was wrong.
+"""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+import zstandard
+
+from ingest.codes import Code
+
+CHUNK = 256 * 1024
+LARGEST = 32 * 1024 * 1024
+"""No record is longer, in bytes: what is, is cut into broken pieces, so that memory is bounded."""
+_ERRORS = (zlib.error, OSError, EOFError, ValueError, zstandard.ZstdError)
+
+
+def _gunzip(member: Any, packed: bytes) -> Iterator[bytes]:
+    while True:
+        piece = member.decompress(packed, CHUNK)
+        yield piece
+        packed = member.unconsumed_tail
+        # A full piece may have left some of its output behind, with all input taken.
+        if member.eof or (not packed and len(piece) < CHUNK):
+            return
+
+
+def _bunzip(member: Any, packed: bytes) -> Iterator[bytes]:
+    yield member.decompress(packed, CHUNK)
+    while not (member.needs_input or member.eof):
+        yield member.decompress(b"", CHUNK)
+
+
+def _unzst(member: Any, packed: bytes) -> Iterator[bytes]:
+    yield member.decompress(packed)
+
+
+class _Packing(NamedTuple):
+    """`new` begins a member of an archive, `unpack` gives what some bytes of it hold.
+
+    `step`: so many bytes at a time, at most. zstandard knows no bound of its output, and 64 bytes
+    can hold a megabyte.
+    """
+
+    new: Callable[[], Any]
+    unpack: Callable[[Any, bytes], Iterator[bytes]]
+    step: int = CHUNK
+
+
+_PACKINGS = {
+    ".gz": _Packing(lambda: zlib.decompressobj(wbits=31), _gunzip),
+    ".bz2": _Packing(bz2.BZ2Decompressor, _bunzip),
+    ".zst": _Packing(lambda: zstandard.ZstdDecompressor().decompressobj(), _unzst, 1024),
+}
+_LEAST_STEP = 64
+_GIGABYTE = 2**30
+_RATIO = 1_000
+"""Text packs a hundredfold at most; what unpacks to more than this was made to fill a disk."""
+
+
+class Damage(NamedTuple):
+    """Why bytes cannot be cut or unpacked: too_large above a limit, else bad_framing."""
+
+    text: str
+    code: Code = Code.BAD_FRAMING
+
+
+class Chunks:
+    """The unpacked bytes of `stream` in chunks of about CHUNK bytes, none of them empty.
+
+    Iterate once. Afterwards `damage` says why the bytes ended too early, None where they did not.
+    An error of `stream` itself is raised: the file cannot be read, its content is not at fault.
+    `most`: bytes to which an archive may unpack; if not given, what no honest one does.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str = "", *, most: int | None = None) -> None:
+        self.damage: Damage | None = None
+        self._stream = stream
+        self._most = most
+        self._packing = next(
+            (packing for suffix, packing in _PACKINGS.items() if name.lower().endswith(suffix)),
+            None,
+        )
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._packing is None:
+            while chunk := self._stream.read(CHUNK):
+                yield chunk
+            return
+        pieces: list[bytes] = []
+        size = 0
+        for piece in self._unpacked(self._packing):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= CHUNK:
+                yield b"".join(pieces)
+                pieces.clear()
+                size = 0
+        if size:
+            yield b"".join(pieces)
+
+    def _unpacked(self, packing: _Packing) -> Iterator[bytes]:
+        """The content of every member, one after the other: archives may be concatenated."""
+        member: Any = None
+        at = unpacked = 0
+        step = _LEAST_STEP
+        while packed := self._stream.read(CHUNK):
+            start = 0
+            while start < len(packed):
+                part = packed[start : start + step]
+                start += len(part)
+                at += len(part)
+                size = 0
+                while part:
+                    # Writers of tapes and blocks pad with zeros after the last member.
+                    if member is None and not (part := part.lstrip(b"\0")):
+                        break
+                    try:
+                        member = member or packing.new()
+                        for piece in packing.unpack(member, part):
+                            size += len(piece)
+                            unpacked += len(piece)
+                            yield piece
+                            if unpacked > self._allowed(at):
+                                self.damage = _bomb(self._allowed(at), at)
+                                return
+                    except _ERRORS as error:
+                        self.damage = Damage(f"damaged archive near byte {at}: {error}")
+                        return
+                    part = b""
+                    if member.eof:
+                        part = member.unused_data
+                        member = None
+                step = _LEAST_STEP if size > CHUNK else min(step * 2, packing.step)
+        if member is not None:
+            self.damage = Damage(f"the archive ends in the middle, at byte {at}")
+
+    def _allowed(self, packed: int) -> int:
+        return max(_GIGABYTE, _RATIO * packed) if self._most is None else self._most
+
+
+def _bomb(most: int, packed: int) -> Damage:
+    return Damage(
+        f"expected an archive that unpacks to at most {most} bytes, got more from its first "
+        f"{packed}; what follows is not read: set limits.unpacked_bytes of the source and bring "
+        f"the file again under another name",
+        Code.TOO_LARGE,
+    )
+
+
+class Cursor:
+    """Takes bytes from chunks by number."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = b""
+        self._at = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes; fewer only at the end."""
+        end = self._at + size
+        if end <= len(self._buffer):
+            taken = self._buffer[self._at : end]
+            self._at = end
+            return taken
+        pieces = [self._buffer[self._at :]]
+        missing = size - len(pieces[0])
+        while missing > 0 and (chunk := next(self._chunks, b"")):
+            pieces.append(chunk[:missing])
+            self._buffer, self._at = chunk, len(pieces[-1])
+            missing -= len(pieces[-1])
+        if missing:
+            self._buffer, self._at = b"", 0
+        return b"".join(pieces)
+
+    def put_back(self, taken: bytes) -> None:
+        """Makes `taken` the next bytes once more."""
+        self._buffer, self._at = taken + self._buffer[self._at :], 0
+
+    def take_past(self, mark: bytes) -> tuple[bytes, bool]:
+        """The bytes up to and with the next `mark`, and whether they end in it.
+
+        Without it: all that is left, or a piece of about LARGEST bytes after which to ask again.
+        """
+        found = bytearray(self._buffer[self._at :])
+        searched = 0
+        while (place := found.find(mark, searched)) < 0:
+            searched = max(0, len(found) - len(mark) + 1)
+            chunk = next(self._chunks, b"")
+            if not chunk or len(found) > LARGEST:
+                # The mark may have begun in the last bytes.
+                keep = searched if chunk else len(found)
+                self._buffer, self._at = bytes(found[keep:]) + chunk, 0
+                return bytes(found[:keep]), False
+            found += chunk
+        end = place + len(mark)
+        self._buffer, self._at = bytes(found[end:]), 0
+        return bytes(found[:end]), True

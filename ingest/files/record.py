@@ -1,0 +1,48 @@
+"""One message of a file, or the raw bytes of what could not be cut, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ingest.codes import Code
+from ingest.files.compression import Damage
+
+ERROR_HEADER = "ingest.error"
+
+
+"""Its value is `bad_framing: ` or `too_large: ` and the reason, UTF-8."""
+
+
+_CODES = {code.value: code for code in (Code.BAD_FRAMING, Code.TOO_LARGE)}
+
+
+class Record(NamedTuple):
+    """One message of a file. The file's own coordinates hold where `topic` … are None.
+
+    `timestamp` is in milliseconds since 1970-01-01 UTC.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> Damage | None:
+    """Why a record is broken; None where it is not."""
+    for name, value in headers or ():
+        if name == ERROR_HEADER:
+            code, _, text = (value or b"").decode().partition(": ")
+            return Damage(text, _CODES.get(code, Code.BAD_FRAMING))
+    return None
+
+
+def broken(value: bytes, why: str | Damage) -> Record:
+    """A record that could not be cut or unpacked."""
+    damage = why if isinstance(why, Damage) else Damage(why)
+    reason = f"{damage.code.value}: {damage.text}"
+    return Record(value, headers=((ERROR_HEADER, reason.encode("utf-8", "replace")),))

@@ -1,0 +1,1 @@
+"""What a history of changes comes to: the rows of a table, key by key."""

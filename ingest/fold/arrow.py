@@ -1,0 +1,197 @@
+"""The exact fold over Arrow batches, for as many keys as there are.
+
+`sort_out` takes a batch's events beside the stored rows' positions and gives, key by key, either
+the state the batch leads to or word that the key is late. `fold_batches` takes the history of late
+keys and gives their states. Both read rows sorted by `component`: keys that key changes link share
+one, so that they fold together (semantics.md, 40).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.fold.fold import Change, Folded, Key, State, fold, voided
+from ingest.fold.lateness import Floors, classify
+
+OUTPUT = (
+    "kind string, key array<string>, row map<string,string>, gone boolean, whole boolean, "
+    "sets array<string>, pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
+    "topic string, `partition` int, offset bigint, place int, stale bigint"
+)
+"""One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event;
+whole: none of their images is partial); `baseless` partial images, by key and coordinates; `passed`
+and `stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
+A doubtful key has its state as well."""
+
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("key", pa.list_(pa.string())),
+        ("row", pa.map_(pa.string(), pa.string())),
+        ("gone", pa.bool_()),
+        ("whole", pa.bool_()),
+        ("sets", pa.list_(pa.string())),
+        ("pos", pa.list_(pa.int64())),
+        ("event_time", pa.int64()),
+        ("label", pa.string()),
+        ("deleted_at", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("place", pa.int32()),
+        ("stale", pa.int64()),
+    ]
+)
+_ROWS_OUT = 2_000
+Rows = Iterator[tuple[Any, ...]]
+Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def sort_out(
+    *,
+    soft: bool,
+    by_arrival: bool,
+    fresh: bool,
+    floors: Floors,
+    truncates: Sequence[Change] = (),
+) -> Run:
+    """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
+    and whether it `fits`: has a key and no misfits.
+
+    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: those that
+    leave rows behind, so that what lies below them still counts.
+    """
+
+    def results(events: list[dict[str, Any]]) -> Rows:
+        changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        if len(changes) < len(events):
+            yield result("unfit")
+        if not changes:
+            return
+        stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
+        verdict = classify(changes, stored, floors, marked=bool(events[0]["marked"]))
+        if truncates and any(voided(change, truncates) for change in changes):
+            verdict = verdict._replace(late=True)
+        key = list(changes[0].key or ())
+        told = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
+        if verdict.late:
+            names = {change.key for change in changes} | {change.key_before for change in changes}
+            for name in sorted(name for name in names if name is not None):
+                yield result("late", key=list(name), **told)
+            return
+        if verdict.doubtful:
+            yield result("doubtful", key=key, **told)
+        if verdict.stale or verdict.passed:
+            yield result("passed" if verdict.passed else "stale", stale=verdict.stale)
+        newer = [change for change in changes if stored is None or change.pos > stored]
+        yield from _states(fold(newer, soft=soft, base=not fresh))
+
+    return grouped(results)
+
+
+def fold_batches(*, soft: bool, by_arrival: bool, truncates: Sequence[Change] = ()) -> Run:
+    """The function for `mapInArrow` over the history of late keys.
+
+    `truncates` are those of the source tables concerned; they reach every component.
+    """
+
+    def results(events: list[dict[str, Any]]) -> Rows:
+        changes = [change_of(event, by_arrival=by_arrival) for event in events]
+        yield from _states(fold([*truncates, *changes], soft=soft))
+
+    return grouped(results)
+
+
+def grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:
+    """The function for `mapInArrow` that gives `results` of the events of each component."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows: list[tuple[Any, ...]] = []
+        for _, group in groupby(_events(batches), key=lambda event: event["component"]):
+            rows.extend(results(list(group)))
+            if len(rows) >= _ROWS_OUT:
+                yield _batch(rows)
+                rows = []
+        yield _batch(rows)
+
+    return run
+
+
+def _events(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
+    """A row of `ingest.sql.projection.events` as the fold takes it."""
+    key, before = event["key"], event["key_before"]
+    image = event["image"]
+    return Change(
+        op=event["op"],
+        pos=tuple(event["pos"]),
+        table=event["label"],
+        key=tuple(key) if key is not None else None,
+        key_before=tuple(before) if before is not None else None,
+        image=dict(image) if image is not None else None,
+        before=dict(event["before"]) if event["before"] is not None else None,
+        partial=event["partial"],
+        event_time=event["event_time"],
+        transaction=event["tx"],
+        digest=event["digest"],
+        by_arrival=by_arrival,
+        origin=(event["topic"], event["partition"], event["offset"], event["row"]),
+    )
+
+
+def _states(folded: Folded) -> Rows:
+    yield from (result_of_state(key, state) for key, state in folded.states.items())
+    yield from map(result_of_baseless, folded.baseless)
+
+
+def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
+    """A row `state`."""
+    row = state.row
+    return result(
+        "state",
+        key=list(key),
+        row=list(row.items()) if row is not None else None,
+        gone=row is None,
+        whole=state.stands,
+        sets=list(row) if state.keeps and row is not None else None,
+        pos=list(state.pos),
+        event_time=state.event_time,
+        label=state.table,
+        deleted_at=state.deleted_at,
+    )
+
+
+def result_of_baseless(change: Change) -> tuple[Any, ...]:
+    """A row `baseless`."""
+    topic, partition, offset, place = change.origin or (None, None, None, None)
+    return result(
+        "baseless",
+        key=list(change.key) if change.key is not None else None,
+        pos=list(change.pos),
+        label=change.table,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        place=place,
+    )
+
+
+def result(kind: str, **given: Any) -> tuple[Any, ...]:
+    """A row of OUTPUT; what is not given is null."""
+    return (kind, *(given.get(name) for name in SCHEMA.names[1:]))
+
+
+def _batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )

@@ -1,0 +1,210 @@
+"""Events -> state per key: the definition of what gold holds (semantics.md, "Gold").
+
+`fold` takes the distinct changes of some keys and applies them in pos order:
+
+1. Copies of one change are one change (`distinct`): by the source's own part of pos, row, half and
+   what happened; by arrival each delivery stands (`ingest.identity`). A joined pair stands in for
+   its lone after-half.
+2. A change below a truncate of its source table is void; the truncate removes what is below it.
+3. A full image sets every column it has and keeps what it lacks (28); a partial image needs a base
+   (29); a delete removes, or marks where deletes are soft (30).
+4. A change of the key moves the row: the old key goes, the new one starts from the moved row (40).
+   The delete half is void where the old key was taken over by an earlier key change of the same
+   transaction and now holds another row than the one the event saw before (39), or where the row
+   it displaced there is that one: of two equal rows neither may vanish.
+
+A fold may start from rows it does not know (`base=True`): what is stored in gold counts as a base,
+and the state says which columns it sets. From history it starts from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ingest import identity as identities
+from ingest.events import Row
+from ingest.position import STREAM, Pos, own_stream, reaches
+
+Key = tuple[str, ...]
+
+
+class Change(NamedTuple):
+    """One change of one key, or a truncate (`key` None).
+
+    `key_before` differs from `key` where the change moves the row. `image` is the after image;
+    None for deletes and truncates. `before` is the before image as sent. `transaction` is equal
+    for changes of one transaction. `by_arrival`: the source is ordered by arrival. `origin` is the
+    event's topic, partition, offset and row.
+    """
+
+    op: str
+    pos: Pos
+    table: str
+    key: Key | None
+    key_before: Key | None = None
+    image: Row | None = None
+    before: Row | None = None
+    partial: bool = False
+    event_time: int | None = None
+    transaction: str | None = None
+    digest: int | None = None
+    by_arrival: bool = False
+    origin: tuple[str, int, int, int] | None = None
+
+
+class State(NamedTuple):
+    """What a key comes to: `row` None = no such row.
+
+    `keeps`: columns that `row` lacks keep what is stored. `stands`: the row can stand where none is
+    stored. `pos`, `event_time` and `table` are those of the last change that applied; `deleted_at`
+    is the time of a soft delete (0 where the change has none).
+    """
+
+    row: Row | None
+    pos: Pos
+    table: str
+    event_time: int | None
+    keeps: bool = False
+    stands: bool = True
+    deleted_at: int | None = None
+    moved_by: str | None = None
+
+
+class Folded(NamedTuple):
+    """The states, and the changes that found no base to apply to."""
+
+    states: dict[Key, State]
+    baseless: list[Change]
+
+
+def identity(change: Change) -> tuple[object, ...]:
+    """What copies of one change have in common."""
+    return identities.identity(
+        change.pos, table=change.table, digest=change.digest, by_arrival=change.by_arrival
+    )
+
+
+def distinct(changes: Iterable[Change]) -> list[Change]:
+    """The changes in pos order, each once, at its lowest pos; with a before image where one copy
+    has it (a pair that was joined when its other half came)."""
+    found: dict[tuple[object, ...], Change] = {}
+    for change in sorted(changes, key=lambda change: (change.pos, change.before is None)):
+        known = found.get(identity(change))
+        if known is None:
+            found[identity(change)] = change
+        elif known.before is None and change.before is not None:
+            found[identity(change)] = change._replace(pos=known.pos)
+    return sorted(found.values(), key=lambda change: change.pos)
+
+
+def voided(change: Change, truncates: Iterable[Change]) -> bool:
+    """Whether a truncate of the change's source table lies above it.
+
+    By arrival one of a Kafka partition reaches only what came in its own (17).
+    """
+    return any(
+        change.table == cut.table and reaches(cut.pos, change.pos, by_arrival=cut.by_arrival)
+        for cut in truncates
+    )
+
+
+def fold(
+    changes: Iterable[Change],
+    *,
+    soft: bool = False,
+    base: bool = False,
+    states: dict[Key, State] | None = None,
+) -> Folded:
+    """The states of all keys that `changes` name, truncates among them included.
+
+    `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
+    `states`, where given, is filled as the fold goes.
+    """
+    states = {} if states is None else states
+    displaced: dict[Key, State] = {}
+    baseless: list[Change] = []
+    for change in distinct(changes):
+        if change.op == "truncate":
+            _truncate(states, change, soft=soft, base=base)
+            continue
+        assert change.key is not None
+        if change.op == "delete":
+            _delete(states, change.key, change, soft=soft, base=base)
+            continue
+        origin = states.get(change.key)
+        if change.key_before is not None and change.key_before != change.key:
+            origin = _move(states, displaced, change, soft=soft, base=base)
+        state = _upsert(origin, change, base=base)
+        if state is None:
+            baseless.append(change)
+            continue
+        held = states.get(change.key)
+        lives = held is not None and held.row is not None and held.deleted_at is None
+        if held is not None and lives and state.moved_by is not None:
+            displaced[change.key] = held
+        else:
+            displaced.pop(change.key, None)
+        states[change.key] = state
+    return Folded(states, baseless)
+
+
+def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None:
+    image = change.image or {}
+    stamp = (change.pos, change.table, change.event_time)
+    moved = change.key_before is not None and change.key_before != change.key
+    mark = change.transaction if moved else None
+    whole = not change.partial
+    if origin is not None and origin.row is not None:
+        stands = origin.stands or whole
+        return State({**origin.row, **image}, *stamp, origin.keeps, stands, None, mark)
+    if origin is None and base:
+        return State(dict(image), *stamp, True, whole, None, mark)
+    return State(dict(image), *stamp, False, True, None, mark) if whole else None
+
+
+def _delete(states: dict[Key, State], key: Key, change: Change, *, soft: bool, base: bool) -> None:
+    state = states.get(key)
+    stamp = (change.pos, change.table, change.event_time)
+    if not soft or (state is None and not base) or (state is not None and state.row is None):
+        states[key] = State(None, *stamp)
+        return
+    row, keeps, stands = (state.row, state.keeps, state.stands) if state else ({}, True, False)
+    states[key] = State(row, *stamp, keeps, stands, change.event_time or 0)
+
+
+def _truncate(states: dict[Key, State], change: Change, *, soft: bool, base: bool) -> None:
+    own = own_stream(change.pos, by_arrival=change.by_arrival)
+    for key, state in states.items():
+        if state.row is None or state.deleted_at is not None or state.table != change.table:
+            continue
+        if own not in (None, state.pos[STREAM]):
+            continue
+        _delete(states, key, change, soft=soft, base=base)
+
+
+def _move(
+    states: dict[Key, State],
+    displaced: dict[Key, State],
+    change: Change,
+    *,
+    soft: bool,
+    base: bool,
+) -> State | None:
+    """Take the row away from its old key and give it to the upsert half."""
+    old = change.key_before
+    assert old is not None
+    state = states.get(old)
+    same = state is not None and state.row is not None and state.moved_by == change.transaction
+    if state is not None and same and state.moved_by is not None and change.before is not None:
+        under = displaced.get(old)
+        if _differs(state, change.before) or (under and not _differs(under, change.before)):
+            return under
+    half = change._replace(pos=(*change.pos[:-1], 0))
+    _delete(states, old, half, soft=soft, base=base)
+    return state
+
+
+def _differs(state: State, before: Row) -> bool:
+    row = state.row or {}
+    return any(row.get(name, text) != text for name, text in before.items())

@@ -1,0 +1,1 @@
+"""Canal and CloudCanal, whose JSON differs by a few members."""

@@ -1,0 +1,280 @@
+"""Canal JSON (FlatMessage), every public flavour, by one decoder without a dialect switch.
+
+Vendor: alibaba/canal e20e442, `FlatMessage` and `MQMessageUtils.messageConverter`; read with it
+are TiCDC's `_tidb` extension (docs.pingcap.com/tidb/stable/ticdc-canal-json), OceanBase Cloud and
+OMS, CloudCanal, Huawei DRS (INIT, a delete's row in `old`), Tencent CKafka (times in seconds),
+InLong and the Flink, Flink CDC, Paimon and SeaTunnel sinks (native numbers, few fields).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import KIND_OF, Event
+from ingest.formats.canal.envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
+from ingest.formats.canal.rows import RowReaders
+from ingest.formats.canal.types import NamedTypes
+from ingest.formats.oms.values import oms_converter, oms_spark_type
+from ingest.values.jsontext import images, parse
+from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import Texts, sql_converter, sql_spark_type
+from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
+from ingest.wire.table_changes import read as read_table_changes
+
+_NO_CODES = (b"", b"null")
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """Decodes one message, of any number of rows."""
+    own = options.options
+    flavours = {with_id: RowReaders(_types(options, with_id)) for with_id in (True, False)}
+    keep_keys = own["handle_key_only"] == "keep"
+    spark = sql_spark_type(Texts(family=own["dialect"]))
+
+    def decode(message: Message) -> Iterator[Event]:
+        warnings: list[str] = []
+        envelope = parse(message.value or b"", ENVELOPE.decode, warnings)
+        op = op_of(envelope)
+        event = _event(envelope, op, options, warnings=warnings)
+        kind = event.kind
+        if op == "truncate" or kind != "change":
+            refuse_rows(envelope.type, envelope.data, envelope.old)
+        if op == "truncate" or kind == "ddl":
+            _state(event, envelope, spark, warnings=warnings)
+            yield event
+        elif kind == "control":
+            event.ddl = envelope.sql or None
+            yield event
+        else:
+            yield from _changes(
+                event, envelope, flavours[envelope.id is not None], keep_keys=keep_keys
+            )
+
+    return decode
+
+
+def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
+    """How values are read: OMS, which sends no `id`, writes base64 and labels."""
+    own, zone = options.options, options.time_zone
+    blob, labels, family = own["blob_encoding"], own["enum_encoding"], own["dialect"]
+    if not with_id and blob != "latin1" and labels != "ordinal":
+        return NamedTypes(
+            options,
+            convert=oms_converter(family, zone),
+            spark=oms_spark_type(family),
+            dialect=family,
+        )
+    texts = Texts(
+        family=family,
+        zone=zone,
+        blob=("latin1" if with_id else "base64") if blob == "auto" else blob,
+        bits="integer" if with_id else "base64",
+        ordinals=with_id if labels == "auto" else labels == "ordinal",
+    )
+    return NamedTypes(
+        options, convert=sql_converter(texts), spark=sql_spark_type(texts), dialect=family
+    )
+
+
+def _event(envelope: Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
+    """What all rows of the message share.
+
+    s1, s2 are `es` in milliseconds and `id`, the number of Canal's batch; TiCDC's `id` is always 0,
+    there `order_key` is its commitTs. One source goes by one of the two (semantics.md, 75).
+    """
+    happened = micros_of(envelope.es, warnings, 1000)
+    number = envelope.id
+    tidb = envelope.tidb
+    scn: str | None = None
+    if tidb is not None:
+        scn = text_of(tidb.commitTs) or text_of(tidb.watermarkTs)
+    if options.options["order_key"] == "commit_ts":
+        second = None if scn is None else number_of(scn)
+    elif scn is not None:
+        second = None
+    else:
+        second = 0 if number is None else number_of(number)
+    kind = KIND_OF[op]
+    return Event(
+        op=op,
+        kind=kind,
+        op_raw=envelope.type,
+        db=envelope.database or options.default_database,
+        schema=options.default_schema,
+        table=envelope.table or (None if kind == "control" else options.default_table),
+        key_columns=(envelope.pkNames or None) if kind != "control" else None,
+        id=text_of(envelope.id),
+        scn=scn,
+        order=None if happened is None or second is None else (happened // 1000, second),
+        snapshot=op == "snapshot",
+        broadcast=tidb is not None,
+        event_time=happened,
+        sent_time=sent_micros_of(envelope.ts, warnings),
+        tx_id=envelope.gtid or None,
+        warnings=warnings,
+    )
+
+
+def _state(
+    event: Event, envelope: Envelope, spark: Callable[[str], str], *, warnings: list[str]
+) -> None:
+    event.ddl = envelope.sql or None
+    if event.ddl is None:
+        warnings.append(Code.DDL_TEXT_MISSING.value)
+    change = read_table_changes(envelope.tableChanges, spark)
+    event.columns = change.columns
+    event.key_columns = event.key_columns or change.keys
+
+
+def _changes(
+    event: Event, envelope: Envelope, readers: RowReaders, *, keep_keys: bool
+) -> Iterator[Event]:
+    """One event a row. Raises statement_dml, no_image, image_count, unsupported."""
+    op, shared = event.op, event.warnings
+    assert shared is not None
+    # Without an id it is OMS's, whose numbers are numbers.
+    textual, unlogged = envelope.id is not None, envelope.unlogged
+    data = images(envelope.data, shared, textual=textual)
+    old = images(envelope.old, shared, textual=textual)
+    if not data.rows:
+        if op != "delete" or not old.rows:
+            raise _without_rows(envelope, len(old.rows))
+        data = old  # Huawei DRS
+    count = len(data.rows)
+    if op == "update" and len(old.rows) > count:
+        raise DecodeError(
+            Code.IMAGE_COUNT, f"expected an old row for each row, got {len(old.rows)} for {count}"
+        )
+    keys_only = envelope.tidb is not None and _handle_key_only(envelope.tidb, op, keep_keys)
+    table = (event.db, event.schema, event.table)
+    reader = readers.of(table, envelope.mysqlType, event.key_columns)
+    if bytes(envelope.sqlType) not in _NO_CODES and not reader.typed(data):
+        reader = readers.coded(table, envelope.mysqlType, envelope.sqlType, keys=event.key_columns)
+    event.types = reader.types
+    original = copy(event) if count > 1 else event
+    for index in range(count):
+        if index:
+            event = copy(original)
+        warnings = shared.copy() if count > 1 else shared
+        event.warnings = warnings
+        if op == "update":
+            reader.update(event, data, old, index=index, unlogged=unlogged)
+        elif op == "delete":
+            reader.delete(event, data, index, unlogged=unlogged)
+        else:
+            reader.insert(event, data, index)
+            if index < len(old.rows) and old.rows[index]:
+                warnings.append(Code.BEFORE_ON_INSERT.value)
+        if keys_only:
+            warnings.append(Code.PARTIAL_IMAGE.value)
+            event.before_image = "key" if event.before is not None else None
+            event.after_image = "key" if event.after is not None else None
+        yield event
+
+
+def _without_rows(envelope: Envelope, olds: int) -> DecodeError:
+    if envelope.sql:
+        return DecodeError(
+            Code.STATEMENT_DML,
+            f"expected rows in data, got the statement {envelope.sql[:80]!r}; set the source's "
+            f"binlog_format to ROW",
+        )
+    if olds:
+        return DecodeError(Code.IMAGE_COUNT, f"expected rows in data, got {olds} in old only")
+    return DecodeError(Code.NO_IMAGE, "expected rows in data, got none, and no statement")
+
+
+def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
+    """Whether TiCDC sent the handle key alone, the row being too large; a delete needs no more."""
+    if not (tidb.onlyHandleKey or tidb.claimCheckLocation):
+        return False
+    if op != "delete" and not keep:
+        place = tidb.claimCheckLocation
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected a whole row, got its handle key alone"
+            + (f", the row being stored at {place}" if place else "")
+            + "; raise TiCDC's max-message-bytes, or set option handle_key_only: keep",
+        )
+    return True
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="arrival",
+    summary="Canal JSON: Alibaba Canal, TiCDC, OceanBase OMS and Cloud, CloudCanal, DRS and others",
+    source="https://github.com/alibaba/canal (FlatMessage, e20e442)",
+    recognised="type with isDdl, mysqlType, sqlType, pkNames or _tidb; else type INSERT or "
+    "UPDATE with data, an array of rows, and no name that Canal has not",
+    ordered="auto is arrival: Canal sends no log position; source is es in milliseconds, then id, "
+    "for TiCDC by option commitTs",
+    orderless="set order: arrival for this source if it never sends one; options: "
+    "{order_key: commit_ts} is for TiCDC with enable-tidb-extension=true, and for it alone",
+    recognise=recognise,
+    options={
+        "order_key": Option(
+            "choice",
+            "id",
+            "what order: source goes by after es: id, or commit_ts, which TiCDC sends with "
+            "enable-tidb-extension=true; a message that has the other is set aside",
+            ("id", "commit_ts"),
+        ),
+        "blob_encoding": Option(
+            "choice",
+            "auto",
+            "how BLOB and BINARY are written: latin1 has one character a byte; auto is base64 "
+            "where the message has no id (OMS), else latin1; pin base64 for OceanBase Cloud",
+            ("auto", "latin1", "base64"),
+        ),
+        "enum_encoding": Option(
+            "choice",
+            "auto",
+            "what a number in an ENUM or SET column is: an ordinal or bitmask to be looked up in "
+            "the type, or the label itself; auto is label where the message has no id (OMS)",
+            ("auto", "ordinal", "label"),
+        ),
+        "dialect": Option(
+            "choice",
+            "mysql",
+            "whose type names mysqlType holds: a TIMESTAMP of Oracle has no zone, its DATE a time",
+            ("mysql", "oracle", "postgres", "sqlserver"),
+        ),
+        "handle_key_only": Option(
+            "choice",
+            "reject",
+            "an insert or update of which TiCDC sent the handle key alone (onlyHandleKey, "
+            "claimCheckLocation): set aside, or kept as an image of its key",
+            ("reject", "keep"),
+        ),
+    },
+    impossible={
+        "schema": "FlatMessage has database and table, no schema",
+        "sequenceId": "FlatMessage has no such field",
+        "storeDataSequence": "FlatMessage has no such field",
+    },
+    losses=(
+        Loss(
+            "updates that change nothing",
+            "their old is empty, as where previous values were not sent",
+        ),
+        Loss(
+            "labels of ENUM and SET",
+            "TiCDC sends their numbers and no members: enum_number; columns: names them",
+            mended=True,
+        ),
+        Loss(
+            "columns that a minimal binlog row image leaves out",
+            "mysqlType names the columns that were sent alone: such an update looks whole",
+            mended=True,
+        ),
+        Loss(
+            "nulls of large objects",
+            "of OMS and OceanBase: an update leaves out, as null on both sides, what did not "
+            "change; so such a null is unavailable, not NULL",
+        ),
+    ),
+)

@@ -1,0 +1,231 @@
+"""Rows of the Canal family: images in arrays, `old` beside `data`, types by name.
+
+Shared by `canal` and `cloudcanal`. What a full row is, the message's own types decide: a row that
+lacks a typed column is partial, one of only its key columns is a key. Canal sends the types of the
+columns it sends, so an update is partial, too, where it lacks a column or key that the
+source's YAML declares: so a minimal binlog row image looks.
+
+What a table's rows need is worked out once and kept: `RowReaders` finds the reader of a table, its
+types and keys by the bytes of the type block, and a reader keeps, per set of column names, which of
+them have values to convert. Where all values are text, the usual case, an image becomes a row in
+place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event, Row
+from ingest.formats.canal.types import NamedTypes, TableColumns
+from ingest.values.jsontext import Images
+from ingest.wire.contract import TableName
+from ingest.wire.declared import Convert, texts
+
+_Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
+_MEMO_MOST = 4_000
+_SHAPES_MOST = 1_000
+_EMPTY = (b"", b"null")
+
+
+class _Shape(NamedTuple):
+    """A set of column names: those to convert, whether all are typed, how complete the row is.
+
+    `short`: it lacks a column that the YAML declares.
+    """
+
+    converts: tuple[tuple[str, Convert], ...]
+    typed: bool
+    word: str
+    short: bool
+
+
+class RowReader:
+    """Reads the rows of one table; knows its column types and key columns."""
+
+    __slots__ = ("_columns", "_declared", "_lobs", "_sent", "_shapes", "keys", "types")
+
+    def __init__(self, table: TableColumns, keys: tuple[str, ...] | None) -> None:
+        self.keys = keys
+        self.types = table.columns.types
+        self._columns = table.columns
+        self._sent = table.sent
+        self._lobs = table.lobs
+        self._declared = table.declared
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
+
+    def typed(self, images: Images) -> bool:
+        """Whether every column of the images has a type."""
+        for image in images.rows:
+            if image:
+                names = tuple(image)
+                if not (self._shapes.get(names) or self._shape(names)).typed:
+                    return False
+        return True
+
+    def insert(self, event: Event, data: Images, index: int) -> None:
+        """Gives an insert or snapshot event its after image. Raises no_image."""
+        event.after, shape = self._row(data, index, _warnings(event))
+        event.after_image = shape.word
+
+    def delete(self, event: Event, data: Images, index: int, *, unlogged: bool) -> None:
+        """Gives a delete event its before image. Raises no_image.
+
+        `unlogged`: the producer sends NULL for large objects it does not have.
+        """
+        row, shape = self._row(data, index, _warnings(event))
+        event.before, event.before_image = row, shape.word
+        if shape.short:
+            event.before_image = _doubtful(shape.word, _warnings(event))
+        if unlogged and self._lobs:
+            self._withhold(event, row, row)
+
+    def update(
+        self, event: Event, data: Images, old: Images, *, index: int, unlogged: bool
+    ) -> None:
+        """Gives an update both images. Raises no_image.
+
+        `old` holds what changed, or the whole row before: both read alike. before = after overlaid
+        with old, by presence of the name: a null in old was NULL. Without old there is no before
+        (`old_missing`), and an after without its key columns is partial: that is how a minimal
+        binlog row image looks.
+        """
+        warnings = _warnings(event)
+        after, shape = self._row(data, index, warnings)
+        word = _doubtful(shape.word, warnings) if shape.short else shape.word
+        event.after = after
+        changed = old.rows[index] if index < len(old.rows) else None
+        if changed:
+            before = {**after, **self._changed(changed, old, index, warnings=warnings)}
+            event.before = before
+            if len(before) > len(after):
+                warnings.append(Code.OLD_COLUMN_NOT_IN_DATA.value)
+                if not self._columns.names.issuperset(before):
+                    warnings.append(Code.UNTYPED.value)
+                if not self._sent:
+                    word = _doubtful(word, warnings)
+            event.before_image = word
+        else:
+            warnings.append(Code.OLD_MISSING.value)
+            if self.keys and word == "full" and not all(name in after for name in self.keys):
+                word = _doubtful(word, warnings)
+        event.after_image = word
+        if unlogged and self._lobs:
+            self._withhold(event, event.before or after, after)
+
+    def _row(self, data: Images, index: int, warnings: list[str]) -> tuple[Row, _Shape]:
+        image = data.rows[index]
+        if not image:
+            raise DecodeError(Code.NO_IMAGE, f"expected columns in row {index}, got {image!r}")
+        shape = self._shapes.get(tuple(image))
+        if shape is None:
+            shape = self._shape(tuple(image))
+        if shape.word != "full":
+            warnings.append(Code.PARTIAL_IMAGE.value)
+        if not data.textual:
+            return texts(image, self._columns, data.text(index), warnings=warnings), shape
+        if not shape.typed:
+            warnings.append(Code.UNTYPED.value)
+        for name, convert in shape.converts:
+            value = image[name]
+            if value is not None:
+                image[name] = convert(value, warnings)
+        return image, shape
+
+    def _changed(
+        self, image: dict[str, Any], old: Images, index: int, *, warnings: list[str]
+    ) -> Row:
+        if not old.textual:
+            return texts(image, self._columns, old.text(index), warnings=warnings)
+        converts = self._columns.converts
+        for name, value in image.items():
+            if value is not None and name in converts:
+                image[name] = converts[name](value, warnings)
+        return image
+
+    def _shape(self, names: tuple[str, ...]) -> _Shape:
+        converts = self._columns.converts
+        word = "full"
+        if not self._sent.issubset(names):
+            word = "key" if self.keys and set(self.keys) == set(names) else "partial"
+        shape = _Shape(
+            tuple((name, converts[name]) for name in names if name in converts),
+            self._columns.names.issuperset(names),
+            word,
+            bool(self._declared) and not self._declared <= {name.casefold() for name in names},
+        )
+        if len(self._shapes) >= _SHAPES_MOST:
+            self._shapes.clear()
+        self._shapes[names] = shape
+        return shape
+
+    def _withhold(self, event: Event, before: Row, after: Row) -> None:
+        """Takes out the large objects that are NULL on both sides: unchanged ones come so."""
+        lost = [name for name in after if name in self._lobs and after[name] is None]
+        lost = [name for name in lost if before[name] is None]
+        for name in lost:
+            del before[name]
+            if after is not before:
+                del after[name]
+        if lost:
+            event.unavailable = lost
+            word = _doubtful(event.after_image or event.before_image or "full", _warnings(event))
+            event.before_image = word if event.before is not None else None
+            event.after_image = word if event.after is not None else None
+
+
+class RowReaders:
+    """Remembers the reader of each table, map of types and set of keys."""
+
+    def __init__(self, types: NamedTypes) -> None:
+        self._types = types
+        self._memo: dict[_Known, RowReader] = {}
+        self._last: tuple[_Known, RowReader] | None = None
+
+    def of(self, table: TableName, names: msgspec.Raw, keys: tuple[str, ...] | None) -> RowReader:
+        """The reader of `table` by its type names."""
+        key = (table, bytes(names), b"", keys)
+        # To compare with the last is cheaper than to hash a block of types.
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
+        reader = self._memo.get(key) or self._made(key)
+        self._last = key, reader
+        return reader
+
+    def coded(
+        self,
+        table: TableName,
+        names: msgspec.Raw,
+        codes: msgspec.Raw,
+        *,
+        keys: tuple[str, ...] | None,
+    ) -> RowReader:
+        """The same, where columns without a type name are read by their JDBC code."""
+        key = (table, bytes(names), bytes(codes), keys)
+        return self._memo.get(key) or self._made(key)
+
+    def _made(self, key: _Known) -> RowReader:
+        if len(self._memo) >= _MEMO_MOST:
+            self._memo.clear()
+        table, names, codes, keys = key
+        reader = RowReader(self._types.of(table, names, codes), keys)
+        self._memo[key] = reader
+        return reader
+
+
+def _warnings(event: Event) -> list[str]:
+    if event.warnings is None:
+        event.warnings = []
+    return event.warnings
+
+
+def _doubtful(word: str, warnings: list[str]) -> str:
+    """How complete a row is of which something is missing after all."""
+    if word != "full":
+        return word
+    warnings.append(Code.PARTIAL_IMAGE.value)
+    return "partial"

@@ -1,0 +1,261 @@
+"""Debezium's change events as Avro: the messages of `debezium` in another encoding.
+
+A message is a zero byte, four bytes of its schema's id, and one datum of that schema; the message
+key likewise, with an id of its own. Schemas come from a registry, from files, or stand in the
+container that the messages came in. Row changes are read straight to canonical text; everything
+rarer (schema changes, transactions, heartbeats, flattened rows, MongoDB's documents) becomes the
+JSON that Debezium would have sent and is read as such.
+Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/
+(wire format); https://debezium.io/documentation/reference/3.6/configuration/avro.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event
+from ingest.formats.debezium import json as debezium
+from ingest.formats.debezium.avro_writers import HEAD, AvroKeys, Writer, Writers
+from ingest.formats.debezium.envelope import CASSANDRA, LOSSES, OPS, Inner, Source, sent_micros
+from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.flattened import Flattened
+from ingest.formats.debezium.mongodb import document_event
+from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
+from ingest.formats.debezium.topics import (
+    control_event,
+    is_control,
+    is_schema_change,
+    schema_change_event,
+)
+from ingest.formats.dts import avro as dts
+from ingest.formats.oceanbase import avro as ob_avro
+from ingest.values import jsontext
+from ingest.wire.avro.connect import ADJUSTMENTS
+from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.wire.contradictions import refuse_rows
+
+_CONTAINER = "avro.schema"
+"""Header that a datum cut out of an Avro container comes with: its writer's schema."""
+_APICURIO = ("apicurio.value.globalId", "apicurio.value.contentId")
+_IN_HEADERS = (
+    "expected the schema's id before the datum, got it in a header of Apicurio's: set the "
+    "converter's apicurio.registry.headers.enabled to false and apicurio.registry.as-confluent to "
+    "true"
+)
+_INNER = msgspec.json.Decoder(Inner)
+
+
+class _DebeziumAvro:
+    """The decoder of one source."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._writers = Writers(options)
+        self._rows = Rows(options, partial(AvroKeys, self._writers))
+        self._keys = AvroKeys(self._writers, self._rows.schemas, self._rows.texts)
+        self._flattened = Flattened(options, self._rows)
+
+    def decode(self, message: Message) -> Iterator[Event]:
+        """The event of one message. Raises DecodeError for a message that is none."""
+        value = message.value
+        warnings: list[str] = []
+        schemas = self._rows.schemas
+        if not value:
+            return iter((self._flattened.tombstone(message, warnings),))
+        writer, start = None, 0
+        if message.headers:
+            for name, text in message.headers:
+                if name.startswith(_APICURIO):
+                    raise DecodeError(Code.UNSUPPORTED, _IN_HEADERS)
+                if name == _CONTAINER and text:
+                    writer = self._writers.of_schema(text, schemas)
+        if writer is None:
+            if value == b"null":
+                return iter((self._flattened.tombstone(message, warnings),))
+            writer, start = self._writers.of(value, schemas), HEAD
+        if writer.envelope:
+            return iter((self._change(writer, start, message, warnings=warnings),))
+        found = writer.value(value, start)
+        if not isinstance(found, dict):
+            raise DecodeError(
+                Code.BAD_SHAPE, f"expected a record, got {jsontext.excerpt(str(found).encode())}"
+            )
+        raw = msgspec.json.encode(found)
+        event = jsontext.parse(
+            raw,
+            lambda v: self._unlike(found, v, writer, message=message, warnings=warnings),
+            warnings,
+        )
+        return iter((event,))
+
+    def _change(
+        self, writer: Writer, start: int, message: Message, *, warnings: list[str]
+    ) -> Event:
+        value = message.value or b""
+        inner, before, after, names, family, columns = writer.change(value, start, warnings)
+        word = inner.op or ""
+        op = _op(word)
+        source = inner.source or Source()
+        if source.keyspace is not None and source.connector == "cassandra":
+            raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
+        if op == "truncate" or op == "other":
+            refuse_rows(word, before, after)
+            return plain_event(
+                op,
+                op_raw=word,
+                source=source,
+                names=names,
+                sent_time=sent_micros(inner, warnings),
+                warnings=warnings,
+                transaction=inner.transaction,
+            )
+        return self._rows.change(
+            op,
+            op_raw=word,
+            before=Image(before, value) if before else NO_IMAGE,
+            after=Image(after, value) if after else NO_IMAGE,
+            source=source,
+            names=names,
+            block=writer.block,
+            fields=writer.block.row,
+            message=message,
+            warnings=warnings,
+            sent_time=sent_micros(inner, warnings),
+            transaction=inner.transaction,
+            family=family,
+            columns=columns,
+        )
+
+    def _unlike(
+        self,
+        top: dict[str, Any],
+        raw: bytes,
+        writer: Writer,
+        *,
+        message: Message,
+        warnings: list[str],
+    ) -> Event:
+        """The event of a message that is no row change with images of columns."""
+        if self._flattened.says(top):
+            return self._flattened.event(raw, writer.block, message, warnings=warnings)
+        if top.keys() >= {"op_type", "op_ts", "table"}:
+            raise DecodeError(
+                Code.UNSUPPORTED,
+                "expected Debezium's records, got GoldenGate's: let its handler write JSON "
+                "(format: ogg), its Avro is not decoded",
+            )
+        sent = jsontext.members(raw)
+        among_rows = self._flattened.rest
+        if is_schema_change(sent, among_rows=among_rows):
+            return schema_change_event(raw, warnings)
+        if is_control(sent, topic=message.topic, among_rows=among_rows):
+            return control_event(sent, raw, warnings)
+        if "op" in top and "source" in top:
+            inner = _INNER.decode(raw)
+            source = inner.source or Source()
+            if source.collection is not None:
+                message = message._replace(key=self._keys.as_json(message.key))
+                op, schemas = _op(inner.op or ""), self._rows.schemas
+                return document_event(
+                    inner, op, source, message=message, schemas=schemas, warnings=warnings
+                )
+        if self._flattened.rest:
+            return self._flattened.event(raw, writer.block, message, warnings=warnings)
+        raise DecodeError(
+            Code.UNKNOWN_OP,
+            "expected an envelope, or a record Debezium is known to send, "
+            f"got {jsontext.excerpt(raw)}; rows without an envelope need flattened: true",
+        )
+
+
+def _op(word: str) -> str:
+    op = OPS.get(word)
+    if op is None:
+        raise DecodeError(Code.UNKNOWN_OP, f"expected op of c r u d t m, got {word[:40]!r}")
+    return op
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """The decoder of one source's messages."""
+    return _DebeziumAvro(options).decode
+
+
+def recognise(message: Message) -> bool:
+    """Whether bytes are framed as a schema registry's are, or are an envelope in a container.
+
+    Which ids are known only the source's options tell, so the frame is all there is to see.
+    """
+    for name, text in message.headers or ():
+        if name == _CONTAINER:
+            return b".Envelope" in (text or b"")
+    value = message.value or b""
+    if len(value) <= HEAD or value[:2] != b"\0\0" or not any(value[2:HEAD]):
+        return False
+    # These read the datum to its end, so what they recognise is theirs.
+    return not any(recognises(message) for recognises in _BEFORE)
+
+
+_BEFORE = tuple(f.recognise_bytes for f in (dts.FORMAT, ob_avro.FORMAT) if f.recognise_bytes)
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="source",
+    summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
+    source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
+    "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",
+    recognised="a zero byte and four bytes of a schema's id below 2**24; in an Avro container, a "
+    "schema named Envelope",
+    ordered=debezium.FORMAT.ordered,
+    recognise_bytes=recognise,
+    options={
+        "schema_registry": Option(
+            "text",
+            "",
+            "URL of the schema registry, ${REGISTRY_URL} say: Confluent's protocol over HTTP; "
+            "while it cannot be reached, messages are rejects unknown_schema_id, to be replayed",
+        ),
+        "schema_folder": Option(
+            "folder", "", "folder of schema files ID.avsc, looked into before the registry"
+        ),
+        "registry_user": Option(
+            "text", "", "user or API key of the registry, from the environment: ${REGISTRY_USER}"
+        ),
+        "registry_password": Option(
+            "text",
+            "",
+            "its password or secret, from the environment: ${REGISTRY_PASSWORD}",
+            secret=True,
+        ),
+        "registry_token": Option(
+            "text",
+            "",
+            "bearer token instead of them, from the environment: ${REGISTRY_TOKEN}",
+            secret=True,
+        ),
+        "registry_timeout": Option("number", 5, "seconds to wait for one answer of the registry"),
+        "field_name_adjustment": Option(
+            "choice",
+            "none",
+            "field.name.adjustment.mode: with avro_unicode names are read back from _uXXXX, with "
+            "avro from the propagated source column, where it was sent",
+            ADJUSTMENTS,
+        ),
+        **debezium.FORMAT.options,
+    },
+    impossible={
+        **debezium.FORMAT.impossible,
+    },
+    losses=(
+        *LOSSES,
+        Loss(
+            "absent columns",
+            "a datum has every column of its schema, as null where it was not sent",
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""What is known of a table's columns, and of the rows that came with some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ingest.events import Types
+from ingest.formats.debezium import values as encoded
+from ingest.formats.debezium.values import ReadArray
+from ingest.wire.declared import Convert
+
+_MOST_SHAPES = 1_000
+
+
+class Shape(NamedTuple):
+    """A set of column names: which to convert, and whether all have a type.
+
+    A converter None is `encoded.integer`, the most frequent. The integers of columns without a
+    converter are written as they are; `numbers` are those columns, found as rows come. All other
+    values are expected to be text.
+    """
+
+    converted: tuple[tuple[str, Convert | None], ...]
+    typed: bool
+    numbers: list[str]
+
+
+class Columns(NamedTuple):
+    """What is known of a table's columns.
+
+    `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
+    table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
+    images come as canonical text already. `invented`: the values of each column that stand for
+    none in a row before of PostgreSQL. `arrays`: the columns whose elements are encoded.
+    """
+
+    types: Types | None
+    converts: Mapping[str, Convert | None]
+    nested: Mapping[str, encoded.Nested]
+    names: frozenset[str]
+    sent: int
+    keys: tuple[str, ...] | None
+    shapes: dict[tuple[str, ...], Shape]
+    canonical: bool = False
+    invented: Mapping[str, frozenset[str]] = {}
+    arrays: Mapping[str, ReadArray] = {}
+
+    def shape(self, names: tuple[str, ...]) -> Shape:
+        """What a row of these columns needs, worked out and remembered."""
+        if len(self.shapes) >= _MOST_SHAPES:
+            self.shapes.clear()
+        known = [(name, self.converts.get(name)) for name in names]
+        made = self.shapes[names] = Shape(
+            tuple((name, None if c is encoded.integer else c) for name, c in known if c),
+            bool(self.names) and self.names.issuperset(names),
+            [],
+        )
+        return made
+
+    def text_of(self, name: str, value: Any, warnings: list[str]) -> str | None:
+        """The text of a JSON object or array; None where it stays as sent."""
+        if value.__class__ is list:
+            array = self.arrays.get(name)
+            return array(value, warnings) if array is not None else None
+        nested = self.nested.get(name) if value.__class__ is dict else None
+        return nested(value) if nested is not None else None

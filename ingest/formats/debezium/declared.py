@@ -1,0 +1,200 @@
+"""Values of Debezium rows by a declared source type, where no Connect schema says the encoding.
+
+The type comes from the source's `columns:` or from a propagated source type. What it leaves open is
+the connector's configuration, so the options carry Debezium's own words for it (semantics.md, 55).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ingest.codes import Code
+from ingest.formats.debezium import values as encoded
+from ingest.formats.debezium import values as special
+from ingest.values.jsontext import Digits
+from ingest.values.source_types import SourceType, bits_type, parse_type, spark_type
+from ingest.wire.declared import Convert, Texts, plain, sql_converter
+
+_CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"}
+_DEFAULT_DIGITS = {
+    ("postgres", "timestamp"): 6,
+    ("oracle", "timestamp"): 6,
+    ("postgres", "time"): 6,
+    ("sqlserver", "datetime2"): 7,
+    ("sqlserver", "time"): 7,
+    ("mysql", "time"): 6,
+}
+_DECIMALS = {"decimal", "numeric", "number", "dec", "fixed"}
+_BITS = {"bit", "bit varying", "varbit"}
+TIME_PRECISIONS = (
+    "adaptive",
+    "adaptive_time_microseconds",
+    "connect",
+    "isostring",
+    "microseconds",
+    "nanoseconds",
+)
+_FIXED_UNIT = {"connect": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+class Handling(NamedTuple):
+    """The connector's settings that shape values: decimal, bigint.unsigned, binary, time modes.
+
+    `zone`: the source's time zone, of instants written without one.
+    """
+
+    decimals: str = "auto"
+    unsigned: str = "auto"
+    binary: str = "bytes"
+    times: str = "adaptive"
+    zone: str | None = None
+
+
+def declared_type(text: str, family: str) -> str:
+    """The Spark type of a source (or Spark) type `text`, the one that Connect's schema leads to."""
+    type_ = parse_type(text)
+    return bits_type(type_) if type_.name in _BITS else spark_type(text, family)
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a type is of decimals, whatever their precision."""
+    return parse_type(text).name in _DECIMALS
+
+
+def declared_converter(text: str, family: str, handling: Handling) -> Convert | None:
+    """The converter of values declared as source (or Spark) type `text`; None: as sent."""
+    type_ = parse_type(text)
+    spark = spark_type(text, family).split("(")[0]
+    if type_.name in _BITS:
+        if bits_type(type_) == "boolean":
+            return encoded.boolean
+        return encoded.bits(type_.numbers[0] if type_.numbers else 2**31 - 1)
+    if spark == "boolean":
+        return encoded.boolean
+    if type_.name in _DECIMALS:
+        return _decimal(type_, handling)
+    if type_.unsigned and type_.name in {"bigint", "int64"}:
+        return _unsigned(handling)
+    if spark in {"int", "bigint"}:
+        return _integer
+    if spark == "date":
+        return _date
+    if spark == "binary":
+        return encoded.binary(handling.binary)
+    if type_.name in _CIVIL or (family, type_.name) == ("oracle", "date"):
+        return _civil(type_, family, handling)
+    if spark == "timestamp":
+        return _instant(handling)
+    if type_.name == "time":
+        return _time(type_, family, handling)
+    return sql_converter(Texts(family=family))(text)
+
+
+def _integer(value: Any, warnings: list[str]) -> str:
+    if value.__class__ is bool:
+        return "1" if value else "0"
+    return plain(value)
+
+
+def _unsigned(handling: Handling) -> Convert:
+    packed = encoded.decimal(0)
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is Digits:
+            return packed(value, warnings)
+        if value.__class__ is str:
+            if handling.unsigned == "long" or (handling.unsigned == "auto" and value.isdigit()):
+                return str(value)
+            return packed(value, warnings)
+        return encoded.unsigned(value, warnings)
+
+    return convert
+
+
+def _decimal(type_: SourceType, handling: Handling) -> Convert:
+    if handling.decimals in ("string", "double"):
+        return encoded.decimal_text
+    packed = encoded.decimal(type_.numbers[1] if len(type_.numbers) > 1 else 0)
+    if handling.decimals == "precise":
+        return packed
+
+    def guessed(value: Any, warnings: list[str]) -> str | None:
+        # `Infinity` of mode double would be base64 as well
+        if value.__class__ is str and value in special.DECIMALS:
+            return special.DECIMALS[value]
+        return packed(value, warnings)
+
+    return guessed
+
+
+def _date(value: Any, warnings: list[str]) -> str | None:
+    if value.__class__ is str and not value.lstrip("-").isdigit():
+        return encoded.iso_date(value, warnings)
+    return encoded.days(value, warnings)
+
+
+def _unit(type_: SourceType, family: str, handling: Handling) -> int | None:
+    """Units per second of a number of this type; None: only its magnitude tells."""
+    fixed = _FIXED_UNIT.get(handling.times)
+    if fixed is not None:
+        return fixed
+    micros = family == "mysql" or handling.times == "adaptive_time_microseconds"
+    if type_.name == "time" and micros:
+        return 10**6
+    digits = type_.numbers[0] if type_.numbers else _DEFAULT_DIGITS.get((family, type_.name))
+    if digits is None:
+        if type_.name in ("timestamp", "timestamp_ntz"):
+            return None
+        digits = 0
+    return 10**3 if digits <= 3 else 10**6 if digits <= 6 else 10**9
+
+
+def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
+    unit = _unit(type_, family, handling)
+    # MySQL's TIMESTAMP and Spark's are instants; the other date-times have no zone
+    instant = type_.name == "timestamp" and family not in ("postgres", "oracle", "db2")
+    zoned = encoded.zoned_in(handling.zone)
+    infinities = special.TIMES if family == "postgres" else {}
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is str and not value.lstrip("-").isdigit():
+            read = zoned if instant else encoded.iso_timestamp
+            return read(value, warnings)
+        count = value if value.__class__ is int else encoded.whole(value, warnings)
+        if count is None:
+            return plain(value)
+        if count in infinities:
+            return infinities[count]
+        per_second = unit
+        if per_second is None:
+            warnings.append(Code.TS_UNIT_INFERRED.value)
+            size = abs(count)
+            per_second = 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
+        text = encoded.CIVIL[per_second](count, warnings)
+        if not instant or text is None or text[4:5] != "-":
+            return text
+        return text.replace(" ", "T") + "Z"
+
+    return convert
+
+
+def _instant(handling: Handling) -> Convert:
+    zoned = encoded.zoned_in(handling.zone)
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is int:
+            return encoded.contradicted(value, warnings)
+        return zoned(value, warnings)
+
+    return convert
+
+
+def _time(type_: SourceType, family: str, handling: Handling) -> Convert:
+    unit = _unit(type_, family, handling) or 10**6
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        if value.__class__ is str and not value.lstrip("-").isdigit():
+            return encoded.iso_time(value, warnings)
+        return encoded.TIME[unit](value, warnings)
+
+    return convert

@@ -1,0 +1,244 @@
+"""Debezium's envelope as structs, and what it says of a connector's tables and times.
+
+Source: https://debezium.io/documentation/reference/3.6/connectors/ (source blocks per connector).
+
+What Debezium's connectors do not say of a value or a change, in whichever encoding.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.values import canonical
+from ingest.wire.clock import epoch_micros
+from ingest.wire.contract import Loss, TableName
+
+Number = int | str | None
+
+_LATEST_MS = canonical.LATEST // 1000
+_SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
+_SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
+_FAMILIES = {
+    **dict.fromkeys(("mysql", "mariadb", "ticdc", "tidb", "vitess"), "mysql"),
+    **dict.fromkeys(("postgresql", "yugabytedb", "opengauss", "cockroachdb"), "postgres"),
+    **dict.fromkeys(("oracle", "oracle xstream cdc"), "oracle"),
+    "sqlserver": "sqlserver",
+    "db2": "db2",
+    "mongodb": "mongodb",
+}
+
+
+CASSANDRA = (
+    "expected columns with their values, got those of Debezium's Cassandra connector, which wraps "
+    "each in value, deletion_ts and set and sends no position by which changes could be ordered; "
+    "its messages are not decoded"
+)
+
+
+class Source(msgspec.Struct, gc=False):
+    """`source`: where the event stood in the source's log. Fields of all connectors."""
+
+    connector: str | None = None
+    ts_ms: Number = None
+    ts_us: Number = None
+    ts_ns: Number = None
+    snapshot: bool | str | None = None
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    collection: str | None = None
+    database_name: str | None = None
+    keyspace: str | None = None
+    keyspace_name: str | None = None
+    schema_name: str | None = None
+    owner: str | None = None
+    table_name: str | None = None
+    sequence: str | list[int | str | None] | None = None
+    gtid: str | None = None
+    file: str | None = None
+    pos: Number = None
+    row: Number = None
+    txId: Number = None
+    lsn: Number = None
+    scn: Number = None
+    commit_scn: Number = None
+    rs_id: str | None = None
+    ssn: Number = None
+    txSeq: Number = None
+    lcr_position: str | None = None
+    change_lsn: str | None = None
+    commit_lsn: str | None = None
+    event_serial_no: Number = None
+    ord: Number = None
+    commit_ts: Number = None
+
+
+class Transaction(msgspec.Struct, gc=False):
+    """`transaction`, with `provide.transaction.metadata`."""
+
+    id: Number = None
+
+
+class Inner(msgspec.Struct, gc=False):
+    """The payload of a row change, or of a message of another kind (`op` is then None)."""
+
+    op: str | None = None
+    before: Raw = Raw()
+    after: Raw = Raw()
+    source: Source | None = None
+    ts_ms: Number = None
+    ts_us: Number = None
+    transaction: Transaction | None = None
+    ddl: str | None = None
+    updateDescription: Raw = Raw()
+    filter: Raw = Raw()
+
+
+class Outer(Inner, gc=False):
+    """A whole message: with schema it has a payload, without it is the payload itself."""
+
+    schema: Raw = Raw()
+    payload: Inner | UnsetType | None = UNSET
+
+
+OPS = {
+    "c": "insert",
+    "i": "insert",  # CloudCanal's example
+    "u": "update",
+    "d": "delete",
+    "r": "snapshot",
+    "t": "truncate",
+    "m": "other",
+}
+
+
+def family_of_connector(source: Source) -> str:
+    """The type family of the connector, by its name, else by what only it sends."""
+    if source.connector:
+        found = _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower())
+        if found is not None:
+            return found
+    if source.lsn is not None:
+        return "postgres"
+    if source.scn is not None:
+        return "oracle"
+    return "mongodb" if source.collection is not None else "mysql"
+
+
+def names_of(source: Source) -> TableName:
+    """Database, schema and table, under whichever names the connector has for them: oracdc's
+    `owner`, Vitess's and Cassandra's `keyspace`, CockroachDB's and ScyllaDB's own."""
+    if source.table and source.db:
+        return source.db, source.schema or None, source.table
+    db = source.db or source.database_name or source.keyspace or source.keyspace_name
+    schema = source.schema or source.owner or source.schema_name
+    table = source.table or source.collection or source.table_name
+    return db or None, schema or None, table or None
+
+
+def is_snapshot(source: Source) -> bool:
+    """Whether the event is a row of a snapshot, an incremental one included."""
+    return source.snapshot in _SNAPSHOTS
+
+
+def micros(source: Source | Inner) -> int | None:
+    """The time in microseconds since the epoch; 0 (snapshots of old versions) is unknown.
+
+    Raises bad_value outside years 1 to 9999.
+    """
+    count, ms = source.ts_us, source.ts_ms
+    if count is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
+        return ms * 1000
+    count = whole(count)
+    if count is None:
+        count = (whole(ms) or 0) * 1000
+    if not canonical.EARLIEST <= count <= canonical.LATEST:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
+        )
+    return count if count not in (0, -1, -1000) else None
+
+
+def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
+    """The time when a message was sent: no change is refused for it.
+
+    Of a time beyond the year 9999 the unit is told by its magnitude (`ts_unit_inferred`): samples
+    of Debezium's own documentation have nanoseconds in `ts_ms`.
+    """
+    ms = inner.ts_ms
+    if inner.ts_us is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
+        return ms * 1000
+    try:
+        return micros(inner)
+    except DecodeError:
+        pass
+    try:
+        found = epoch_micros(whole(inner.ts_us) or whole(ms) or 0, warnings)
+    except DecodeError:
+        warnings.append(Code.SENT_TIME_UNREAD.value)
+        return None
+    warnings.append(Code.TS_UNIT_INFERRED.value)
+    return found
+
+
+def whole(number: Number) -> int | None:
+    """A number that may come as text; None where it is none."""
+    if number is None or number.__class__ is int:
+        return number
+    text = str(number)
+    return int(text) if text.isdecimal() and len(text) < 40 else None
+
+
+LOSSES = (
+    Loss(
+        "zero dates",
+        "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
+    ),
+    Loss(
+        "NaN and infinite decimals",
+        "PostgreSQL's numeric NaN and Infinity come as null with decimal.handling.mode=precise",
+    ),
+    Loss(
+        "trailing zeros of decimals",
+        "PostgreSQL's numeric without precision comes without the zeros at its end",
+    ),
+    Loss(
+        "NULL beside a default",
+        "comes as the column's default; set the converter's replace.null.with.default=false",
+    ),
+    Loss(
+        "unchanged TOAST values",
+        "those of numeric, bytea and some arrays come as null, not as the placeholder; REPLICA "
+        "IDENTITY FULL sends them",
+    ),
+    Loss(
+        "fields that MongoDB's replacement of a document dropped",
+        "the message has the new document alone; pre-images (capture.mode …_with_pre_image) name "
+        "them",
+        mended=True,
+    ),
+    Loss(
+        "keys of REPLICA IDENTITY USING INDEX",
+        "the message key is the index's columns, which need not be the primary key: keys: says it",
+    ),
+    Loss(
+        "PostgreSQL's timetz, hstore and money",
+        "their text is Debezium's: times in UTC, a hstore as JSON, money as a number; that of "
+        "wal2json is PostgreSQL's own",
+    ),
+    Loss(
+        "one text of geometries",
+        "it is a struct of wkb and srid, as JSON; Canal's is the SRID and WKB in base64, "
+        "OceanBase's EWKB",
+    ),
+    Loss("white space of nested JSON", "a value that is an object or array stays as it was sent"),
+    Loss("truncates", "connectors skip them by default; set skipped.operations=none"),
+    Loss(
+        "large unsigned integers",
+        "with bigint.unsigned.handling.mode=long a BIGINT UNSIGNED from 2^63 on comes negative",
+        mended=True,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Rows flattened by ExtractNewRecordState: columns on top, the envelope's fields prefixed.
+
+Only what `add.fields` names is left of the envelope, `__op` and `__deleted` first of all; there is
+no image before the change. A row without them is an upsert, accepted with `flattened: true`. A
+delete is `__deleted`, `__op` d, or (the transformation's default) a null value, with
+`tombstone: delete`.
+Source: https://debezium.io/documentation/reference/3.6/transformations/event-flattening.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event
+from ingest.formats.debezium.envelope import OPS, Source, Transaction, sent_micros
+from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
+from ingest.formats.debezium.schema import Block
+from ingest.values import jsontext
+from ingest.wire.contract import FormatOptions, Message, TableName
+from ingest.wire.contradictions import refuse_rows
+
+_SOURCE = frozenset(Source.__struct_fields__)
+_META = (
+    _SOURCE
+    | {"op", "deleted", "name", "version", "server_id", "thread", "query", "xmin"}
+    | {"rs", "lsid", "txnNumber", "wallTime"}  # MongoDB's
+)
+_NUMBERS = frozenset(
+    {"ts_ms", "ts_us", "ts_ns", "pos", "row", "txId", "lsn", "scn", "commit_scn", "ssn", "txSeq"}
+    | {"event_serial_no", "ord", "commit_ts"}
+)
+_DELETED = "__deleted"
+"""The transformation's own field: `add.fields.prefix` does not touch it."""
+TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
+
+
+class Flattened:
+    """Decodes flattened rows with one prefix; names the table by the row, else by the topic.
+
+    `rest`: whether a payload that is nothing else, and says nothing, is a flattened row.
+    """
+
+    def __init__(self, options: FormatOptions, rows: Rows) -> None:
+        self._prefix = str(options.options.get("prefix") or "__")
+        marks = {self._prefix + "op", self._prefix + "deleted", _DELETED}
+        self._marks = tuple(f'{mark}"'.encode() for mark in sorted(marks))
+        self.rest = bool(options.options.get("flattened"))
+        self._deletes = options.options.get("tombstone") == "delete"
+        named = options.options.get("topic_names") or "db.table"
+        self._places = () if named == "none" else tuple(str(named).split("."))
+        self._rows = rows
+
+    def says(self, top: Mapping[str, Any]) -> bool:
+        """Whether a payload says itself that it is a flattened row, whatever its columns are."""
+        prefix = self._prefix
+        return prefix + "op" in top or prefix + "deleted" in top or _DELETED in top
+
+    def may_say(self, value: bytes) -> bool:
+        """Whether `says` may be true of a message: quickly, and of every one it is true of."""
+        return any(mark in value for mark in self._marks)
+
+    def event(self, raw: bytes, block: Block, message: Message, *, warnings: list[str]) -> Event:
+        """The change that one flattened row tells of."""
+        image = jsontext.image(raw, warnings, marked=True)
+        if image is None:
+            raise DecodeError(Code.NO_IMAGE, "expected a flattened row, got an empty object")
+        inside, process = self._envelope(image)
+        word, deleted = inside.get("op"), inside.get("deleted")
+        op = OPS.get(str(word)) if word is not None else "update"
+        if op is None or op == "other":
+            raise DecodeError(
+                Code.UNKNOWN_OP, f"expected {self._prefix}op of c u d r t, got {str(word)[:40]}"
+            )
+        if deleted is True or str(deleted).lower() == "true":
+            op = "delete"
+        source, sent = _source(inside), sent_micros(_source(process), warnings)
+        names = self._names(source, message)
+        if op == "truncate":
+            refuse_rows(str(word), image)
+            return plain_event(
+                op, op_raw=str(word), source=source, names=names, sent_time=sent, warnings=warnings
+            )
+        if block.flat is None:
+            block.flat = tuple(
+                field for field in block.fields if self._word(field.field or "") is None
+            )
+        row = Image(image, raw)
+        return self._rows.change(
+            op,
+            op_raw=str(word) if word is not None else None,
+            before=row if op == "delete" else NO_IMAGE,
+            after=NO_IMAGE if op == "delete" else row,
+            source=source,
+            names=names,
+            block=block,
+            fields=block.flat,
+            message=message,
+            warnings=warnings,
+            sent_time=sent,
+            transaction=Transaction(id=inside.get("transaction_id")),
+        )
+
+    def tombstone(self, message: Message, warnings: list[str]) -> Event:
+        """A null value: with `tombstone: delete` the delete of the message key's row."""
+        if not self._deletes or not message.key:
+            return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
+        source = Source()
+        return self._rows.change(
+            "delete",
+            op_raw="tombstone",
+            before=NO_IMAGE,
+            after=NO_IMAGE,
+            source=source,
+            names=self._names(source, message),
+            block=self._rows.schemas.block(b""),
+            fields=(),
+            message=message,
+            warnings=warnings,
+            sent_time=None,
+        )
+
+    def _word(self, name: str) -> str | None:
+        """The envelope's field that a prefixed column holds, `source_` aside; None: a column."""
+        if name == _DELETED:
+            return "deleted"
+        if not name.startswith(self._prefix):
+            return None
+        word = name[len(self._prefix) :]
+        bare = word.removeprefix("source_")
+        return word if bare in _META or word == "transaction_id" else None
+
+    def _envelope(self, image: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Takes the envelope's fields out of the row: those of `source`, those of processing."""
+        inside: dict[str, Any] = {}
+        process: dict[str, Any] = {}
+        for name in [name for name in image if name.startswith((self._prefix, _DELETED))]:
+            word = self._word(name)
+            if word is None:
+                continue
+            value = image.pop(name)
+            if word in ("ts_ms", "ts_us", "ts_ns"):
+                process[word] = value
+            else:
+                inside[word.removeprefix("source_")] = value
+        return inside, process
+
+    def _names(self, source: Source, message: Message) -> TableName:
+        """db, schema, table as the row says them, else as the topic's last parts do."""
+        parts = message.topic.split(".")
+        places = self._places
+        if "/" in message.topic or len(parts) <= len(places):
+            places = ()
+        said = dict(zip(places, parts[len(parts) - len(places) :], strict=True))
+        return (
+            source.db or said.get("db"),
+            source.schema or said.get("schema"),
+            source.table or source.collection or said.get("table"),
+        )
+
+
+def _source(fields: Mapping[str, Any]) -> Source:
+    """The `source` block that flattened fields spell; what does not fit its type is left out."""
+    source = Source()
+    for name, value in fields.items():
+        if name not in _SOURCE or value is None:
+            continue
+        if name in _NUMBERS:
+            fits = value.__class__ is int or value.__class__ is str
+        else:
+            fits = value.__class__ is str or (name == "snapshot" and value.__class__ is bool)
+        if fits:
+            setattr(source, name, value)
+    return source

@@ -1,0 +1,308 @@
+"""Debezium's change events as JSON, with or without Connect's schema; CloudCanal's envelope too.
+
+A message is one row change (`op`, `before`, `after`, `source`), or a schema change, transaction
+boundary, heartbeat, notice or tombstone; a flattened row has the columns on top. The schema block,
+where there is one, says how values are encoded; without it the source's `columns:` do.
+Source: https://debezium.io/documentation/reference/3.6/ (3.6.3.Final; schemas of 3.7 accepted);
+https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type (Debezium Envelope).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event
+from ingest.formats.debezium.declared import TIME_PRECISIONS
+from ingest.formats.debezium.envelope import (
+    CASSANDRA,
+    LOSSES,
+    OPS,
+    Inner,
+    Outer,
+    Source,
+    names_of,
+    sent_micros,
+)
+from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
+from ingest.formats.debezium.mongodb import document_event
+from ingest.formats.debezium.rows import NO_IMAGE, Rows
+from ingest.formats.debezium.schema import Block
+from ingest.formats.debezium.topics import (
+    control_event,
+    is_control,
+    is_schema_change,
+    recognise,
+    schema_change_event,
+)
+from ingest.formats.debezium.unavailable import DEFAULT
+from ingest.values import jsontext
+from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option
+from ingest.wire.contradictions import refuse_rows
+
+_OUTER = msgspec.json.Decoder(Outer)
+_START = b'{"schema":'
+_MOST_TOPICS = 1_000
+
+
+class _Opening(NamedTuple):
+    """How the messages of a topic begin: `{"schema":…` up to the payload, and what it says."""
+
+    text: bytes
+    block: Block
+
+
+class _Debezium:
+    """The decoder of one source."""
+
+    def __init__(self, options: FormatOptions) -> None:
+        self._rows = Rows(options)
+        self._flattened = Flattened(options, self._rows)
+        self._openings: dict[str, _Opening] = {}
+
+    def decode(self, message: Message) -> Iterator[Event]:
+        """The event of one message. Raises DecodeError for a message that is none."""
+        warnings: list[str] = []
+        value = message.value
+        if not value or value == b"null":
+            # the text is how Connect's JsonConverter without schemas writes a tombstone
+            return iter((self._flattened.tombstone(message, warnings),))
+        if not value.isascii():
+            jsontext.check_utf8(value)
+        try:
+            return iter((self._event(value, message, warnings),))
+        except jsontext.UNREADABLE:
+            event = jsontext.parse(value, lambda v: self._event(v, message, warnings), warnings)
+            return iter((event,))
+
+    def _event(self, value: bytes, message: Message, warnings: list[str]) -> Event:
+        warnings.clear()
+        opening = self._openings.get(message.topic)
+        block = None
+        whole = value
+        if opening is not None and value.startswith(opening.text):
+            # two thirds of the message are the schema block just seen: read the rest alone
+            size = len(opening.text)
+            if value[size : size + 1] == b",":
+                block, value = opening.block, b"{" + value[size + 1 :]
+        try:
+            outer = _OUTER.decode(value)
+        except msgspec.ValidationError as error:
+            return self._unlike(
+                jsontext.members(whole), whole, message, warnings=warnings, unfit=str(error)
+            )
+        if block is None or outer.schema:
+            block = self._block(outer, whole, message)
+        inner = outer.payload
+        if inner is UNSET:
+            inner = outer
+        elif inner is None:
+            top = jsontext.members(whole)
+            if top.keys() <= {"schema", "payload"}:
+                return self._flattened.tombstone(message, warnings)
+            return self._unlike(top, whole, message, warnings=warnings, unfit=None)
+        word = inner.op
+        row = inner.source or inner.after or inner.before
+        unlike = word is None or inner.ddl is not None or not row
+        if unlike or self._flattened.may_say(value):
+            top = jsontext.members(whole)
+            if unlike or self._says(top):
+                return self._unlike(top, whole, message, warnings=warnings, unfit=None)
+        assert word is not None
+        return self._row(inner, word, block, message=message, warnings=warnings)
+
+    def _says(self, top: Mapping[str, msgspec.Raw]) -> bool:
+        inside = jsontext.members(top["payload"]) if "payload" in top else top
+        return self._flattened.says(top) or self._flattened.says(inside)
+
+    def _block(self, outer: Outer, value: bytes, message: Message) -> Block:
+        raw = bytes(outer.schema)
+        block = self._rows.schemas.block(raw)
+        if block.fields and value.startswith(_START) and value.startswith(raw, len(_START)):
+            if len(self._openings) >= _MOST_TOPICS:
+                self._openings.clear()
+            self._openings[message.topic] = _Opening(_START + raw, block)
+        return block
+
+    def _row(
+        self, inner: Inner, word: str, block: Block, *, message: Message, warnings: list[str]
+    ) -> Event:
+        op = OPS.get(word)
+        if op is None:
+            raise DecodeError(
+                Code.UNKNOWN_OP, f"expected op of c r u d t m, i of CloudCanal, got {word[:40]!r}"
+            )
+        source = inner.source or Source()
+        if source.keyspace is not None and source.connector == "cassandra":
+            raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
+        names = names_of(source)
+        sent = sent_micros(inner, warnings)
+        if op == "truncate" or op == "other":
+            refuse_rows(word, inner.before, inner.after)
+            return plain_event(
+                op,
+                op_raw=word,
+                source=source,
+                names=names,
+                sent_time=sent,
+                warnings=warnings,
+                transaction=inner.transaction,
+            )
+        if source.collection is not None:
+            return document_event(
+                inner, op, source, message=message, schemas=self._rows.schemas, warnings=warnings
+            )
+        rows = self._rows
+        return rows.change(
+            op,
+            op_raw=word,
+            before=rows.image(inner.before, warnings) if inner.before else NO_IMAGE,
+            after=rows.image(inner.after, warnings) if inner.after else NO_IMAGE,
+            source=source,
+            names=names,
+            block=block,
+            fields=block.row,
+            message=message,
+            warnings=warnings,
+            sent_time=sent,
+            transaction=inner.transaction,
+        )
+
+    def _unlike(
+        self,
+        top: Mapping[str, msgspec.Raw],
+        value: bytes,
+        message: Message,
+        *,
+        warnings: list[str],
+        unfit: str | None,
+    ) -> Event:
+        """The event of a payload that is no row change in an envelope. `unfit`: why it is none."""
+        block = self._rows.schemas.block(b"")
+        if self._flattened.says(top):
+            return self._flattened.event(value, block, message, warnings=warnings)
+        if "specversion" in top:
+            raise DecodeError(
+                Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
+            )
+        if "payload" in top and (len(top) == 1 or "schema" in top):
+            block = self._rows.schemas.block(bytes(top.get("schema", b"")))
+            value = bytes(top["payload"])
+            if value[:1] != b"{":
+                raise DecodeError(
+                    Code.BAD_SHAPE, f"expected an object as payload, got {jsontext.excerpt(value)}"
+                )
+            top = jsontext.members(value)
+            if self._flattened.says(top):
+                return self._flattened.event(value, block, message, warnings=warnings)
+        among_rows = self._flattened.rest
+        if is_schema_change(top, among_rows=among_rows) or bytes(top.get("op", b"")) == b'"a"':
+            return schema_change_event(value, warnings)
+        if is_control(top, topic=message.topic, among_rows=among_rows):
+            return control_event(top, value, warnings)
+        if self._flattened.rest:
+            return self._flattened.event(value, block, message, warnings=warnings)
+        if unfit is not None:
+            raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
+        raise DecodeError(
+            Code.UNKNOWN_OP,
+            "expected op with before, after or source, or a message Debezium is known to send, "
+            f"got {jsontext.excerpt(value)}; rows without an envelope need flattened: true",
+        )
+
+
+def decoder(options: FormatOptions) -> Decoder:
+    """The decoder of one source's messages."""
+    return _Debezium(options).decode
+
+
+FORMAT = Format(
+    decoder=decoder,
+    order="source",
+    summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
+    source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
+    "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",
+    recognised="op of one letter with a source that names its place in a log, on top or under "
+    "payload (inserts and updates also without, by after or before); ddl with tableChanges or such "
+    "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; "
+    "__op or __deleted; schema and payload both null",
+    ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
+    "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, ssn or txSeq; SQL Server commit_lsn, "
+    "change_lsn, event_serial_no; Db2 commit_lsn, change_lsn; MongoDB the second, ord; TiCDC "
+    "commit_ts. Flink CDC sends no position (file empty, pos 0): order: arrival",
+    flat=True,
+    recognise=recognise,
+    options={
+        "tombstone": Option(
+            "choice",
+            "ignore",
+            "what a null value is: ignore (it follows a delete), or delete, where flattened rows "
+            "have no other; such a delete has no position, so with order: arrival",
+            ("ignore", "delete"),
+        ),
+        "flattened": Option("bool", False, "accept rows without envelope and metadata as upserts"),
+        "prefix": Option("text", "__", "add.fields.prefix of flattened rows"),
+        "topic_names": Option(
+            "choice",
+            "db.table",
+            "what the last parts of the topic name, for flattened rows that do not say it",
+            TOPIC_NAMES,
+        ),
+        "unavailable_placeholder": Option(
+            "text", DEFAULT, "the connector's unavailable.value.placeholder"
+        ),
+        "replica_identity": Option(
+            "choice",
+            "unknown",
+            "full where all PostgreSQL tables have REPLICA IDENTITY FULL: before images are whole",
+            ("unknown", "full"),
+        ),
+        "partial_before": Option(
+            "choice",
+            "keep",
+            "a before image that lacks columns of after: keep as sent, or merge over after",
+            ("keep", "merge"),
+        ),
+        "decimal_handling": Option(
+            "choice",
+            "auto",
+            "decimal.handling.mode where no schema tells; auto: a number, or text with a point or "
+            "minus, is text, else base64",
+            ("auto", "precise", "string", "double"),
+        ),
+        "bigint_unsigned_handling": Option(
+            "choice",
+            "auto",
+            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text",
+            ("auto", "long", "precise"),
+        ),
+        "time_precision": Option(
+            "choice",
+            "adaptive",
+            "time.precision.mode where no schema tells",
+            TIME_PRECISIONS,
+        ),
+        "binary_handling": Option(
+            "choice",
+            "bytes",
+            "binary.handling.mode of columns declared as binary",
+            ("bytes", "base64", "base64-url-safe", "hex"),
+        ),
+    },
+    impossible={
+        "id": "a Debezium event has no number of its own; its place is in source",
+        "sequenceId": "source.sequence is part of the LSN, not a key of its own",
+        "storeDataSequence": "a field of OMS alone; the place is in source",
+        "scn": "only Oracle's source has scn",
+        "key": "without a message key (or keys: in the YAML) the envelope names no key",
+        "before": "PostgreSQL's REPLICA IDENTITY DEFAULT and NOTHING send no previous row",
+        "schema_id": "with schemas.enable=false the message carries no types: declare columns",
+    },
+    losses=LOSSES,
+)

@@ -1,0 +1,92 @@
+"""The message key of a Debezium row change: the columns that name the row, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from ingest.errors import DecodeError
+from ingest.events import Row
+from ingest.formats.debezium.columns import Columns
+from ingest.formats.debezium.schema import Schemas
+from ingest.values import jsontext
+from ingest.wire.contract import TableName
+
+Texts = Callable[[dict[str, Any], bytes, Columns, list[str], list[str]], Row]
+"""Image, its raw text, columns, missing, warnings -> canonical texts; see `Rows.texts`."""
+
+
+class Keys(Protocol):
+    """How the keys of one source's messages are read. Both give None for what is no key."""
+
+    def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
+        """The columns of the key; `needed`: nothing else names them."""
+
+    def row(
+        self, raw: bytes | None, columns: Columns, names: TableName, *, family: str
+    ) -> Row | None:
+        """The columns and values of the key; `columns`: those of the row, of table `names`."""
+
+
+class _Key(msgspec.Struct, gc=False):
+    schema: msgspec.Raw = msgspec.Raw()
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+_KEY = msgspec.json.Decoder(_Key)
+_UNREADABLE = (DecodeError, msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class JsonKeys:
+    """Keys that are JSON objects of columns, with or without Connect's schema."""
+
+    def __init__(self, schemas: Schemas, texts: Texts) -> None:
+        self._schemas = schemas
+        self._texts = texts
+
+    def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
+        """The columns of the key; None where it is not an object of columns."""
+        if not raw:
+            return None
+        try:
+            key = _KEY.decode(raw)
+            if key.payload and key.schema:
+                block = self._schemas.block(bytes(key.schema))
+                if block.fields:
+                    return tuple(field.field for field in block.fields if field.field) or None
+            return tuple(jsontext.members(_columns(key, raw))) or None
+        except _UNREADABLE:
+            # not readable: the lift says so, where nothing else names the key
+            return None
+
+    def row(
+        self, raw: bytes | None, columns: Columns, names: TableName, *, family: str
+    ) -> Row | None:
+        """The key's columns and values."""
+        if not raw:
+            return None
+        try:
+            key = _KEY.decode(raw)
+            if key.payload and key.schema:
+                block = self._schemas.block(bytes(key.schema))
+                if block.fields:
+                    columns = self._schemas.columns(block, block.fields, names, family=family)
+            raw = _columns(key, raw)
+            image = jsontext.image(raw, [], marked=True)
+            return self._texts(image, raw, columns, [], []) if image else None
+        except _UNREADABLE:
+            return None
+
+
+def _columns(key: _Key, raw: bytes) -> bytes:
+    """The object of columns in a key: its payload, with a schema beside it or alone."""
+    payload = bytes(key.payload)
+    if payload and (key.schema or (payload[:1] == b"{" and len(jsontext.members(raw)) == 1)):
+        return payload
+    return raw
+
+
+MakeKeys = Callable[[Schemas, Texts], Keys]
+"""Makes the Keys of one source."""

@@ -1,0 +1,230 @@
+"""MongoDB's documents: `after` is one text of extended JSON, its top-level fields are the columns.
+
+`_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date": …}`) become
+their canonical text, `$undefined` is null; nested documents and arrays stay as sent. An update may
+come with the whole document, or with what it changed alone (`updateDescription`): then the columns
+it names are set and those it removed are null. A change inside a nested document or array does not
+say what the whole column became, so it needs the document
+(`capture.mode=change_streams_update_full`). A field that the document had and has no more is null
+where anything tells of it: `removedFields`, the document before, or the source's `columns:`.
+Source: https://debezium.io/documentation/reference/3.6/connectors/mongodb.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event, Row
+from ingest.formats.debezium.envelope import Inner, Source, sent_micros
+from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.schema import Schemas
+from ingest.values import canonical, jsontext
+from ingest.wire.contract import Message, TableName
+from ingest.wire.declared import plain
+
+_ID = "_id"
+_TEXT = msgspec.json.Decoder(str)
+_ANY = jsontext.decoder(Any)
+_STRICT_BINARY = {"$binary", "$type"}  # extended JSON of version 1
+_WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$uuid"} | {
+    "$symbol",
+}
+
+
+class _Description(msgspec.Struct, gc=False):
+    """`updateDescription`: what an update changed. Names with a dot lead into nested documents."""
+
+    removedFields: list[str] | None = None
+    updatedFields: msgspec.Raw = msgspec.Raw()
+    truncatedArrays: list[Any] | None = None
+
+
+_DESCRIPTION = msgspec.json.Decoder(_Description)
+
+
+def document_event(
+    inner: Inner,
+    op: str,
+    source: Source,
+    *,
+    message: Message,
+    schemas: Schemas,
+    warnings: list[str],
+) -> Event:
+    """One change of a document. Raises unsupported for an update of a part of a column."""
+    names: TableName = (source.db or None, source.schema or None, source.collection)
+    columns = schemas.columns(schemas.block(b""), (), names, family="mongodb")
+    before = document(inner.before, warnings) if op in ("update", "delete") else None
+    after = document(inner.after, warnings) if op != "delete" else None
+    whole = after is not None
+    key = None
+    if before is None or _ID not in before:
+        key = document_key(message.key) or _filtered(inner.filter)
+    changed = {}
+    if op == "update":
+        changed = _changed(inner.updateDescription, warnings, whole=whole)
+    if after is not None:
+        # a field that the document does not have is NULL in a table
+        declared = [column.name for column in columns.types.columns] if columns.types else []
+        for name in (*changed, *(before or ()), *declared):
+            after.setdefault(name)
+    elif changed and before is not None:
+        after, whole = {**before, **changed}, True
+    elif changed:
+        after = {**(key or {}), **changed}
+        warnings.append(Code.PARTIAL_IMAGE.value)
+    if op != "delete" and (after is None or _ID not in after):
+        text = "expected the document in after, or what changed in updateDescription and the "
+        raise DecodeError(Code.NO_IMAGE, f"{text}document's _id in the message key, got neither")
+    event = plain_event(
+        op,
+        op_raw=str(inner.op),
+        source=source,
+        names=names,
+        sent_time=sent_micros(inner, warnings),
+        warnings=warnings,
+        transaction=inner.transaction,
+    )
+    event.snapshot = event.snapshot or op == "snapshot"
+    event.key_columns = (_ID,)
+    event.types = columns.types
+    event.before, event.before_image = before, "full" if before is not None else None
+    event.after, event.after_image = after, _image(after, whole=whole)
+    if after is None:
+        if before is None or _ID not in before:
+            event.key = key
+        if event.key is None and before is None:
+            raise DecodeError(
+                Code.NO_IMAGE, "expected a document or a message key of the delete, got none"
+            )
+    if not columns.names.issuperset((*(before or ()), *(after or ()))):
+        warnings.append(Code.UNTYPED.value)
+    return event
+
+
+def _image(after: Row | None, *, whole: bool) -> str | None:
+    if after is None:
+        return None
+    return "full" if whole else "partial"
+
+
+def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
+    """The columns that an update set, and as null those that it removed.
+
+    `whole`: the document itself came too, so parts of columns do not matter. Raises unsupported
+    where they do: the whole column's value is not known.
+    """
+    text = bytes(raw)
+    if not text or text == b"null":
+        return {}
+    said = _DESCRIPTION.decode(text)
+    removed = said.removedFields or []
+    if whole:
+        return {name: None for name in removed if "." not in name}
+    changed = document(said.updatedFields, warnings) or {}
+    if said.truncatedArrays or any("." in name for name in (*removed, *changed)):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected whole columns in updateDescription, got a part of one: "
+            "set capture.mode=change_streams_update_full in the connector",
+        )
+    return {**changed, **dict.fromkeys(removed)}
+
+
+def _filtered(raw: msgspec.Raw) -> Row | None:
+    """The `_id` in `filter`, which connectors before 2.0 send with an update."""
+    found = document(raw, [])
+    return {_ID: found[_ID]} if found is not None and _ID in found else None
+
+
+def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:
+    """The row of a document sent as JSON text; None where there is none."""
+    text = bytes(raw)
+    if text == b"null" or not text:
+        return None
+    try:
+        inner = _TEXT.decode(text).encode()
+        image = jsontext.image(inner, warnings)
+        if image is None:
+            return None
+        sent = jsontext.members(inner)
+        return {name: _value(value, sent[name]) for name, value in image.items()}
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected a document of extended JSON as text, {error}"
+        ) from None
+
+
+def document_key(raw: bytes | None) -> Row | None:
+    """The key `{"id": "<extended JSON>"}` as `_id`; None where it is something else."""
+    if not raw:
+        return None
+    try:
+        key: Any = _ANY.decode(raw)
+        if isinstance(key, dict) and "payload" in key:
+            key = key["payload"]
+        text = key["id"]
+        if not isinstance(text, str):
+            return {_ID: plain(text)}
+        sent = text.encode()
+        try:
+            return {_ID: _value(_ANY.decode(sent), msgspec.Raw(sent))}
+        except msgspec.MsgspecError:
+            return {_ID: text}
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _value(value: Any, raw: msgspec.Raw) -> str | None:
+    kind = value.__class__
+    if value is None or kind is str:
+        return value if value is None else str(value)
+    if kind is dict and value.keys() == {"$undefined"}:
+        return None
+    if kind is dict:
+        text = _scalar(value)
+        return text if text is not None else bytes(raw).decode()
+    return bytes(raw).decode() if kind is list else plain(value)
+
+
+def _ordinal(inner: Mapping[str, Any]) -> str | None:
+    """A BSON timestamp as `seconds.ordinal`, the ordinal padded: so that they sort as they are."""
+    second, number = inner.get("t"), inner.get("i")
+    if second.__class__ is not int or number.__class__ is not int:
+        return None
+    return f"{second}.{str(number).rjust(10, '0')}"
+
+
+def _scalar(value: Mapping[str, Any]) -> str | None:
+    """The text of a wrapped scalar; None where the value is a document of its own."""
+    if value.keys() == _STRICT_BINARY and isinstance(value["$binary"], str):
+        return str(value["$binary"])
+    if len(value) != 1:
+        return None
+    ((word, inner),) = value.items()
+    if word == "$date":
+        if isinstance(inner, Mapping):
+            inner = inner.get("$numberLong")
+        if inner is None:
+            return None
+        text = plain(inner)
+        if text.removeprefix("-").isdecimal() and len(text) <= 20:
+            try:
+                return canonical.instant_of(int(text), 1000)
+            except DecodeError:
+                return None
+        return canonical.instant_text(text, "UTC", [])
+    if word == "$binary" and isinstance(inner, Mapping):
+        return str(inner["base64"]) if isinstance(inner.get("base64"), str) else None
+    if word == "$timestamp" and isinstance(inner, Mapping):
+        return _ordinal(inner)
+    if word == "$code" and isinstance(inner, str):
+        return inner
+    if word in _WRAPPED and inner is not None and not isinstance(inner, dict | list):
+        return plain(inner)
+    return None

@@ -1,0 +1,164 @@
+"""The source's log position in a Debezium message as an order key.
+
+Which numbers order a connector's events stands in the connector's documentation under "Data change
+events"; positions are compared as numbers, never as text.
+Source: https://debezium.io/documentation/reference/3.6/connectors/ (source blocks per connector).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from ingest.formats.debezium.envelope import Source, whole
+
+Order = tuple[int, ...] | None
+
+_LIMIT = 2**63
+_SUFFIX = re.compile(r"\d+$")
+
+
+def order_of(source: Source) -> Order:
+    """s1… of a row (semantics.md, 12); None where the message carries no position."""
+    find = _ORDERS.get(source.connector or "") or _ORDERS.get((source.connector or "").lower())
+    if find is None:
+        find = next((order for has, order in _TRACES if getattr(source, has) is not None), _binlog)
+    found = find(source)
+    if found is None:
+        return None
+    for number in found:
+        if not 0 <= number < _LIMIT:
+            return None
+    return found
+
+
+def _binlog(source: Source) -> Order:
+    """File number, position, row: `.999999` comes before `.1000000`."""
+    pos, row, file = source.pos, source.row, source.file
+    if pos.__class__ is not int or row.__class__ is not int:
+        pos, row = whole(pos), whole(row) or 0
+    number = _file_number(file) if file else None
+    return None if number is None or pos is None else (number, pos, row)
+
+
+@lru_cache(maxsize=4096)
+def _file_number(file: str) -> int | None:
+    match = _SUFFIX.search(file)
+    return int(match[0]) if match is not None and len(match[0]) < 20 else None
+
+
+def _lsn(source: Source) -> Order:
+    """The commit's LSN, then the event's own: alone it is not monotonic across transactions."""
+    sequence = source.sequence
+    if isinstance(sequence, str):
+        try:
+            sequence = _SEQUENCE.decode(sequence)
+        except msgspec.MsgspecError:
+            sequence = None
+    committed = last = None
+    if sequence is not None and len(sequence) == 2:
+        committed, last = whole(sequence[0]), whole(sequence[1])
+    lsn = whole(source.lsn)
+    lsn = last if lsn is None else lsn
+    return None if lsn is None else (lsn if committed is None else committed, lsn)
+
+
+_SEQUENCE = msgspec.json.Decoder(list[int | str | None])
+
+
+def _scn(source: Source) -> Order:
+    """Commit SCN, SCN, then the redo record; XStream's LCR position is one long hexadecimal."""
+    if source.lcr_position:
+        return _lcr(source.lcr_position)
+    scn = whole(source.scn)
+    if scn is None:
+        return None
+    commit = whole(source.commit_scn)
+    if commit is None and source.commit_scn:
+        return None
+    inside = whole(source.ssn)
+    inside = (whole(source.txSeq) or 0) if inside is None else inside
+    parts = _hex(source.rs_id.strip().removeprefix("0x"), ".") if source.rs_id else None
+    if parts is None or len(parts) != 3:
+        return (scn if commit is None else commit), scn, 0, 0, inside
+    return (scn if commit is None else commit), scn, parts[0], parts[1] << 16 | parts[2], inside
+
+
+def _change_lsn(source: Source) -> Order:
+    """Commit LSN and change LSN of ten bytes each as 32 + 48 bits, then the serial number."""
+    commit = _hex(source.commit_lsn, ":")
+    if commit is None or len(commit) != 3:
+        return None
+    change = _hex(source.change_lsn, ":")
+    if change is None or len(change) != 3:
+        change = [0, 0, 0]
+    serial = whole(source.event_serial_no) or 0
+    return (
+        commit[0],
+        commit[1] << 16 | commit[2],
+        change[0],
+        change[1] << 16 | change[2],
+        serial,
+    )
+
+
+def _db2(source: Source) -> Order:
+    """Commit LSN and change LSN of up to sixteen bytes each, cut in two."""
+    commit = _hex((source.commit_lsn or "").replace(":", ""), " ")
+    if commit is None:
+        return None
+    change = _hex((source.change_lsn or "").replace(":", ""), " ") or [0]
+    return (*divmod(commit[0], 2**62), *divmod(change[0], 2**62))
+
+
+def _ord(source: Source) -> Order:
+    """The second of the oplog entry and its number in that second."""
+    number, time = whole(source.ord), whole(source.ts_ms)
+    return None if number is None or time is None else (time // 1000, number)
+
+
+def _commit_ts(source: Source) -> Order:
+    """TiCDC's Debezium protocol: the commit's timestamp."""
+    number = whole(source.commit_ts)
+    return None if number is None else (number,)
+
+
+def _hex(text: str | None, separator: str) -> list[int] | None:
+    try:
+        parts = (text or "").split(separator)
+        return [int(part, 16) for part in parts] if max(map(len, parts)) <= 40 else None
+    except ValueError:
+        return None
+
+
+def _lcr(text: str) -> Order:
+    """A long hexadecimal compared from the left, as five numbers of fifteen digits."""
+    if len(text) > 75:
+        return None
+    wide = text.ljust(75, "0")
+    try:
+        return tuple(int(wide[at : at + 15], 16) for at in range(0, 75, 15))
+    except ValueError:
+        return None
+
+
+_ORDERS: dict[str, Callable[[Source], Order]] = {
+    "mysql": _binlog,
+    "mariadb": _binlog,
+    "postgresql": _lsn,
+    "oracle": _scn,
+    "sqlserver": _change_lsn,
+    "db2": _db2,
+    "mongodb": _ord,
+    "ticdc": _commit_ts,
+}
+_TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
+    ("commit_ts", _commit_ts),
+    ("lsn", _lsn),
+    ("scn", _scn),
+    ("event_serial_no", _change_lsn),
+    ("ord", _ord),
+)

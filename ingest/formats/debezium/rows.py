@@ -1,0 +1,285 @@
+"""A Debezium row change as one Event: images as canonical text, how complete they are, its key.
+
+Debezium's images are what they are: `before` is never filled up from `after`. How complete it is
+depends on the source: MySQL sends all columns; PostgreSQL sends what the table's REPLICA IDENTITY
+holds, and where that is the key alone, all other columns with values that it makes up, null mostly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import Event, Row
+from ingest.formats.debezium import values as encoded
+from ingest.formats.debezium.columns import Columns
+from ingest.formats.debezium.declared import Handling
+from ingest.formats.debezium.envelope import (
+    Source,
+    Transaction,
+    family_of_connector,
+    is_snapshot,
+    micros,
+)
+from ingest.formats.debezium.events import transaction_of
+from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
+from ingest.formats.debezium.order import order_of
+from ingest.formats.debezium.schema import Block, Schemas
+from ingest.formats.debezium.unavailable import DEFAULT, Placeholder
+from ingest.values import jsontext
+from ingest.wire.avro.connect import Field
+from ingest.wire.contract import FormatOptions, Message, TableName
+
+_UNTYPED = Code.UNTYPED.value
+_OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+
+
+class Image(NamedTuple):
+    """A row image as JSON gave it: its columns (None: there is no such image) and its raw text."""
+
+    columns: dict[str, Any] | None
+    raw: bytes
+
+
+NO_IMAGE = Image(None, b"")
+_NESTED = (dict, list)
+
+
+class Rows:
+    """Makes the Events of one source's row changes; remembers schema blocks and column types."""
+
+    def __init__(self, options: FormatOptions, keys: MakeKeys = JsonKeys) -> None:
+        given = options.options
+        self.schemas = Schemas(
+            options,
+            Handling(
+                decimals=given.get("decimal_handling", "auto"),
+                unsigned=given.get("bigint_unsigned_handling", "auto"),
+                binary=given.get("binary_handling", "bytes"),
+                times=given.get("time_precision", "adaptive"),
+                zone=options.time_zone,
+            ),
+        )
+        self._placeholder = Placeholder(
+            given.get("unavailable_placeholder") or DEFAULT,
+            hexadecimal=given.get("binary_handling") == "hex",
+        )
+        self._full_identity = given.get("replica_identity") == "full"
+        self._merge = given.get("partial_before") == "merge"
+        self._keys: Keys = keys(self.schemas, self.texts)
+
+    def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
+        """The image of a field of the envelope."""
+        text = bytes(raw)
+        return Image(jsontext.image(text, warnings, marked=True), text)
+
+    def change(
+        self,
+        op: str,
+        *,
+        op_raw: str | None,
+        before: Image,
+        after: Image,
+        source: Source,
+        names: TableName,
+        block: Block,
+        fields: tuple[Field, ...],
+        message: Message,
+        warnings: list[str],
+        sent_time: int | None,
+        transaction: Transaction | None = None,
+        family: str | None = None,
+        columns: Columns | None = None,
+    ) -> Event:
+        """One row change. Raises no_image where neither an image nor a key names the row.
+
+        `family` and `columns`: where the caller has looked them up already.
+        """
+        if family is None:
+            family = family_of_connector(source)
+        if columns is None:
+            columns = self.schemas.columns(block, fields, names, family=family)
+        before, after = _sides(op, before, after, warnings=warnings)
+        key = self._keys.names(message.key, needed=columns.keys is None)
+        missing: list[str] = []
+        new, after_word = self._after(after, columns, missing, warnings=warnings)
+        keys = columns.keys or key
+        old, before_word = self._before(
+            before, new, keys, family=family, columns=columns, missing=missing, warnings=warnings
+        )
+        if new is None and (op != "delete" or (old is None and key is None)):
+            raise _imageless(op, op_raw)
+        event = Event(
+            op=op,
+            op_raw=op_raw,
+            db=names[0],
+            schema=names[1],
+            table=names[2],
+            key_columns=key,
+            before=old,
+            after=new,
+            before_image=before_word,
+            after_image=after_word,
+            unavailable=missing or None,
+            scn=str(source.scn) if source.scn is not None else None,
+            order=order_of(source),
+            snapshot=op == "snapshot" or is_snapshot(source),
+            event_time=micros(source),
+            sent_time=sent_time,
+            tx_id=transaction_of(source, transaction),
+            types=columns.types,
+            warnings=warnings,
+        )
+        self._name_row(event, message, columns, names=names, family=family)
+        return event
+
+    def _name_row(
+        self, event: Event, message: Message, columns: Columns, *, names: TableName, family: str
+    ) -> None:
+        """Give the event the row's key where its images do not tell it, and, if its key changed,
+        what it was before."""
+        op, key, old, new = event.op, event.key_columns, event.before, event.after
+        warnings = event.warnings if event.warnings is not None else []
+        row = old if op == "delete" else new
+        if key and (row is None or not row.keys() >= set(key)):
+            event.key = self._keys.row(message.key, columns, names, family=family)
+            if row is not None:
+                warnings.append(Code.KEY_NOT_IN_IMAGE.value)
+        elif key and new is not None and old is not None and not old.keys() >= set(key):
+            # a before image without the key says nothing of a change of it
+            event.key = {name: new[name] for name in key}
+        if message.headers:
+            for name, value in message.headers:
+                # a changed key comes as a delete and a create that name each other's key
+                if name == _NEW_KEY and op == "delete":
+                    event.half = 0
+                elif name == _OLD_KEY and op == "insert":
+                    event.key_before = self._keys.row(value, columns, names, family=family)
+
+    def _after(
+        self, image: Image, columns: Columns, missing: list[str], *, warnings: list[str]
+    ) -> tuple[Row | None, str | None]:
+        sent, raw = image
+        if sent is None:
+            return None, None
+        came = len(sent)
+        row = self.texts(sent, raw, columns, missing=missing, warnings=warnings)
+        if columns.sent <= came == len(row):
+            return row, "full"
+        warnings.append(Code.PARTIAL_IMAGE.value)
+        return (row, "partial") if row else (None, None)
+
+    def _before(
+        self,
+        image: Image,
+        after: Row | None,
+        keys: tuple[str, ...] | None,
+        *,
+        family: str,
+        columns: Columns,
+        missing: list[str],
+        warnings: list[str],
+    ) -> tuple[Row | None, str | None]:
+        sent, raw = image
+        if sent is None:
+            return None, None
+        came = len(sent)
+        lost: list[str] = []
+        row = self.texts(sent, raw, columns, missing=lost, warnings=warnings)
+        if lost:
+            missing += [name for name in lost if name not in missing]
+        if family == "postgres" and not self._full_identity:
+            if keys and all(row.get(name) is not None for name in keys):
+                made_up = columns.invented
+                if all(
+                    value is None or name in keys or value in made_up.get(name, ())
+                    for name, value in row.items()
+                ):
+                    return {name: row[name] for name in keys}, "key"
+        elif came == len(row):
+            whole = max(columns.sent, len(after or ()))
+            if whole != came and keys and row.keys() <= set(keys):
+                return row, "key"
+            if columns.sent <= came and (after is None or row.keys() >= after.keys()):
+                return row, "full"
+        warnings.append(Code.PARTIAL_IMAGE.value)
+        if self._merge and after is not None:
+            return {name: v for name, v in {**after, **row}.items() if name not in lost}, "partial"
+        return (row, "partial") if row else (None, None)
+
+    def texts(
+        self,
+        image: dict[str, Any],
+        raw: bytes,
+        columns: Columns,
+        missing: list[str],
+        warnings: list[str],
+    ) -> Row:
+        """Makes `image` canonical text, without the columns that hold the placeholder."""
+        absent = self._placeholder.columns(image)
+        if absent:
+            warnings.append(Code.PLACEHOLDER_VALUE.value)
+            for name in absent:
+                del image[name]
+                if name not in missing:
+                    missing.append(name)
+        if columns.canonical:
+            return image
+        shape = columns.shapes.get(tuple(image)) or columns.shape(tuple(image))
+        # in place: what is text already, most of a row, is not touched again
+        for name, convert in shape.converted:
+            value = image[name]
+            if convert is None and value.__class__ is int:
+                image[name] = str(value)
+            elif value is not None and value.__class__ not in _NESTED:
+                image[name] = (convert or encoded.integer)(value, warnings)
+        for name in shape.numbers:
+            value = image[name]
+            if value.__class__ is int:
+                image[name] = str(value)
+        if not jsontext.all_text(image.values()):
+            _write_out(image, raw, columns, numbers=shape.numbers, warnings=warnings)
+        if not shape.typed:
+            warnings.append(_UNTYPED)
+        return image
+
+
+def _write_out(
+    image: dict[str, Any], raw: bytes, columns: Columns, *, numbers: list[str], warnings: list[str]
+) -> None:
+    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    members: dict[str, msgspec.Raw] | None = None
+    for name, value in image.items():
+        kind = value.__class__
+        if kind is str or value is None:
+            continue
+        if kind is int:
+            image[name] = str(value)
+            numbers.append(name)
+        elif kind is bool:
+            image[name] = "true" if value else "false"
+        else:
+            text = columns.text_of(name, value, warnings)
+            if text is None:
+                members = jsontext.members(raw) if members is None else members
+                text = bytes(members[name]).decode()
+            image[name] = text
+
+
+def _imageless(op: str, op_raw: str | None) -> DecodeError:
+    key = " and no message key" if op == "delete" else ""
+    text = f"expected an image of the row of op {op_raw or op}, got none{key}"
+    return DecodeError(Code.NO_IMAGE, text)
+
+
+def _sides(op: str, before: Image, after: Image, *, warnings: list[str]) -> tuple[Image, Image]:
+    """The images that a change of this kind has."""
+    if op == "delete":
+        return before, NO_IMAGE
+    if before.columns is not None and op in ("insert", "snapshot"):
+        warnings.append(Code.BEFORE_ON_INSERT.value)
+        return NO_IMAGE, after
+    return before, after

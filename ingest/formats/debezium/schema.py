@@ -1,0 +1,312 @@
+"""Connect's schema block: which column has which type, and how its values are read.
+
+The block is two thirds of a message and the same for thousands of them, so it is taken as raw bytes
+and what it says is remembered by them.
+Source: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`.
+
+Values that Debezium makes up for columns it was not sent.
+
+Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key. Debezium fills the
+rest: with null, with the column's default, or, where the column is required, with its type's zero.
+Source: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica
+identity); the fallback values of JdbcValueConverters and PostgresValueConverter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.events import ColumnType
+from ingest.formats.debezium import values as encoded
+from ingest.formats.debezium.columns import Columns
+from ingest.formats.debezium.declared import Handling, declared_converter, declared_type, is_decimal
+from ingest.formats.debezium.values import Nested, ReadArray, array_reader
+from ingest.values import jsontext
+from ingest.values.source_types import decimal_type, types_of
+from ingest.wire.avro.connect import Field
+from ingest.wire.contract import FormatOptions, TableName
+from ingest.wire.declared import Convert, declared_for, in_any_case, plain, respelt
+
+_MOST_BLOCKS = 1_000
+_MOST_TABLES = 10_000
+_SOURCE_TYPE = "__debezium.source.column."
+_SIZED = {"decimal", "numeric", "number", "dec", "fixed", "bit", "char", "varchar", "binary"} | {
+    "varbinary",
+    "nchar",
+    "nvarchar",
+    "varchar2",
+    "nvarchar2",
+    "raw",
+    "datetime",
+    "timestamp",
+    "time",
+    "bpchar",
+    "bit varying",
+    "varbit",
+}
+
+
+class Block:
+    """One schema block: its fields, and the columns built from them, per table and family.
+
+    `row`: the fields of an envelope's images; `flat`: those of a flattened row, once known.
+    """
+
+    def __init__(self, schema: Field | None) -> None:
+        self.fields = schema.fields or () if schema is not None else ()
+        self.row = _row_fields(self.fields)
+        self.flat: tuple[Field, ...] | None = None
+        self.memo: dict[tuple[str, TableName | None], Columns] = {}
+
+
+class Schemas:
+    """Remembers schema blocks by their bytes, and what the YAML adds to them."""
+
+    def __init__(self, options: FormatOptions, handling: Handling) -> None:
+        self._options = options
+        self.named = bool(options.columns or options.keys)
+        self._handling = handling
+        self._blocks: dict[bytes, Block] = {}
+        self._none = Block(None)
+
+    def block(self, raw: bytes) -> Block:
+        """The block of these bytes; `null` and no bytes at all are a block without fields."""
+        if not raw or raw == b"null":
+            return self._none
+        found = self._blocks.get(raw)
+        if found is None:
+            if len(self._blocks) >= _MOST_BLOCKS:
+                self._blocks.clear()
+            found = self._blocks[raw] = Block(_schema(raw))
+        return found
+
+    def columns(
+        self, block: Block, fields: tuple[Field, ...], names: TableName, *, family: str
+    ) -> Columns:
+        """The columns of table `names` whose rows have `fields` (of `block`)."""
+        key = (family, names if self.named else None)
+        found = block.memo.get(key)
+        if found is None:
+            if len(block.memo) >= _MOST_TABLES:
+                block.memo.clear()
+            found = block.memo[key] = self._build(fields, names, family)
+        return found
+
+    def _build(self, fields: tuple[Field, ...], names: TableName, family: str) -> Columns:
+        sent = (field.field for field in fields if field.field is not None)
+        table = self._options.completed(names)
+        declared = respelt(declared_for(self._options.columns, table), sent)
+        keys = declared_for(self._options.keys, table)
+        columns: list[ColumnType] = []
+        converts: dict[str, Convert | None] = {}
+        nested: dict[str, encoded.Nested] = {}
+        made_up: dict[str, frozenset[str]] = {}
+        arrays: dict[str, ReadArray] = {}
+        for field in fields:
+            name = field.field
+            if name is None:
+                continue
+            type_, convert = self._column(name, field, declared.pop(name, None), family=family)
+            columns.append(type_)
+            converts[name] = convert
+            if field.name in encoded.NESTED:
+                nested[name] = encoded.NESTED[field.name][1]
+            if field.items is not None and field.items.name is not None:
+                _, _, element = _read(field.items)
+                inner = encoded.NESTED.get(field.items.name, ("", None))[1]
+                if element is not None or inner is not None:
+                    arrays[name] = array_reader(element, inner)
+            if family == "postgres":
+                number = is_decimal(type_.source_type)
+                made_up[name] = invented(field, convert, nested.get(name), number=number)
+        for name, text in declared.items():
+            columns.append(ColumnType(name, text, declared_type(text, family)))
+            converts[name] = declared_converter(text, family, self._handling)
+            if not fields:
+                nested[name] = encoded.variable_scale
+        types = types_of(tuple(columns)) if columns else None
+        if declared:
+            converts, nested = in_any_case(converts), in_any_case(nested)
+        return Columns(
+            types,
+            converts,
+            nested,
+            frozenset(converts),
+            len(fields),
+            tuple(keys) or None,
+            {},
+            invented=made_up,
+            arrays=arrays,
+        )
+
+    def _column(
+        self, name: str, field: Field, declared: str | None, *, family: str
+    ) -> tuple[ColumnType, Convert | None]:
+        native = _native(field.parameters)
+        said = declared or native
+        semantic, spark, convert = _read(field)
+        if semantic is None and said is not None:
+            wanted = declared_type(said, family)
+            by_type = field.type in ("int64", "string", "double", "float", "float64")
+            by_type = by_type and wanted.startswith(("decimal", "binary"))
+            by_type = by_type or (field.type == "string" and is_decimal(said))
+            if declared is not None or by_type:
+                handling = self._handling
+                if field.type == "string":
+                    # Connect packs into bytes alone: digits in a string are the number itself
+                    handling = handling._replace(decimals="string", unsigned="long")
+                spark, convert = wanted, declared_converter(said, family, handling)
+                if field.type == "boolean" and declared is None:
+                    spark, convert = encoded.PLAIN["boolean"]
+        elif said is not None and (declared is not None or spark == "string"):
+            # a decimal without its precision, say: the source's own type knows it
+            spark = declared_type(said, family)
+        return ColumnType(name, said or semantic or field.type, spark), convert
+
+
+def _read(field: Field) -> tuple[str | None, str, Convert | None]:
+    """The semantic type as text (None where Connect's own type is all), Spark type, converter."""
+    name, sizes = field.name, field.parameters or {}
+    if name is None:
+        return (None, *encoded.PLAIN.get(field.type, ("string", None)))
+    if name in encoded.SEMANTIC:
+        return (name, *encoded.SEMANTIC[name])
+    if name == "org.apache.kafka.connect.data.Decimal":
+        scale, precision = _number(sizes, "scale"), _number(sizes, "connect.decimal.precision")
+        if scale is None or (precision is not None and scale > precision > 0):
+            return f"{name}({precision},{scale})", "string", encoded.scale_doubted
+        if not precision:
+            return f"{name}(,{scale})", "string", encoded.decimal(scale)
+        return (
+            f"{name}({precision},{scale})",
+            decimal_type((precision, scale)),
+            encoded.decimal(scale),
+        )
+    if name == "io.debezium.data.Bits":
+        length = _number(sizes, "length")
+        fits = length is not None and length <= 64
+        return f"{name}({length})", "decimal(20,0)" if fits else "string", encoded.bits(length)
+    if name in encoded.NESTED:
+        return name, encoded.NESTED[name][0], None
+    if "allowed" in sizes:
+        return f"{name}({sizes['allowed']})", "string", None
+    # other names (Json, Uuid, geometry, …) say nothing about how a value is written
+    return (name, *encoded.PLAIN.get(field.type, ("string", None)))
+
+
+def _number(parameters: Mapping[str, Any], name: str) -> int | None:
+    try:
+        return int(parameters[name])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _native(parameters: Mapping[str, Any] | None) -> str | None:
+    """The source's own type, where `column.propagate.source.type` sends it along."""
+    if not parameters:
+        return None
+    text = parameters.get(_SOURCE_TYPE + "type")
+    if not isinstance(text, str):
+        return None
+    return sized(
+        text,
+        _number(parameters, _SOURCE_TYPE + "length"),
+        _number(parameters, _SOURCE_TYPE + "scale"),
+    )
+
+
+def sized(text: str, length: int | None, scale: int | None) -> str:
+    """A type with length and scale where they belong to it: DECIMAL, 14, 4 → `DECIMAL(14,4)`."""
+    if "(" in text or length is None:
+        return text
+    base, _, rest = text.partition(" ")
+    if base.lower() not in _SIZED:
+        return text
+    if base.lower() == "number" and scale is None:
+        # Oracle's NUMBER without a scale may hold any fraction
+        return text
+    size = f"{length},{scale}" if scale is not None else str(length)
+    return f"{base}({size}) {rest}".rstrip()
+
+
+def _row_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The columns of the row images: those of `after`, else of `before`."""
+    found: dict[str | None, tuple[Field, ...]] = {
+        field.field: field.fields for field in fields if field.fields
+    }
+    return found.get("after") or found.get("before") or ()
+
+
+_SCHEMA = msgspec.json.Decoder(Field)
+
+
+def _schema(raw: bytes) -> Field | None:
+    if raw[:1] != b"{":
+        return None
+    try:
+        return _SCHEMA.decode(raw)
+    except msgspec.ValidationError as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected Connect's schema of the message, {error}"
+        ) from None
+
+
+_DBZ, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
+_ZERO_OF_TYPE: dict[str, tuple[bytes, ...]] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), (b"0",)),
+    **dict.fromkeys(("float", "double", "float32", "float64"), (b"0.0", b"0")),
+    "boolean": (b"false",),
+    "string": (b'""',),
+    "bytes": (b'""',),
+    "array": (b"[]",),
+    "map": (b"{}",),
+}
+_ZERO_OF_NAME: dict[str, tuple[bytes, ...]] = {
+    _CONNECT + "Decimal": (b'"AA=="', b"0"),
+    "io.debezium.data.VariableScaleDecimal": (b'{"scale":0,"value":"AA=="}',),
+    "io.debezium.data.Json": (b'"{}"', b'""'),
+    _DBZ + "ZonedTimestamp": (b'"1970-01-01T00:00:00Z"',),
+    _DBZ + "ZonedTime": (b'"00:00:00Z"',),
+    _DBZ + "IsoDate": (b'"1970-01-01Z"',),
+    _DBZ + "IsoTime": (b'"00:00:00Z"',),
+    _DBZ + "IsoTimestamp": (b'"1970-01-01T00:00:00Z"',),
+    _DBZ + "Interval": (b'"P0Y0M0DT0H0M0S"',),
+}
+_ZERO_IN_TEXT = (b'"0"',)
+
+
+def invented(
+    field: Field, convert: Convert | None, nested: Nested | None, *, number: bool
+) -> frozenset[str]:
+    """The canonical texts of values, null aside, that a column not sent may come with.
+
+    `number`: the column holds decimals.
+    """
+    default = bytes(field.default)
+    samples: tuple[bytes, ...] = (default,) if default else ()
+    if field.optional is False:
+        samples += _ZERO_OF_NAME.get(field.name or "") or _ZERO_OF_TYPE.get(field.type, ())
+        samples += _ZERO_IN_TEXT if number and field.type == "string" else ()
+    found = set()
+    for sample in samples:
+        image = jsontext.image(b'{"":' + sample + b"}", [], marked=True) or {}
+        value = image.get("")
+        kind = value.__class__
+        if value is None:
+            continue
+        if kind is dict or kind is list:
+            text = nested(value) if nested is not None and kind is dict else None
+            found.add(sample.decode() if text is None else text)
+            continue
+        try:
+            read = convert(value, []) if convert is not None else plain(value)
+        except DecodeError:
+            continue
+        if read is not None:
+            found.add(read)
+    return frozenset(found)

@@ -1,0 +1,352 @@
+"""What Debezium sends besides row changes: schema changes, transactions, heartbeats, notices.
+
+Schema changes come with their statement and the table as it stands after it: in an array, in one
+object (CloudCanal), or inside a JSON string (`historyRecord`, Flink CDC).
+Source: https://debezium.io/documentation/reference/3.6/connectors/mysql.html (schema change topic,
+transaction metadata), …/configuration/signalling.html, …/configuration/notification.html.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.ddl.dialect import dialect_of_database
+from ingest.ddl.parse import is_truncate
+from ingest.errors import DecodeError
+from ingest.events import ColumnType, Event, Row
+from ingest.formats.debezium.envelope import (
+    Number,
+    Source,
+    family_of_connector,
+    is_snapshot,
+    micros,
+    sent_micros,
+)
+from ingest.formats.debezium.events import joined_id
+from ingest.formats.debezium.order import order_of
+from ingest.formats.debezium.schema import sized
+from ingest.values.jsontext import decoder, members
+from ingest.values.source_types import spark_type
+from ingest.wire.contract import TableName, TopLevel
+from ingest.wire.contradictions import refuse_rows
+from ingest.wire.scalars import PAYLOADS
+
+
+class _Column(msgspec.Struct, gc=False):
+    name: str
+    typeName: str | None = None
+    typeExpression: str | None = None
+    length: int | None = None
+    scale: int | None = None
+    enumValues: list[str] | None = None
+
+
+class _Table(msgspec.Struct, gc=False):
+    columns: list[_Column] | None = None
+    primaryKeyColumnNames: list[str] | None = None
+
+
+class _Change(msgspec.Struct, gc=False):
+    type: str | None = None
+    id: str | None = None
+    table: _Table | None = None
+
+
+class _SchemaChange(msgspec.Struct, gc=False):
+    source: Source | None = None
+    position: Source | None = None
+    databaseName: str | None = None
+    schemaName: str | None = None
+    ddl: str | None = None
+    ts_ms: Number = None
+    ts_us: Number = None
+    tableChanges: list[_Change] | _Change | None = None
+    historyRecord: str | None = None
+    op: str | None = None
+    before: msgspec.Raw = msgspec.Raw()
+    after: msgspec.Raw = msgspec.Raw()
+
+
+class _Boundary(msgspec.Struct, gc=False):
+    status: str
+    id: str | int
+    ts_ms: Number = None
+    ts_us: Number = None
+    event_count: int | None = None
+
+
+_SCHEMA_CHANGE: msgspec.json.Decoder[_SchemaChange] = decoder(_SchemaChange)
+_BOUNDARY = decoder(_Boundary)
+_SOURCE: msgspec.json.Decoder[Source] = decoder(Source)
+_NUMBER: msgspec.json.Decoder[Number] = msgspec.json.Decoder(Number)
+_TEXT = msgspec.json.Decoder(str)
+_TIME = msgspec.json.Decoder(int)
+_STATUS = {"BEGIN": "begin", "END": "commit"}
+_BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
+_CHECKPOINT_NAMES = frozenset(("source", "ts_ms", "ts_us", "ts_ns", "transaction"))
+_NOTICE_NAMES = frozenset(("id", "aggregate_type", "type", "additional_data", "timestamp"))
+_WHOLE = (_BOUNDARY_NAMES - {"ts_us"}, _NOTICE_NAMES, frozenset(("source", "ts_ms")))
+"""What a boundary, a notification and a checkpoint all have."""
+_DESTRUCTIVE = b"dta"
+_ENVELOPE_NAMES = frozenset(("before", "after", "op", "transaction", "schema")) | {
+    "ts_ms",
+    "ts_us",
+    "ts_ns",
+}
+_SOURCE_NAMES = frozenset(Source.__struct_fields__) - {"schema", "table", "row", "connector"}
+"""Names in `source`; the ones left out are many a message's."""
+_SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
+    "execute-snapshot",
+    "ad-hoc-snapshot",
+    "set-offsets",
+    "schema-changes",
+}
+
+
+def is_schema_change(top: Mapping[str, Any], *, among_rows: bool = False) -> bool:
+    """Whether the payload tells of a schema change (`ddl` is no boolean, as CloudCanal's own).
+
+    `among_rows`: rows without an envelope may come here too, of columns with any names.
+    """
+    if "historyRecord" in top:
+        return True
+    if among_rows and not ("source" in top or "tableChanges" in top):
+        return False
+    if "databaseName" in top and ("ddl" in top or "tableChanges" in top):
+        return True
+    return "ddl" in top and "source" in top and bytes(top["ddl"])[:1] in (b'"', b"n")
+
+
+def is_key_of_schema_change(top: Mapping[str, Any]) -> bool:
+    """Whether it is a message key of the schema change topic, sent or captured as a value."""
+    return "databaseName" in top and len(top) == 1
+
+
+def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = False) -> bool:
+    """Whether the payload is a heartbeat, checkpoint, boundary, notification or signal.
+
+    `among_rows`: see `is_schema_change`; such a payload then is what it is by all its members, a
+    heartbeat by its topic.
+    """
+    if len(top) == 1 and "ts_ms" in top:
+        return not among_rows or "heartbeat" in topic
+    if among_rows and not any(top.keys() >= shape for shape in _WHOLE):
+        return False
+    if _is_checkpoint(top):
+        return True
+    if is_key_of_schema_change(top):
+        return True
+    if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():
+        return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
+    if "aggregate_type" in top and "type" in top and "id" in top:
+        return _NOTICE_NAMES >= top.keys()
+    return "type" in top and "data" in top and len(top) <= 3 and _signal(top) is not None
+
+
+def _is_checkpoint(top: Mapping[str, Any]) -> bool:
+    """Whether it is TiCDC's: nothing but how far the source has come."""
+    if "source" not in top or not top.keys() <= _CHECKPOINT_NAMES:
+        return False
+    try:
+        return _SOURCE.decode(bytes(top["source"])).connector == "TiCDC"
+    except (msgspec.MsgspecError, ValueError):
+        return False
+
+
+def _signal(top: Mapping[str, Any]) -> str | None:
+    word = bytes(top["type"]).strip(b'"').decode(errors="replace")
+    return word if word in _SIGNALS and bytes(top["data"])[:1] in (b"{", b'"', b"n") else None
+
+
+def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Event:
+    """The control event of a payload that `is_control`."""
+    if "status" in top:
+        boundary = _BOUNDARY.decode(raw)
+        counted = boundary.event_count is not None
+        count: Row = {"event_count": str(boundary.event_count)}
+        return Event(
+            kind="control",
+            op=_STATUS[boundary.status],
+            op_raw=boundary.status,
+            tx_id=joined_id(str(boundary.id)),
+            after=count if counted else None,
+            after_image="partial" if counted else None,
+            event_time=micros(Source(ts_ms=boundary.ts_ms, ts_us=boundary.ts_us)),
+            warnings=warnings,
+        )
+    if "source" in top:
+        source = _SOURCE.decode(bytes(top["source"]))
+        return Event(
+            kind="control",
+            op="checkpoint",
+            scn=str(source.commit_ts) if source.commit_ts is not None else None,
+            sent_time=sent_micros(
+                Source(ts_ms=_NUMBER.decode(bytes(top.get("ts_ms", b"null")))), warnings
+            ),
+            warnings=warnings,
+        )
+    if is_key_of_schema_change(top):
+        named = "schema change key"
+        return Event(kind="control", op="other", op_raw=named, warnings=warnings)
+    if len(top) == 1:
+        sent = sent_micros(Source(ts_ms=_TIME.decode(bytes(top["ts_ms"]))), warnings)
+        return Event(kind="control", op="heartbeat", sent_time=sent, warnings=warnings)
+    word = _TEXT.decode(bytes(top["type"]))
+    return Event(kind="control", op="other", op_raw=word, warnings=warnings)
+
+
+def schema_change_event(raw: bytes, warnings: list[str]) -> Event:
+    """The DDL event (or truncate) of a payload that `is_schema_change`."""
+    change = _SCHEMA_CHANGE.decode(raw)
+    refuse_rows(change.op or "a schema change", change.before, change.after)
+    outer = change.source or Source()
+    if change.historyRecord is not None:
+        record = _history(change.historyRecord)
+        sent = change if change.ts_ms is not None else record
+        change = record
+    else:
+        sent = change
+    source = outer
+    if source.file is None and source.lsn is None and source.scn is None:
+        # the schema history's own records keep the position apart
+        source = _merged(outer, change.position or change.source)
+    said = change.tableChanges
+    tables = said if isinstance(said, list) else [said] if said is not None else []
+    table_change = _of_table(tables, source.table)
+    db, schema, table = _names(source, change, table_change)
+    word = change.op or (table_change.type if table_change is not None else None)
+    family = family_of_connector(source)
+    columns: tuple[ColumnType, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    if table_change is not None and table_change.table is not None:
+        columns = tuple(_column(c, family) for c in table_change.table.columns or ()) or None
+        keys = tuple(table_change.table.primaryKeyColumnNames or ()) or None
+    truncates = is_truncate(change.ddl)
+    if change.ddl is None:
+        warnings.append(Code.DDL_TEXT_MISSING.value)
+    return Event(
+        kind="change" if truncates else "ddl",
+        op="truncate" if truncates else "ddl",
+        op_raw=word,
+        db=db,
+        schema=schema,
+        table=table,
+        key_columns=keys,
+        ddl=change.ddl,
+        dialect=dialect_of_database(source.connector),
+        columns=None if truncates else columns,
+        order=order_of(source),
+        snapshot=is_snapshot(source),
+        event_time=micros(source),
+        sent_time=sent_micros(Source(ts_ms=sent.ts_ms, ts_us=sent.ts_us), warnings),
+        tx_id=source.gtid or None,
+        scn=str(source.scn) if source.scn is not None else None,
+        warnings=warnings,
+    )
+
+
+def _history(text: str) -> _SchemaChange:
+    try:
+        return _SCHEMA_CHANGE.decode(text)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected a schema change in historyRecord, {error}"
+        ) from None
+
+
+def _merged(source: Source, position: Source | None) -> Source:
+    if position is None:
+        return source
+    source.file, source.pos, source.row = position.file, position.pos, position.row
+    return source
+
+
+def _of_table(changes: list[_Change], table: str | None) -> _Change | None:
+    """The change of the table that the message names, else the first."""
+    for change in changes:
+        if table and change.id is not None and _parts(change.id)[-1:] == [table]:
+            return change
+    return changes[0] if changes else None
+
+
+def _names(source: Source, change: _SchemaChange, table_change: _Change | None) -> TableName:
+    table = source.table or None
+    if table is None and table_change is not None and table_change.id:
+        table = _parts(table_change.id)[-1]
+    db = source.db or change.databaseName or None
+    return db, source.schema or change.schemaName or None, table
+
+
+def _parts(identifier: str) -> list[str]:
+    """The names in `"db"."schema"."table"`."""
+    return [part.strip('"') for part in identifier.split('"."')] or [identifier]
+
+
+def _column(column: _Column, family: str) -> ColumnType:
+    text = column.typeExpression or column.typeName or ""
+    if column.enumValues and "(" not in text:
+        quoted = (value if value[:1] == "'" else f"'{value}'" for value in column.enumValues)
+        text = f"{text}({','.join(quoted)})"
+    text = sized(text, column.length, column.scale)
+    return ColumnType(column.name, text, spark_type(text, family))
+
+
+def recognise(top: TopLevel) -> bool:
+    """Whether a JSON object is a Debezium message, by the names and words only it has."""
+    payload = top.get("payload")
+    if "__op" in top or "__deleted" in top:
+        return True
+    if payload is None or "op" in top:
+        return _recognised(top)
+    if bytes(payload) == b"null":
+        return "schema" in top and len(top) == 2
+    try:
+        inside = PAYLOADS.of(payload)
+        if is_key_of_schema_change(inside):
+            return b"io.debezium." in bytes(top.get("schema", b""))
+        return bool(inside) and _recognised(inside)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # cut out of the message unread: not UTF-8, say
+        return False
+
+
+def _recognised(top: Mapping[str, Any]) -> bool:
+    if "__op" in top or "__deleted" in top:
+        return True
+    op = top.get("op")
+    if op is not None:
+        word = bytes(op)
+        if len(word) != 3 or word[1:2] not in b"ciurdtma":
+            # Of its own source it is Debezium's all the same, for the decoder to refuse.
+            return word.startswith(b'"') and _is_source(top) and ("after" in top or "before" in top)
+        if word[1:2] in _DESTRUCTIVE:
+            return _is_source(top)
+        if "source" in top:
+            return bytes(top["source"]).startswith(b"{")
+        return ("after" in top or "before" in top) and _ENVELOPE_NAMES >= top.keys()
+    if "specversion" in top:
+        return any(name.startswith("iodebezium") for name in top)
+    if is_schema_change(top):
+        return "historyRecord" in top or "tableChanges" in top or _is_source(top)
+    if is_key_of_schema_change(top):
+        return False
+    if "status" in top and not ("event_count" in top or "data_collections" in top):
+        return False
+    return is_control(top)
+
+
+def _is_source(top: Mapping[str, Any]) -> bool:
+    """Whether `source` says where in a log the change stood, which only Debezium's does."""
+    if "source" not in top:
+        return False
+    source = bytes(top["source"])
+    if not source.startswith(b"{"):
+        return False
+    names = members(source).keys()
+    if "connector" in names or ("db" in names and "table" in names):
+        return True
+    return len(_SOURCE_NAMES & names) > 1

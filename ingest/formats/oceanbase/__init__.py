@@ -1,0 +1,1 @@
+"""OceanBase Cloud's data subscription, in Avro."""

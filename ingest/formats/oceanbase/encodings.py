@@ -1,0 +1,141 @@
+"""The encodings in which an AvroRecord comes, told by the first bytes of a message.
+
+A record's own first byte is that of its id, zigzag: even for every id from 0. So `{` (JSON), `O`
+(an object container), 0xC3 (a single object) and the mark of a bundle of shards, all odd, begin no
+bare datum, and 0 (Confluent's framing) begins that of id 0 alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.formats.oceanbase.chunks import BUNDLE, joined, runs, unbundled
+from ingest.formats.oceanbase.objects import record_of
+from ingest.formats.oceanbase.record import Record, read
+from ingest.values.jsontext import decoder as json_decoder
+from ingest.values.jsontext import parse
+from ingest.wire.contract import Message, TopLevel
+from ingest.wire.handover import Handover
+
+CONTAINER, SINGLE = b"Obj\x01", b"\xc3\x01"
+_CONFLUENT, _FINGERPRINT = 5, 10
+_HEADER = "avro.schema"
+_JSON = json_decoder(dict[str, Any])
+_SPACES = b" \t\r\n\xef\xbb\xbf"
+_READ: Handover[list[Record]] = Handover()
+
+
+def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
+    """The records of a message, shards of one record put together where all are in it.
+
+    `ids` are the schema ids that Confluent's framing may name, empty for any.
+    """
+    value = message.value or b""
+    read_before = _READ.take(value)
+    if read_before is not None and not ids:
+        yield from read_before
+    elif value.startswith(BUNDLE):
+        parts = [found for part in unbundled(value) for found in _of(message, part, ids)]
+        yield joined(parts)
+    elif value.startswith(CONTAINER):
+        found = list(_of(message, value, ids))
+        # A shard that comes alone waits for the others, as one in any other encoding.
+        yield from found if len(found) == 1 else runs(found)
+    else:
+        yield from _of(message, value, ids)
+
+
+def _of(message: Message, value: bytes, ids: frozenset[str]) -> Iterator[Record]:
+    for name, schema in message.headers or ():
+        if name == _HEADER and schema:
+            yield _written(schema, value)
+            return
+    if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
+        warnings: list[str] = []
+        yield record_of(parse(value, _JSON.decode, warnings), warnings)
+    elif value.startswith(CONTAINER):
+        yield from _contained(value)
+    elif value.startswith(SINGLE):
+        yield read(value, _FINGERPRINT)
+    elif value[:1] == b"\0" and len(value) > _CONFLUENT:
+        yield _confluent(value, ids)
+    else:
+        yield read(value)
+
+
+def _confluent(value: bytes, ids: frozenset[str]) -> Record:
+    schema_id = int.from_bytes(value[1:_CONFLUENT], "big")
+    try:
+        found = read(value, _CONFLUENT)
+    except DecodeError as error:
+        try:
+            return read(value)
+        except DecodeError:
+            raise error from None
+    if ids and str(schema_id) not in ids:
+        raise DecodeError(
+            Code.UNKNOWN_SCHEMA_ID,
+            f"expected a schema id of {', '.join(sorted(ids))}, got {schema_id}; add it to the "
+            f"source's option schema_ids",
+        )
+    return found
+
+
+def _written(schema: bytes, value: bytes) -> Record:
+    """A datum by its writer's schema."""
+    from ingest.formats.oceanbase.schema import reader_of
+
+    other = reader_of(schema)
+    if other is None:
+        return read(value)
+    found = record_of(other(value), [])
+    if found.shards > 1:
+        # Silver keeps a shard's bytes until the others come, but not the schema beside them.
+        raise DecodeError(
+            Code.UNSUPPORTED, "expected shards by the vendor's schema, got one by another layout"
+        )
+    return found
+
+
+def _contained(value: bytes) -> Iterator[Record]:
+    # fastavro takes a tenth of a second to import; few messages are containers.
+    from ingest.files.avro_container import SCHEMA_HEADER, data
+    from ingest.files.compression import Chunks
+    from ingest.files.record import framing_error
+
+    found = False
+    for datum in data(Chunks(io.BytesIO(value), "")):
+        broken = framing_error(datum.headers)
+        if broken is not None:
+            raise DecodeError(Code.BAD_AVRO, broken.text)
+        found = True
+        yield _written(dict(datum.headers or ())[SCHEMA_HEADER] or b"", datum.value or b"")
+    if not found:
+        raise DecodeError(Code.BAD_AVRO, "expected a record in the container, got none")
+
+
+def recognise(top: TopLevel) -> bool:
+    """Whether a JSON message is an AvroRecord in Avro's JSON encoding."""
+    return "operation" in top and "afterImages" in top
+
+
+def recognise_bytes(message: Message) -> bool:
+    """Whether the bytes are AvroRecords, all of them."""
+    value = message.value or b""
+    if not (message.headers or value[:2] in (CONTAINER[:2], SINGLE) or value[:1] == BUNDLE[:1]):
+        if not value or value[0] & 1:
+            return False
+    try:
+        _READ.put(value, list(records(message, frozenset())))
+    except DecodeError as error:
+        # A value that contradicts its type stands in a record of this format.
+        return error.code not in (Code.BAD_AVRO, Code.BAD_SHAPE, Code.BAD_JSON)
+    except msgspec.MsgspecError:
+        return False
+    return True

@@ -1,0 +1,143 @@
+"""The layout of OceanBase's AvroRecord, and whether a writer's schema has it.
+
+Source: OceanBase Cloud, "Message formats" of data subscription, schema `AvroRecord`.
+
+Names of types do not count: the vendor prints a made-up namespace. A writer whose schema has
+another layout (an earlier version's, say) is read by its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.formats.oceanbase.record import MARKS, OPERATIONS, SOURCES
+from ingest.formats.oceanbase.values import TYPES
+
+Shape = Any
+"""A type without its name: a primitive's word, or a tuple of what it is and what it holds."""
+
+
+def _maybe(shape: Shape) -> Shape:
+    return ("union", "null", shape)
+
+
+def _record(*fields: tuple[str, Shape]) -> Shape:
+    return ("record", *fields)
+
+
+def _ints(*names: str) -> Shape:
+    return _record(*((name, "int") for name in names))
+
+
+_VALUE = (
+    *("union", "null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+    _record(("charsetName", "string"), ("value", "string")),
+    _record(("precision", "int"), ("scale", "int"), ("value", "string")),
+    _ints("year", "month", "day"),
+    _record(
+        ("negative", "boolean"),
+        *((name, "int") for name in ("hours", "minutes", "seconds", "nanos")),
+    ),
+    _ints("year", "month", "day", "hours", "minutes", "seconds", "nanos"),
+    _record(("seconds", "long"), ("nanos", "int"), ("timezone", _maybe("string"))),
+    _record(("bit_length", "int"), ("value", "string")),
+    _record(("value", "string"), ("defines", _maybe(("array", "string")))),
+    _record(("srid", "int"), ("wkb", "bytes")),
+)
+_IMAGE = _maybe(("array", _record(("type_info", ("enum", *TYPES)), ("value", _VALUE))))
+LAYOUT = _record(
+    ("id", "long"),
+    ("version", ("union", "int")),
+    ("operation", _maybe(("enum", *OPERATIONS))),
+    ("xid", _maybe("string")),
+    ("txind", _maybe(("enum", *MARKS))),
+    ("position", _maybe("string")),
+    ("timestamp", _maybe("long")),
+    ("source", _maybe(_record(("sourceType", ("enum", *SOURCES)), ("version", "string")))),
+    ("schemaName", _maybe("string")),
+    ("tableName", _maybe("string")),
+    ("fields", _maybe(("array", _record(("name", "string"), ("dataTypeNumber", "int"))))),
+    ("pkIndexes", _maybe(("array", "int"))),
+    ("ukIndexes", _maybe(("array", ("array", "int")))),
+    ("beforeImages", _IMAGE),
+    ("afterImages", _IMAGE),
+    ("sql", _maybe("string")),
+    ("tags", _maybe(("map", "string"))),
+    ("total", "int"),
+    ("index", "int"),
+    ("beforeImageBytes", "bytes"),
+    ("afterImageBytes", "bytes"),
+)
+
+
+@lru_cache(maxsize=256)
+def reader_of(schema: bytes) -> Callable[[bytes], dict[str, Any]] | None:
+    """How data of a writer's schema are read; None where it has the layout known here.
+
+    Raises bad_avro for what is no schema of an AvroRecord.
+    """
+    try:
+        parsed = json.loads(schema)
+        shape = _shape(parsed, {}, "")
+        names = {name for name, _ in shape[1:]} if shape[0] == "record" else set()
+        if not names >= {"id", "operation", "beforeImages", "afterImages"}:
+            raise ValueError("a record without id, operation and images")
+        if shape == LAYOUT:
+            return None
+        writer = fastavro.parse_schema(parsed)
+    except Exception as error:
+        # fastavro answers a schema that is none with errors of many kinds.
+        raise DecodeError(
+            Code.BAD_AVRO,
+            f"expected the schema of an AvroRecord, got {type(error).__name__}: {error}",
+        ) from None
+
+    def read(data: bytes) -> dict[str, Any]:
+        stream = io.BytesIO(data)
+        try:
+            found = fastavro.schemaless_reader(stream, writer, None, return_record_name=True)
+        except Exception as error:
+            text = f"expected a datum of the writer's schema, got {type(error).__name__}: {error}"
+            raise DecodeError(Code.BAD_AVRO, text) from None
+        if stream.tell() != len(data) or not isinstance(found, dict):
+            raise DecodeError(
+                Code.BAD_AVRO,
+                f"expected one datum of the writer's schema, got one of {stream.tell()} bytes in "
+                f"{len(data)}",
+            )
+        return found
+
+    return read
+
+
+def _shape(schema: Any, named: dict[str, Shape], space: str) -> Shape:
+    if isinstance(schema, str):
+        return named.get(schema, named.get(f"{space}.{schema}", schema))
+    if isinstance(schema, list):
+        return ("union", *(_shape(branch, named, space) for branch in schema))
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _shape(kind, named, space)
+    if kind in ("array", "map"):
+        item = _shape(schema["items" if kind == "array" else "values"], named, space)
+        if item == "null" or (item[0] == "record" and len(item) == 1):
+            raise ValueError(f"an {kind} of items without a size")
+        return (kind, item)
+    if kind not in ("record", "enum", "fixed"):
+        return kind
+    space = schema.get("namespace", space)
+    if kind == "record":
+        fields = ((f["name"], _shape(f["type"], named, space)) for f in schema["fields"])
+        shape: Shape = ("record", *fields)
+    else:
+        shape = (kind, *schema.get("symbols", (schema.get("size"),)))
+    named[schema["name"]] = named[f"{space}.{schema['name']}"] = shape
+    return shape

@@ -1,0 +1,1 @@
+"""OMS: Default, DefaultExtendColumnType, DataWorks 2.0 and SharePlex."""

@@ -1,0 +1,1 @@
+"""TiCDC's own protocols: Open Protocol and Simple."""

@@ -1,0 +1,29 @@
+"""What TiCDC's protocols share: TiDB's timestamps, and rows too large to be sent."""
+
+from __future__ import annotations
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.wire.scalars import Scalar, number_of
+
+_LOGICAL_BITS = 18
+
+
+def micros_of_tso(given: Scalar) -> int | None:
+    """Microseconds since the epoch of a TiDB timestamp (TSO): its upper bits are milliseconds."""
+    number = number_of(given)
+    return (number >> _LOGICAL_BITS) * 1000 if number else None
+
+
+def handle_key_only(op: str, place: str | None, keep: bool) -> None:
+    """Raises unsupported where the handle key alone was sent of a row that is needed whole.
+
+    `place` is where TiCDC stored the row; a delete needs no more than its key.
+    """
+    if op != "delete" and not keep:
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected a whole row, got its handle key alone"
+            + (f", the row being stored at {place}" if place else "")
+            + "; raise TiCDC's max-message-bytes, or set option handle_key_only: keep",
+        )

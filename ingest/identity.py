@@ -1,0 +1,59 @@
+"""Which deliveries are one change (semantics.md, 16 and 76): the one definition, in Python and SQL.
+
+By source: the deliveries of one place in the source's log (epoch, s1…s5), row and half, at which
+the same happened: op, key, images and the columns that could not be supplied. What else a message
+holds does not count, since a producer that sends a change again stamps it with another time. By
+arrival: the deliveries of one place at the transport, in one epoch; two equal messages there cannot
+be told from a change that was made twice.
+
+Where a table is ordered by columns of its rows, their numbers stand before the eleven of `pos`: so
+everything here counts from the end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import xxhash
+
+from ingest.events import Event
+from ingest.position import EPOCH, ROW, SOURCE_PART, STREAM, Pos, transport_part
+from ingest.wire.contract import Message
+
+_CANONICAL = msgspec.json.Encoder(order="deterministic")
+
+
+def change_hash(event: Event, message: Message) -> int:
+    """The signed xxh64 of what happened: equal for equal changes, whatever their messages say
+    beside it, and in whichever order they name the columns.
+
+    Where neither a key nor the source's order tells changes apart, each delivery is one (66).
+    """
+    what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
+    if event.crowded and not event.key_columns:
+        what = *what, message.topic, message.partition, message.offset
+    return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
+
+
+def bytes_hash(value: bytes | None) -> int:
+    """The signed xxh64 of a message's bytes."""
+    return signed(xxhash.xxh64_intdigest(value or b""))
+
+
+def signed(number: int) -> int:
+    """64 bits as Spark's bigint has them."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+def identity(pos: Pos, *, table: str, digest: int | None, by_arrival: bool) -> tuple[object, ...]:
+    """What the deliveries of one change have in common; `digest` is its `change_hash`."""
+    if by_arrival:
+        return (table, pos[EPOCH], pos[STREAM:])
+    return (table, pos[EPOCH:SOURCE_PART], pos[ROW:], digest)
+
+
+def identity_sql(by_arrival: bool) -> str:
+    """SQL of `identity` for silver rows of one source table, as an array of numbers."""
+    if by_arrival:
+        return f"concat(slice(pos, {EPOCH}, 1), {transport_part('pos')})"
+    place = f"slice(pos, {EPOCH}, {STREAM - EPOCH})"
+    return f"concat({place}, slice(pos, {ROW}, {-ROW}), array(value_hash))"

@@ -1,0 +1,122 @@
+"""What "later" means: `pos`, eleven numbers compared from the left (semantics.md, 11 to 17).
+
+`[epoch, 0 snapshot | 1 stream, s1, s2, s3, s4, s5, stream, offset, row, half]`
+
+s1…s5 are the source's own log position (`source` order) or the arrival at the transport
+(`arrival` order: the Kafka record's timestamp, for files their ordinal). `stream`, `offset` and
+`row` break ties, so the order is total and deterministic; `half` is 0 for the delete half of a key
+change, OWN_PARTITION for a truncate that reaches its own partition alone, 1 for all else. The same
+comparison serves in Python (tuples), in Spark (`array<bigint>` under `<`) and in a MERGE
+condition: there is no other comparator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+import xxhash
+
+EPOCH, PHASE, S1, STREAM, OFFSET, ROW, HALF = -11, -10, -9, -4, -3, -2, -1
+"""Counted from the end: where a table is ordered by columns of its rows (`sequence_by`), their
+numbers stand before these."""
+SOURCE_PART = -4
+"""pos[:-4] is the source's own part: equal there means tied, only the transport differs."""
+LENGTH = 11
+SNAPSHOT, STREAMED = 0, 1
+OWN_PARTITION = 2
+"""The `half` of a truncate, by arrival, of which every partition gets a copy: each reaches the rows
+of its own (semantics.md, 65)."""
+_ZEROS = ((), (0,), (0, 0), (0, 0, 0), (0, 0, 0, 0), (0, 0, 0, 0, 0))
+
+Pos = tuple[int, ...]
+TOP: Pos = (2**63 - 1,) * LENGTH
+"""Above every pos."""
+
+
+def position(
+    *,
+    epoch: int,
+    snapshot: bool,
+    order: tuple[int, ...],
+    stream: int,
+    offset: int,
+    row: int,
+    half: int,
+) -> Pos:
+    """The pos of one event; `order` has up to five numbers, missing ones are 0."""
+    return (
+        epoch,
+        SNAPSHOT if snapshot else STREAMED,
+        *order,
+        *_ZEROS[5 - len(order)],
+        stream,
+        offset,
+        row,
+        half,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def stream_number(topic: str, partition: int) -> int:
+    """The number of a Kafka partition: 40 bits of the topic's hash, then the partition."""
+    return (xxhash.xxh64_intdigest(topic.encode()) & (2**40 - 1)) << 20 | partition
+
+
+def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
+    """s1 of arrival order: a file's ordinal, else the record's timestamp in milliseconds.
+
+    A broker that keeps no timestamps sends -1: then only the partition's own order is left.
+    """
+    if ordinal is not None:
+        return (ordinal,)
+    return (max(timestamp or 0, 0),)
+
+
+def own_stream(cut: Pos, *, by_arrival: bool) -> int | None:
+    """The one stream that a truncate reaches; None = whatever lies below it."""
+    return cut[STREAM] if by_arrival and cut[HALF] == OWN_PARTITION else None
+
+
+def reaches(cut: Pos, pos: Pos, *, by_arrival: bool) -> bool:
+    """Whether a truncate reaches what stands at `pos`."""
+    return pos < cut and own_stream(cut, by_arrival=by_arrival) in (None, pos[STREAM])
+
+
+def reached(cut: Pos, pos: str, *, by_arrival: bool) -> str:
+    """SQL of `reaches`, `pos` being SQL."""
+    own = own_stream(cut, by_arrival=by_arrival)
+    same = "" if own is None else f" AND element_at({pos}, {STREAM}) = {own}"
+    return f"{pos} < {pos_literal(cut)}{same}"
+
+
+def outermost(cuts: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
+    """Of truncates those that void whatever the others void: the last one, by arrival the last of
+    each stream that has its own."""
+    newest = {own_stream(cut, by_arrival=by_arrival): cut for cut in sorted(cuts)}
+    return sorted(newest.values())
+
+
+def source_part(pos: str) -> str:
+    """SQL of the source's own part of a pos, `pos[:SOURCE_PART]`."""
+    return f"slice({pos}, 1, size({pos}) + {SOURCE_PART})"
+
+
+def transport_part(pos: str) -> str:
+    """SQL of the numbers behind it: stream, offset, row, half."""
+    return f"slice({pos}, {STREAM}, {-STREAM})"
+
+
+def message_of(pos: str) -> str:
+    """SQL of the numbers of a pos that tell messages apart: stream and offset."""
+    return f"slice({pos}, {STREAM}, {ROW - STREAM})"
+
+
+def in_log(pos: str) -> str:
+    """SQL of a pos without the numbers of `sequence_by`: where the change stands in the log."""
+    return f"slice({pos}, {EPOCH}, {LENGTH})"
+
+
+def pos_literal(pos: Pos) -> str:
+    """SQL of a pos."""
+    return f"array({', '.join(f'{number}L' for number in pos)})"

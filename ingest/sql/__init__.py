@@ -1,0 +1,1 @@
+"""The texts of SQL and the columns that they name."""

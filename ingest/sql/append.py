@@ -1,0 +1,75 @@
+"""Append: a row per insert, snapshot row and update, the after image as it came (semantics.md, 32).
+
+A column that an image lacks is NULL in its row; history tells it from a NULL that was sent. Each
+change stands once, at its lowest pos: copies of one change are told by what they have in common
+(16), so a batch that is applied again adds nothing. Deletes and truncates live in history alone.
+"""
+
+from __future__ import annotations
+
+from ingest.identity import identity_sql
+from ingest.sql.casts import sql_text
+from ingest.sql.latest import SURPRISE
+from ingest.sql.merge import METADATA
+from ingest.sql.projection import Projection, as_today, column
+
+IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
+"""SQL that is true for the changes of silver that make a row."""
+
+
+def rows(shape: Projection, changes: str, *, checked: bool) -> str:
+    """The images as rows of the target, its columns by their slots, with `_change`, their identity.
+
+    `changes` is SQL of silver rows. `checked` raises SURPRISE where a key is NULL or a value does
+    not fit; else such rows are left out.
+    """
+    checks = [check for _, check in shape.misfits()]
+    if shape.keys:
+        checks.append(f"({shape.key_text()}) IS NULL")
+    bad = f"coalesce({' OR '.join(checks)}, false)" if checks else "false"
+    pos = f"IF({bad}, raise_error({sql_text(SURPRISE)}), pos)" if checked and checks else "pos"
+    where = IMAGES if checked else f"{IMAGES} AND NOT {bad}"
+    slots = shape.slots
+    values = "".join(f"{_value(shape, name)} AS {slot}, " for name, slot in slots.items())
+    names = "".join(f"image.{slot} AS {slot}, " for slot in slots.values())
+    return f"""SELECT _change, {names}pos AS _pos, image._event_time AS _event_time,
+  {sql_text(shape.source)} AS _source, {sql_text(shape.label)} AS _source_table
+FROM (SELECT _change, min(pos) AS pos, min_by(image, pos) AS image
+  FROM (SELECT {identity_sql(shape.by_arrival)} AS _change, {pos} AS pos,
+      struct({values}event_time AS _event_time) AS image
+    FROM ({as_today(shape, changes)}) WHERE {where})
+  GROUP BY _change)"""
+
+
+def named_rows(shape: Projection, rows: str) -> str:
+    """SQL of `rows` with the target's own names, without their identity."""
+    names = "".join(f"{slot} AS {column(name)}, " for name, slot in shape.slots.items())
+    return f"SELECT {names}{', '.join(METADATA)} FROM ({rows})"
+
+
+def _value(shape: Projection, name: str) -> str:
+    if name in shape.keys:
+        return shape.typed_key(name)
+    return shape.typed("after", name)
+
+
+def merge_sql(target: str, shape: Projection, new: str, *, earlier: str) -> str:
+    """The MERGE that adds what the target lacks of the rows `new`.
+
+    `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
+    to the lower pos.
+    """
+    listed = ", ".join([*map(column, shape.columns), *METADATA])
+    names = [*shape.slots.values(), *METADATA]
+    kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
+    change = identity_sql(shape.by_arrival)
+    known = f"SELECT {change} AS _change, min(pos) AS held FROM ({earlier}) "
+    source = f"""SELECT {kept}, inline(IF(held > _pos,
+    array(struct(_pos, false AS _gone), struct(held AS _pos, true AS _gone)),
+    array(struct(coalesce(held, _pos) AS _pos, false AS _gone))))
+  FROM ({new}) r LEFT JOIN ({known} WHERE {IMAGES} GROUP BY _change) k ON k._change = r._change"""
+    values = ", ".join(f"s.{name}" for name in names)
+    return f"""MERGE INTO {target} t USING ({source}) s
+ON t._pos = s._pos AND t._source_table = s._source_table
+WHEN MATCHED AND s._gone THEN DELETE
+WHEN NOT MATCHED AND NOT s._gone THEN INSERT ({listed}) VALUES ({values})"""

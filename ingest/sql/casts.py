@@ -1,0 +1,136 @@
+"""From the canonical text of a value to its Spark type, in SQL: exact, or a misfit, never NULL.
+
+`typed` gives NULL where the text does not fit without loss; `misfit` tells such a NULL from a real
+one. Zero dates are the one declared exception: NULL, counted by `zero_date` (semantics.md, 10).
+Nothing here depends on the session's time zone.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FLOAT_TYPES = {"float", "double"}
+_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
+_DATES = {"date", "timestamp", "timestamp_ntz"}
+
+
+def sql_text(text: str) -> str:
+    """A string literal that holds exactly `text`.
+
+    A dollar is spelled out: Spark replaces `${…}` in a statement before it reads it, in literals
+    too (semantics.md, 71).
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return f"'{escaped}'"
+
+
+def typed(value: str, type_: str, zone: str | None) -> str:
+    """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is that of zone-less times."""
+    if type_ == "string":
+        return value
+    if type_ in _INTEGERS or type_ in _FLOAT_TYPES or type_ == "boolean":
+        return f"try_cast({value} AS {type_})"
+    if type_ == "binary":
+        return f"try_to_binary({value}, 'base64')"
+    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", type_)
+    if decimal:
+        point = f"instr({value}, '.')"
+        digits = f"rtrim('0', substring({value}, {point} + 1))"
+        # Most texts have no more digits than the type: only the others are looked at closely.
+        longer = f"{point} > 0 AND length({value}) - {point} > {decimal[2]}"
+        lossy = f"{longer} AND length({digits}) > {decimal[2]}"
+        power = f"instr(lower({value}), 'e') > 0"
+        return (
+            f"CASE WHEN {power} AND ({_too_small(value, decimal[2])}) THEN NULL "
+            f"WHEN {lossy} AND NOT {power} THEN NULL ELSE try_cast({value} AS {type_}) END"
+        )
+    return _TIMES[type_](value, zone or "UTC")
+
+
+def _too_small(value: str, scale: str) -> str:
+    """SQL that is true where a number with a power of ten has digits below `scale`."""
+    number = f"substring_index(lower({value}), 'e', 1)"
+    power = f"try_cast(substring_index(lower({value}), 'e', -1) AS int)"
+    digits = f"replace({number}, '.')"
+    zeros = f"length({digits}) - length(rtrim('0', {digits}))"
+    part = f"IF(instr({number}, '.') > 0, length({number}) - instr({number}, '.'), 0)"
+    below = f"coalesce({part} - ({zeros}) - {power} > {scale}, true)"
+    return f"rtrim('0', {digits}) NOT IN ('', '-', '+') AND {below}"
+
+
+def _date(value: str, zone: str) -> str:
+    local = f"try_cast({_ntz(value, zone)} AS date)"
+    return (
+        f"CASE WHEN length({value}) <= 10 THEN "
+        f"IF({value} RLIKE '^[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}$', "
+        f"try_cast({value} AS date), NULL) "
+        f"WHEN endswith({value}, 'Z') THEN {local} "
+        f"WHEN {value} RLIKE '^[0-9-]+ 00:00:00$' THEN try_cast(left({value}, 10) AS date) END"
+    )
+
+
+def _ntz(value: str, zone: str) -> str:
+    wall = f"try_cast(rtrim('Z', {value}) AS timestamp_ntz)"
+    shifted = f"convert_timezone('UTC', {sql_text(zone)}, {wall})"
+    away = f"regexp_extract({value}, '{_OFFSET}', 1)"
+    there = f"try_cast(regexp_replace({value}, ' *{_OFFSET}', '') AS timestamp_ntz)"
+    return (
+        f"CASE WHEN {_too_fine(value)} THEN NULL "
+        f"WHEN endswith({value}, 'Z') THEN {shifted} "
+        f"WHEN {_has_offset(value)} "
+        f"THEN convert_timezone({away}, {sql_text(zone)}, {there}) "
+        f"WHEN {value} RLIKE '^[0-9]{{4}}-' THEN try_cast({value} AS timestamp_ntz) END"
+    )
+
+
+def _timestamp(value: str, zone: str) -> str:
+    return (
+        f"CASE WHEN {_too_fine(value)} THEN NULL "
+        f"WHEN endswith({value}, 'Z') OR {_has_offset(value)} THEN try_cast({value} AS timestamp) "
+        f"WHEN length({value}) = 10 THEN "
+        f"try_cast(concat({value}, ' 00:00:00 ', {sql_text(zone)}) AS timestamp) "
+        f"WHEN {value} RLIKE '^[0-9]{{4}}-' "
+        f"THEN try_cast(concat({value}, ' ', {sql_text(zone)}) AS timestamp) END"
+    )
+
+
+_OFFSET = "([+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
+"""Of ISO 8601, from UTC; none in use is beyond."""
+
+
+def _has_offset(value: str) -> str:
+    """SQL that is true for a time of day with an offset behind it."""
+    # The length spares the shorter ones, without a time of day, the pattern.
+    return f"(length({value}) > 19 AND {value} RLIKE '^[0-9]{{4}}-.*:[0-9.]+ ?{_OFFSET}')"
+
+
+def _too_fine(value: str) -> str:
+    """More than the six digits of a second that Spark keeps."""
+    return (
+        f"length({value}) > 26 AND {value} RLIKE '[.][0-9]{{6}}[0-9]*[1-9](Z| ?[+-][0-9:]+)?$' "
+        f"AND {value} RLIKE '[.][0-9]{{7}}'"
+    )
+
+
+_TIMES = {"date": _date, "timestamp_ntz": _ntz, "timestamp": _timestamp}
+
+
+def zero_date(value: str, type_: str) -> str | None:
+    """SQL that is true for an impossible date with a zero part; None for types without dates."""
+    if type_ not in _DATES:
+        return None
+    return f"({value} RLIKE '^(0000-|[0-9]{{4}}-00-|[0-9]{{4}}-[0-9]{{2}}-00)')"
+
+
+def misfit(value: str, type_: str, zone: str | None) -> str | None:
+    """SQL that is true where `value` is not null but has no exact `type_`; None: cannot happen."""
+    if type_ == "string":
+        return None
+    return unfit(value, f"({typed(value, type_, zone)})", type_)
+
+
+def unfit(value: str, cast: str, type_: str) -> str:
+    """SQL that is true where `value` is not null but `cast`, which `typed` gave of it, is."""
+    zero = zero_date(value, type_)
+    unless = f" AND NOT {zero}" if zero else ""
+    return f"({value} IS NOT NULL AND {cast} IS NULL{unless})"

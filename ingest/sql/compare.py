@@ -1,0 +1,85 @@
+"""Two relations with the same columns, compared: a count and a hash of each, then what differs.
+
+The hash is the sum over all rows of a 64-bit hash of each row, so the order of rows does not matter
+and a row that is there twice counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingest.sql.casts import sql_text, typed, zero_date
+from ingest.sql.projection import column
+
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+
+
+def summary(rows: str, columns: Sequence[str], *, seen: str | None = None) -> str:
+    """SQL of one row: `n` and `hash` of the relation `rows` over `columns`.
+
+    `seen` names a column that is looked at in every row, but not compared.
+    """
+    values = ", ".join(map(column, columns))
+    looked = f", max({column(seen)}) AS seen" if seen is not None else ""
+    return (
+        f"SELECT count(*) AS n, coalesce(sum(CAST(xxhash64({values}) AS decimal(38,0))), 0) AS hash"
+        f"{looked} FROM {rows}"
+    )
+
+
+def differences(found: str, expected: str, keys: Sequence[str], *, columns: Sequence[str]) -> str:
+    """SQL of the rows that differ: kind, columns, and both rows as structs, null where there is
+    none.
+
+    `missing` rows are expected and not found, `extra` ones the reverse; of `different` ones
+    `columns` are those whose values differ. Both relations bring their columns as the struct
+    `held`, and a number, `nth`, which tells rows of one key apart.
+    """
+    equal = [f"f.held.{column(name)} <=> e.held.{column(name)}" for name in keys]
+    same = " AND ".join([*equal, "f.nth = e.nth"])
+    unequal = ", ".join(
+        f"IF(f.held.{column(name)} <=> e.held.{column(name)}, NULL, {sql_text(name)})"
+        for name in columns
+    )
+    compared = ", ".join(f"{{side}}.held.{column(name)}" for name in [*keys, *columns])
+    found_row, expected_row = (compared.format(side=side) for side in "fe")
+    return f"""SELECT * FROM (SELECT
+  CASE WHEN f.nth IS NULL THEN '{MISSING}' WHEN e.nth IS NULL THEN '{EXTRA}'
+    ELSE '{DIFFERENT}' END AS kind,
+  IF(f.nth IS NULL OR e.nth IS NULL, NULL,
+    array_compact(CAST(array({unequal}) AS array<string>))) AS columns,
+  IF(f.nth IS NULL, NULL, struct({found_row})) AS found,
+  IF(e.nth IS NULL, NULL, struct({expected_row})) AS expected
+FROM {found} f FULL OUTER JOIN {expected} e ON {same})
+WHERE columns IS NULL OR size(columns) > 0"""
+
+
+def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
+    """SQL of a value of a snapshot, of Spark type `from_`, as the target's type `to`.
+
+    Texts are read as canonical ones; `zone` is that of zone-less times. What does not fit without
+    loss ends the query, naming it: a comparison that guesses proves nothing.
+    """
+    if from_ == to:
+        return value
+    if from_ == "timestamp_ntz" and to == "timestamp":
+        value, from_ = f"CAST({value} AS string)", "string"
+    if from_ == "timestamp" and to in ("timestamp_ntz", "date"):
+        wall = f"timestampadd(MICROSECOND, unix_micros({value}), TIMESTAMP_NTZ '1970-01-01')"
+        shifted = f"convert_timezone('UTC', {sql_text(zone or 'UTC')}, {wall})"
+        return as_target(shifted, "timestamp_ntz", to, zone=zone)
+    if to == "string":
+        return f"CAST({value} AS string)"
+    if from_ == "string":
+        found = typed(value, to, zone)
+        fits = f"({found}) IS NOT NULL"
+        zero = zero_date(value, to)
+        fits = f"({fits} OR {zero})" if zero else fits
+    else:
+        found = f"try_cast({value} AS {to})"
+        fits = f"coalesce(try_cast({found} AS {from_}) = {value}, false)"
+    wrong = (
+        f"raise_error(concat('expected {to} in the snapshot, got ', "
+        f"left(CAST({value} AS string), 200)))"
+    )
+    return f"IF({value} IS NULL OR {fits}, {found}, {wrong})"

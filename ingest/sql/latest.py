@@ -1,0 +1,117 @@
+"""Changes folded to one row a key by SQL alone: for batches in which only whole rows come."""
+
+from __future__ import annotations
+
+from ingest.position import LENGTH, SOURCE_PART, source_part, transport_part
+from ingest.sql import casts
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import Projection, column
+
+SURPRISE = "ingest: this batch needs the exact fold"
+"""What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
+
+
+def latest(
+    shape: Projection,
+    changes: str,
+    *,
+    sets: tuple[str, ...],
+    image: tuple[str, ...] | None = None,
+    unless: str | None = None,
+) -> str:
+    """The changes folded to one row a key, where every image is whole and has the columns `sets`.
+
+    Columns: the key as `_k0`…, those of `sets` by their slots, and the rest of a MERGE's source.
+    `image` is the one list of names that all images have, in their order: values are then taken by
+    place, not looked up. Raises SURPRISE where a key is null, a value misfits, or the newest change
+    of a key is tied with another by the source's order. `unless` names a relation of late keys
+    (column `key`) to leave out; its presence also leaves out what does not fit, which is then
+    looked after elsewhere.
+    """
+    checked = unless is None
+    keys = [column(f"k{i}") for i in range(len(shape.keys))]
+    listed = ", ".join(keys)
+    nulls = " OR ".join(f"{key} IS NULL" for key in keys)
+    surprise = f"raise_error({sql_text(SURPRISE)})"
+    rows = _typed_rows(shape, changes, sets=sets, image=image, checked=checked)
+    bad = f"NOT gone AND ({_misfit(shape, sets)})"
+    folded = f"struct({', '.join(['gone', 'event_time', *(f'`v{i}`' for i in range(len(sets)))])})"
+    ties = checked and not shape.by_arrival
+    if checked:
+        folded = f"IF({bad}, {surprise}, {folded})"
+    else:
+        rows = (
+            f"SELECT c.* FROM ({rows}) c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
+            f"WHERE NOT ({bad}) AND key_text IS NOT NULL"
+        )
+    surprises = f"({nulls})" + (f" OR probe <> {_probe(shape)}" if ties else "")
+    final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
+    probe, most = (f", {_probe(shape)} AS probe", ", max(probe) AS probe") if ties else ("", "")
+    slots = shape.slots
+    names = "".join(f", folded.v{i} AS {slots[name]}" for i, name in enumerate(sets))
+    key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
+    return f"""SELECT {key_names}{names}, folded.gone AS _gone,
+  folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
+  CAST(NULL AS array<string>) AS _sets, {sql_text(shape.label)} AS _source_table,
+  IF(folded.gone, folded.event_time, NULL) AS _deleted_at
+FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
+  FROM (SELECT {listed}, pos, {folded} AS folded{probe}
+    FROM ({rows}))
+  GROUP BY {listed})"""
+
+
+def _probe(shape: Projection) -> str:
+    """SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
+    if shape.sequence:
+        return f"concat({source_part('pos')}, transform({transport_part('pos')}, x -> -x))"
+    numbers = ("-"[: i >= LENGTH + SOURCE_PART] + f"pos[{i}]" for i in range(LENGTH))
+    return f"array({', '.join(numbers)})"
+
+
+def _typed_rows(
+    shape: Projection,
+    changes: str,
+    *,
+    sets: tuple[str, ...],
+    image: tuple[str, ...] | None,
+    checked: bool,
+) -> str:
+    """SQL of rows with typed keys `k0`…, `pos`, `gone`, `event_time`, per column of `sets` its text
+    `x0`… and typed value `v0`…, and, unless `checked`, the key's text."""
+    typed_keys = ", ".join(
+        casts.typed(
+            # Where silver knows the key, an event without one is a surprise.
+            shape.text("key", name) if shape.native and checked else shape.key_value(name),
+            shape.columns[name],
+            shape.zone,
+        )
+        + f" AS `k{i}`"
+        for i, name in enumerate(shape.keys)
+    )
+    key_text = "" if checked else f", {shape.key_text()} AS key_text"
+    places = {name: place for place, name in enumerate(image)} if image else {}
+    texts, values = [], []
+    for i, name in enumerate(sets):
+        spelt = shape.spellings.get(name, (name,))
+        by_place = len(spelt) == 1 and spelt[0] in places
+        text = f"texts[{places[spelt[0]]}]" if by_place else shape.text("after", name)
+        texts.append(f", {text} AS `x{i}`")
+        values.append(f", {casts.typed(f'`x{i}`', shape.columns[name], shape.zone)} AS `v{i}`")
+    keys = ", ".join(column(f"k{i}") for i in range(len(shape.keys)))
+    kept = "" if checked else ", key_text"
+    xs = "".join(f", `x{i}`" for i in range(len(sets)))
+    return f"""SELECT {keys}, pos, gone, event_time{kept}{xs}{"".join(values)}
+FROM (SELECT {keys}, pos, gone, event_time{kept}{"".join(texts)}
+  FROM (SELECT {typed_keys}{key_text}, pos, op = 'delete' AS gone, event_time, after,
+      map_values(after) AS texts
+    FROM ({changes})))"""
+
+
+def _misfit(shape: Projection, sets: tuple[str, ...]) -> str:
+    """SQL that is true where a text `x0`… has no typed value `v0`…."""
+    checks = [
+        casts.unfit(f"`x{i}`", f"`v{i}`", shape.columns[name])
+        for i, name in enumerate(sets)
+        if shape.columns[name] != "string"
+    ]
+    return " OR ".join(checks) or "false"

@@ -1,0 +1,142 @@
+"""A MERGE as data: what one batch does to one gold table, in one statement.
+
+The source has one row a key: `_k0`… the key, the data columns by their slots, and `_gone` (the row
+is deleted), `_pos`, `_exact` (folded from history: stands whatever the stored row's position),
+`_whole` (can stand without a stored row), `_sets` (null: all of `sets`, else the columns this row
+sets), `_event_time`, `_source_table`, `_deleted_at`.
+
+A row is written only where it is newer, or exact. Delta rewrites a file where any row of it
+matches, whatever comes of the match: where changes may change nothing, `sparing` takes them out of
+the source beforehand, so that they rewrite no file. A stored row that a truncate reaches is no
+base: it differs from whatever follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ingest import position
+from ingest.position import Pos, pos_literal
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import column, slots
+
+METADATA = ("_pos", "_event_time", "_source", "_source_table")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate:
+    """A truncate: rows of `label` below `pos` go; by arrival only those of its own stream.
+
+    `time` (µs): what the rows that stay are marked with.
+    """
+
+    label: str
+    pos: Pos
+    by_arrival: bool
+    time: int | None = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """One statement: `target` and `rows` are SQL relations, `sets` the columns that rows carry.
+
+    `own`: rows that another source table holds are left alone.
+    """
+
+    target: str
+    rows: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    sets: tuple[str, ...]
+    source: str
+    soft: bool = False
+    mixed: bool = False
+    own: bool = False
+    sparing: bool = False
+    cuts: tuple[Truncate, ...] = ()
+
+
+def sql(merge: Merge) -> str:
+    """The MERGE INTO statement."""
+    on = " AND ".join(f"t.{column(key)} = s._k{i}" for i, key in enumerate(merge.keys))
+    newer = "(s._exact OR s._pos > t._pos)"
+    if merge.own:
+        newer += " AND (t._source_table = s._source_table" + (
+            " OR t._deleted_at IS NOT NULL)" if merge.soft else ")"
+        )
+    data = [name for name in merge.sets if name not in merge.keys]
+    places = slots(merge.columns)
+    new = {name: _new(merge, name, f"s.{places[name]}") for name in data}
+    same = " AND ".join(f"{new[name]} <=> t.{column(name)}" for name in data) or "true"
+    updates = [f"t.{column(name)} = {new[name]}" for name in data]
+    updates += [
+        "t._pos = s._pos",
+        "t._event_time = s._event_time",
+        f"t._source = {sql_text(merge.source)}",
+        "t._source_table = s._source_table",
+    ]
+    if merge.soft:
+        updates.append("t._deleted_at = s._deleted_at")
+        same = f"({same}) AND t._deleted_at <=> s._deleted_at"
+    if merge.cuts:
+        same = f"({same}) AND NOT ({_cut_off(merge)})"
+    rows = merge.rows
+    if merge.sparing:
+        rows = (
+            f"(SELECT s.* FROM {rows} s LEFT JOIN {merge.target} t ON {on} "
+            f"WHERE t._pos IS NULL OR s._gone OR NOT ({newer}) OR NOT ({same}))"
+        )
+    gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
+    names = [*merge.keys, *data, *METADATA, *(["_deleted_at"] if merge.soft else [])]
+    values = [
+        *(f"s._k{i}" for i in range(len(merge.keys))),
+        *(f"s.{places[name]}" for name in data),
+        "s._pos",
+        "s._event_time",
+        sql_text(merge.source),
+        "s._source_table",
+        *(["s._deleted_at"] if merge.soft else []),
+    ]
+    clauses = [
+        f"MERGE INTO {merge.target} t USING {rows} s ON {on}",
+        gone,
+        f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {', '.join(updates)}",
+        "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
+        f"THEN INSERT ({', '.join(map(column, names))}) "
+        f"VALUES ({', '.join(values)})",
+        *(_cut(merge, cut) for cut in merge.cuts),
+    ]
+    return "\n".join(clause for clause in clauses if clause)
+
+
+def _new(merge: Merge, name: str, came: str) -> str:
+    """SQL of a column's value after the merge; `came`: of that which the rows carry."""
+    if not merge.mixed:
+        return came
+    sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
+    kept = f"t.{column(name)}"
+    if merge.cuts and not merge.soft:
+        kept = f"IF({_cut_off(merge)}, NULL, {kept})"
+    return f"IF({sets}, {came}, {kept})"
+
+
+def _cut_off(merge: Merge) -> str:
+    """SQL that is true where a truncate reaches the stored row."""
+    return " OR ".join(f"({reached(cut)})" for cut in merge.cuts)
+
+
+def reached(cut: Truncate) -> str:
+    below = position.reached(cut.pos, "t._pos", by_arrival=cut.by_arrival)
+    return f"t._source_table = {sql_text(cut.label)} AND {below}"
+
+
+def _cut(merge: Merge, cut: Truncate) -> str:
+    below = reached(cut)
+    if merge.soft:
+        return (
+            f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "
+            f"THEN UPDATE SET t._deleted_at = timestamp_micros({cut.time}), "
+            f"t._event_time = timestamp_micros({cut.time}), t._pos = {pos_literal(cut.pos)}"
+        )
+    return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"

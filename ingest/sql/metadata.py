@@ -1,0 +1,73 @@
+"""The columns that gold adds to rows, and what a source's columns of their names are called.
+
+A column of the source that is called like one of gold's is `<name>_source` in gold and in history
+(semantics.md, 73). So is one that is called like that itself: two columns never come to one name,
+whichever of them comes first. Gold reads silver through `in_gold` where such a column is, and
+from there on, schema changes and the configuration included, the name in gold is its only one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ingest.ddl.model import Column, Statement
+from ingest.sql.casts import sql_text
+
+METADATA = (
+    *("_pos", "_event_time", "_source", "_source_table"),
+    *("_valid_from", "_valid_to", "_current", "_deleted_at"),
+)
+"""Columns that gold adds to every table or to some; none of the user's has such a name there."""
+_SUFFIX = "_source"
+_PATTERN = rf"(?iu)^({'|'.join(METADATA)})({_SUFFIX})*"
+_CALLED = re.compile(_PATTERN)
+_MAPS = ("before", "after", "key", "key_before")
+
+
+def gold_name(name: str) -> str:
+    """What a column of the source is called in gold."""
+    return name + _SUFFIX if _CALLED.fullmatch(name) else name
+
+
+def source_name(name: str) -> str:
+    """What a column of gold that came from the source is called there."""
+    return name[: -len(_SUFFIX)] if steps_aside(name) else name
+
+
+def steps_aside(name: str) -> bool:
+    """Whether a column of gold has another name at its source."""
+    return _CALLED.fullmatch(name) is not None and name.lower() not in METADATA
+
+
+def gold_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(gold_name, names))
+
+
+def in_gold(changes: str) -> str:
+    """SQL of silver rows, the names in their images and keys as gold has them."""
+    whole = sql_text(_PATTERN + r"\z")
+    called = f"IF(k RLIKE {whole}, concat(k, '{_SUFFIX}'), k)"
+    maps = ", ".join(f"transform_keys({name}, (k, v) -> {called}) AS {name}" for name in _MAPS)
+    lists = f"transform(unavailable, k -> {called}) AS unavailable"
+    return f"SELECT * EXCEPT ({', '.join(_MAPS)}, unavailable), {maps}, {lists} FROM ({changes})"
+
+
+def statement_in_gold(statement: Statement) -> Statement:
+    """The statement with its columns' names as gold has them."""
+    clauses = tuple(
+        replace(
+            clause,
+            column=clause.column and _column_in_gold(clause.column),
+            columns=tuple(map(_column_in_gold, clause.columns)),
+            new_name=clause.new_name and gold_name(clause.new_name),
+            keys=gold_names(clause.keys),
+        )
+        for clause in statement.clauses
+    )
+    return statement if clauses == statement.clauses else replace(statement, clauses=clauses)
+
+
+def _column_in_gold(column: Column) -> Column:
+    return replace(column, name=gold_name(column.name))

@@ -1,0 +1,234 @@
+"""A gold table's shape, and silver's changes of one source table seen through it, as SQL.
+
+Silver holds canonical text by column name; gold holds typed columns. A Projection says which
+columns a target has, of which types, under which spellings the source sends them, and how rows of
+the source table are ordered. From it come the two SELECTs that everything in gold is made of:
+`events`, one row a change with its key as text, for the exact fold; and `ingest.sql.latest`, the
+same folded to one row a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingest.position import in_log, source_part
+from ingest.sql import casts
+from ingest.sql.casts import sql_text
+from ingest.sql.lineage import Lineage, retypings, translated, without_early
+from ingest.sql.metadata import steps_aside
+
+
+def column(name: str) -> str:
+    """A column name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def slots(columns: Iterable[str]) -> dict[str, str]:
+    """The names that a target's columns have in our own SQL: `c0`, `c1`, … by their place.
+
+    What a source calls a column stands nowhere beside names of ours, which it might equal
+    (semantics.md, 73): it is the name of a target's column, or the text of a map's key.
+    """
+    return {name: f"c{place}" for place, name in enumerate(columns)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection:
+    """How one source table's changes become rows of a target.
+
+    `columns`: target column -> Spark type, keys first. `spellings`: target column -> the names
+    images have it under. `label`: the source table's `db.table` or `db.schema.table`. `zone`: of
+    zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
+    images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
+    column that tells which source table a row came from. `sequence`: the columns that order the
+    rows, as the names images have them under and their type.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, str]
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    label: str = ""
+    source: str = ""
+    zone: str | None = None
+    by_arrival: bool = False
+    truncates: bool = True
+    native: bool = True
+    lineage: Lineage = ()
+    shard: str | None = None
+    sequence: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    @property
+    def slots(self) -> dict[str, str]:
+        """The names that the columns have in our own SQL."""
+        return slots(self.columns)
+
+    @property
+    def aside(self) -> bool:
+        """Whether some column has another name at its source."""
+        named = (*self.columns, *(name for spelt, _ in self.sequence for name in spelt))
+        return any(map(steps_aside, named))
+
+    def text(self, image: str, name: str) -> str:
+        """SQL of the text that the map `image` has for target column `name`."""
+        if name == self.shard:
+            return sql_text(self.label)
+        found = [f"{image}[{sql_text(spelt)}]" for spelt in self.spellings.get(name, (name,))]
+        return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+    def typed(self, image: str, name: str) -> str:
+        """SQL of the typed value of target column `name` in the map `image`."""
+        return casts.typed(self.text(image, name), self.columns[name], self.zone)
+
+    def key_value(self, name: str, *, before: bool = False) -> str:
+        """SQL of a key column's text: from the event's key, else from its images.
+
+        Where silver's key is not the target's, the images come first: a key may tell a column too.
+        """
+        if name == self.shard:
+            return self.text("", name)
+        if not self.native:
+            image, key = ("before", "key_before") if before else ("coalesce(after, before)", "key")
+            return f"coalesce({self.text(image, name)}, {self.text(key, name)})"
+        if before:
+            return f"coalesce(key_before[{sql_text(name)}], {self.text('before', name)})"
+        whole = self.text("coalesce(after, before)", name)
+        return f"coalesce({self.text('key', name)}, {whole})"
+
+    def typed_key(self, name: str) -> str:
+        """SQL of the typed value of a key column."""
+        return casts.typed(self.key_value(name), self.columns[name], self.zone)
+
+    def key_text(self, *, before: bool = False) -> str:
+        """SQL of the key as array<string>: values that are equal as typed have equal text.
+
+        Null where a value is missing or does not fit its type; empty where there are no keys.
+        """
+        if not self.keys:
+            return "CAST(array() AS array<string>)"
+        parts = []
+        for name in self.keys:
+            value = self.key_value(name, before=before)
+            parts.append(
+                as_text(casts.typed(value, self.columns[name], self.zone), self.columns[name])
+            )
+        listed = ", ".join(parts)
+        missing = " OR ".join(f"{part} IS NULL" for part in parts)
+        return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
+
+    @property
+    def moved(self) -> str:
+        """SQL that is true for an update that changed the key."""
+        if self.native:
+            return MOVED
+        before, after = self.key_text(before=True), self.key_text()
+        return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
+
+    def misfits(self) -> list[tuple[str, str]]:
+        """(column, SQL that is true where the after image has a misfit), where there can be one."""
+        checks = []
+        for name, type_ in self.columns.items():
+            check = casts.misfit(self.text("after", name), type_, self.zone)
+            if check is not None:
+                checks.append((name, check))
+        return checks
+
+
+def as_text(typed: str, type_: str) -> str:
+    """SQL of a typed key value as text, the same for equal values and for no others.
+
+    Instants are microseconds, since the session's zone may have an hour twice; -0.0 is 0.0.
+    """
+    if type_ == "binary":
+        return f"base64({typed})"
+    if type_ == "timestamp":
+        typed = f"unix_micros({typed})"
+    elif type_ in ("float", "double"):
+        typed = f"({typed} + CAST(0 AS {type_}))"
+    return f"CAST({typed} AS string)"
+
+
+def from_text(text: str, type_: str) -> str:
+    """SQL of the typed key value of what `as_text` gave."""
+    if type_ == "binary":
+        return f"unbase64({text})"
+    if type_ == "timestamp":
+        return f"timestamp_micros(CAST({text} AS bigint))"
+    return text if type_ == "string" else f"CAST({text} AS {type_})"
+
+
+MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+
+
+def as_today(shape: Projection, changes: str) -> str:
+    """SQL of the changes (silver rows) as they read under today's columns, without values that did
+    not have to fit yet and do not."""
+    # By `sequence_by`, the log's own place comes last.
+    pos = in_log("pos") if shape.sequence else "pos"
+    changes = translated(changes, shape.lineage, pos=pos)
+    since = retypings(shape.lineage)
+    unfit = [
+        (shape.spellings.get(name, (name,)), since[name.lower()], check)
+        for name, check in (shape.misfits() if since else ())
+        if name.lower() in since
+    ]
+    return without_early(changes, unfit, pos=pos)
+
+
+def events(shape: Projection, changes: str) -> str:
+    """One row a change: key and key_before as array<string>, images, what it takes to fold them.
+
+    `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
+    key, key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
+    offset, row, misfits (array<string>), lacks (how many target columns the image has not).
+    """
+    changes = as_today(shape, changes)
+    flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
+    # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
+    misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
+    names = ", ".join(sql_text(name) for name in shape.columns)
+    image, respelt = _renamed(shape), _respelt(shape)
+    sent = f"map_keys({image if respelt else 'after'})"
+    spelt = [sql_text(n) for key in shape.keys for n in shape.spellings.get(key, (key,))]
+    # What a row was called before is told by its key, whose texts may differ where it does not.
+    others = f"map_filter(before, (k, v) -> k NOT IN ({', '.join(spelt)}))" if spelt else "before"
+    tx = f"coalesce(tx_id, to_json({source_part('pos')}))"
+    return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
+  IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
+  IF({shape.moved}, {shape.key_text(before=True)}, NULL) AS key_before,
+  IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
+  IF({shape.moved}, {others}, before) AS before,
+  coalesce(after_image = 'partial', false) AS partial,
+  CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
+  value_hash AS digest, batch, topic, `partition`, offset, `row`,
+  CASE WHEN op IN ('delete', 'truncate') THEN CAST(array() AS array<string>)
+    ELSE CAST({misfits} AS array<string>) END AS misfits,
+  size(array_except(array({names}), coalesce({sent}, array()))) AS lacks
+FROM ({changes})"""
+
+
+def _renamed(shape: Projection) -> str:
+    """SQL of the after image with target column names, without columns the target lacks."""
+    respelt = _respelt(shape)
+    listed = f"array({_listed(shape)})"
+    # A lambda is not compiled: it is for images that have more than the target.
+    kept = (
+        f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
+        f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
+    )
+    if not respelt:
+        return kept
+    cases = " ".join(f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in respelt.items())
+    return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
+
+
+def _respelt(shape: Projection) -> dict[str, str]:
+    """The names under which images have columns that are called otherwise -> what they are."""
+    return {
+        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
+    }
+
+
+def _listed(shape: Projection) -> str:
+    names = {spelt for name in shape.columns for spelt in shape.spellings.get(name, (name,))}
+    return ", ".join(sql_text(name) for name in sorted(names))

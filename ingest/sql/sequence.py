@@ -1,0 +1,98 @@
+"""`sequence_by`: a table ordered by columns of its rows instead of by its source's log.
+
+The columns' values become numbers that stand before the eleven of `pos`: so one comparator still
+serves everywhere, and of equal values the later by the log is the later. They are compared as what
+they are: numbers as numbers (in text columns too, where every digit of the text is one), times as
+times, other text byte by byte (its first BYTES). A delete is placed by its before image. A change
+without a value, or of a kind that has none (a truncate), has no place: `order_key_missing`.
+"""
+
+from __future__ import annotations
+
+from ingest.errors import TableError
+from ingest.sql.casts import sql_text, typed
+from ingest.sql.projection import Projection
+
+BYTES = 42
+_LIMB = 7
+_NUMBER = "^-?[0-9]{1,20}([.][0-9]{1,18})?$"
+_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
+_MILLION_MILLION_MILLION = "CAST('1000000000000000000' AS decimal(19,0))"
+
+
+def numbers(value: str, type_: str, zone: str | None) -> list[str]:
+    """SQL of the numbers that `value` (SQL of canonical text) is compared by, as `type_`.
+
+    Always as many for one type, and the same for types that a column may be widened to. Raises
+    TableError for types without an exact order.
+    """
+    found = typed(value, type_, zone)
+    if type_ in _INTEGERS or type_.startswith("decimal"):
+        return _of_number(found)
+    if type_ == "timestamp":
+        return [f"unix_micros({found})"]
+    if type_ in ("timestamp_ntz", "date"):
+        wall = f"concat(CAST(CAST({found} AS timestamp_ntz) AS string), 'Z')"
+        return [f"unix_micros(CAST({wall} AS timestamp))"]
+    if type_ == "string":
+        return _of_text(value)
+    raise TableError(
+        f"sequence_by: expected a column of integers, decimals, times or text, got {type_}; give "
+        "it such a type in `columns`"
+    )
+
+
+def _of_number(number: str) -> list[str]:
+    """Above 10^18, below it, and 18 digits of the fraction."""
+    whole = f"CAST(floor({number}) AS decimal(38,0))"
+    low = f"pmod({whole}, {_MILLION_MILLION_MILLION})"
+    fraction = f"CAST({number} - floor({number}) AS decimal(19,18))"
+    return [
+        f"CAST(({whole} - {low}) div {_MILLION_MILLION_MILLION} AS bigint)",
+        f"CAST({low} AS bigint)",
+        f"CAST(substring(CAST({fraction} AS string), 3) AS bigint)",
+    ]
+
+
+def _of_text(text: str) -> list[str]:
+    """0 and a number's, or 1 and the bytes of the text, seven at a time."""
+    number = f"({text} RLIKE {sql_text(_NUMBER)})"
+    digits = _of_number(f"CAST({text} AS decimal(38,18))")
+    limbs = []
+    for i in range(BYTES // _LIMB):
+        part = f"hex(substring(encode({text}, 'utf-8'), {1 + i * _LIMB}, {_LIMB}))"
+        limbs.append(f"CAST(conv(rpad({part}, {2 * _LIMB}, '0'), 16, 10) AS bigint)")
+    digits += ["0L"] * (len(limbs) - len(digits))
+    return [
+        f"IF({number}, 0L, 1L)",
+        *(f"IF({number}, {a}, {b})" for a, b in zip(digits, limbs, strict=True)),
+    ]
+
+
+def place(shape: Projection) -> str:
+    """SQL of the `pos` of a silver row by the columns of `shape.sequence`; null = it has none."""
+    listed, missing = [], ["op = 'truncate'"]
+    for spellings, type_ in shape.sequence:
+        after = ", ".join(f"after[{sql_text(name)}]" for name in spellings)
+        before = ", ".join(
+            f"{image}[{sql_text(name)}]" for image in ("before", "key") for name in spellings
+        )
+        value = f"IF(op = 'delete', coalesce({before}), coalesce({after}))"
+        found = numbers(value, type_, shape.zone)
+        listed += found
+        missing.append(f"({found[0]}) IS NULL")
+    return (
+        f"CASE WHEN {' OR '.join(missing)} THEN CAST(NULL AS array<bigint>) "
+        f"ELSE concat(array({', '.join(listed)}), pos) END"
+    )
+
+
+def ordered(shape: Projection, changes: str) -> str:
+    """The silver rows `changes` with `pos` as the table's own order has it.
+
+    Rows without a place are left out.
+    """
+    if not shape.sequence:
+        return changes
+    placed = f"SELECT *, {place(shape)} AS _place FROM ({changes})"
+    return f"SELECT * EXCEPT (pos, _place), _place AS pos FROM ({placed}) WHERE _place IS NOT NULL"

@@ -1,0 +1,202 @@
+"""Steps -> versions: where each begins and ends, and the MERGE that makes a target hold them.
+
+A step is a state a key came to: typed values, or none (`_gone`). A version begins at a step whose
+values differ from those before it; a step that changes nothing begins none, a delete only ends one.
+It begins at the step's event time, raised to that of the version before where it is earlier or
+missing, and ends where the next one begins, so that the intervals of a key meet (semantics.md, 31).
+
+A target of versions is a table with the key (key, `_pos`): a row of the MERGE's source either ends
+the open version (`close`), is a version (`put`), or names one that history does not know (`gone`).
+So one MERGE ends and begins versions, several of a key at once. Versions that ended lie in a
+partition of their own; where all changes are on time only the open ones are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ingest.position import message_of, source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.latest import SURPRISE
+from ingest.sql.merge import METADATA, Truncate, reached
+from ingest.sql.projection import Projection, column
+
+_ADDED = ("_valid_from", "_valid_to", "_current")
+
+
+def changes_as_steps(shape: Projection, changes: str, *, sets: Sequence[str]) -> str:
+    """A batch's changes as steps, where every image is whole and has the columns `sets`.
+
+    Here as in all that follows the target's columns go by their slots.
+    Raises SURPRISE where a key is NULL or a value does not fit.
+    """
+    keys = [f"{shape.typed_key(name)} AS _k{i}" for i, name in enumerate(shape.keys)]
+    slots = shape.slots
+    values = [f"{shape.typed('after', name)} AS {slots[name]}" for name in sets]
+    checks = " OR ".join(check for _, check in shape.misfits()) or "false"
+    nulls = " OR ".join(f"{shape.typed_key(name)} IS NULL" for name in shape.keys)
+    bad = f"coalesce((op <> 'delete' AND ({checks})) OR {nulls}, false)"
+    return f"""SELECT {", ".join([*keys, *values])},
+  op = 'delete' AS _gone, IF({bad}, raise_error({sql_text(SURPRISE)}), pos) AS _pos,
+  event_time AS _event_time, {sql_text(shape.label)} AS _source_table
+FROM ({changes})"""
+
+
+def stored_versions(shape: Projection, target: str, *, timely: bool, keys: str) -> str:
+    """What is stored of the source table's keys: `_open`, the open version, and `_clock`.
+
+    `_clock` is the time below which no version can begin. `timely`: no event is older than any time
+    in the target, so that only open versions matter; else those of `keys`, a relation of `_k0`….
+    """
+    columns = ", ".join(f"t.{column(name)} AS {slot}" for name, slot in shape.slots.items())
+    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(shape.keys))
+    opened = f"struct(t._pos AS _pos, {columns})"
+    own = f"t._source_table = {sql_text(shape.label)}"
+    if timely:
+        return (
+            f"SELECT {names}, {opened} AS _open, t._valid_from AS _clock FROM {target} t "
+            f"WHERE t._current AND {own}"
+        )
+    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(shape.keys))
+    grouped = ", ".join(f"t.{column(key)}" for key in shape.keys)
+    return (
+        f"SELECT {names}, max_by({opened}, t._pos) FILTER (WHERE t._current) AS _open, "
+        f"max(coalesce(t._valid_to, t._valid_from)) AS _clock "
+        f"FROM {target} t LEFT SEMI JOIN ({keys}) n ON {same} WHERE {own} GROUP BY {grouped}"
+    )
+
+
+def beside(shape: Projection, steps: str, stored: str) -> str:
+    """Steps beside what `stored_versions` has of their keys."""
+    same = " AND ".join(f"b._k{i} = s._k{i}" for i in range(len(shape.keys)))
+    return f"SELECT s.*, b._open, b._clock FROM ({steps}) s LEFT JOIN ({stored}) b ON {same}"
+
+
+def rows(shape: Projection, steps: str, *, sets: Sequence[str] | None = None) -> str:
+    """The rows for `merge_sql` that steps beside what is stored lead to.
+
+    `sets`: the columns that the steps have, where they are a batch's own changes; what they lack
+    stays as the open version has it. A tie between two deliveries of those raises SURPRISE.
+    """
+    keys = [f"_k{i}" for i in range(len(shape.keys))]
+    window = f"(PARTITION BY {', '.join(keys)} ORDER BY _pos)"
+    given = shape.columns if sets is None else sets
+    slots = shape.slots
+    lacking = [slots[name] for name in shape.columns if name not in (*given, *shape.keys)]
+    plain = ", ".join([*keys, "_gone", "_pos", "_event_time", "_source_table", "_open", "_clock"])
+    ours = [slots[name] for name in shape.columns if name not in shape.keys]
+    if lacking:
+        kept = f"bool_or(_gone) OVER {window}"
+        filled = "".join(f", IF({kept}, NULL, _open.{name}) AS {name}" for name in lacking)
+        steps = f"SELECT *{filled} FROM ({steps})"
+    listed = f"{plain}{''.join(f', {name}' for name in ours)}"
+    pos = "_pos"
+    if sets is not None and not shape.by_arrival:
+        same = f"{source_part('_last')} = {source_part('_pos')}"
+        tie = f"{same} AND {message_of('_last')} <> {message_of('_pos')}"
+        pos = f"IF(coalesce({tie}, false), raise_error({sql_text(SURPRISE)}), _pos)"
+    listed_checked = listed.replace(" _pos,", f" {pos} AS _pos,", 1)
+    values = f"struct({', '.join(ours)})" if ours else "true"
+    stored = f"struct({', '.join(f'_open.{name}' for name in ours)})" if ours else "true"
+    changed = f"""CASE
+    WHEN _before IS NULL AND _gone THEN _open IS NOT NULL
+    WHEN _before IS NULL THEN _open IS NULL OR NOT ({values} <=> {stored})
+    WHEN _gone THEN NOT _before.gone
+    ELSE _before.gone OR NOT ({values} <=> _before.row) END"""
+    out = ", ".join([*keys, *ours, "_source_table", "_event_time", "_act"])
+    return f"""SELECT {out}, IF(_act = 'close', _open._pos, _pos) AS _pos,
+  IF(_act = 'close', NULL, _from) AS _valid_from, IF(_act = 'close', _from, _to) AS _valid_to,
+  _act = 'put' AND _next IS NULL AS _current,
+  CASE WHEN _act = 'put' AND _next.gone THEN coalesce(_next.at, timestamp_micros(0))
+    WHEN _act = 'close' AND _gone THEN coalesce(_event_time, timestamp_micros(0)) END AS _deleted_at
+FROM (SELECT *, explode(CASE WHEN _n = 1 AND _open IS NOT NULL
+      THEN IF(_gone, array('close'), array('close', 'put'))
+      WHEN _gone THEN array() ELSE array('put') END) AS _act
+  FROM (SELECT *, lead(_from) OVER {window} AS _to,
+      lead(struct(_gone AS gone, _event_time AS at)) OVER {window} AS _next
+    FROM (SELECT *, row_number() OVER {window} AS _n,
+        greatest(_clock, max(_event_time) OVER {window}) AS _from
+      FROM (SELECT {listed_checked}, _before
+        FROM (SELECT {listed}, lag(struct(_gone AS gone, {values} AS row)) OVER {window} AS _before,
+            lag(_pos) OVER {window} AS _last
+          FROM ({steps})))
+      WHERE {changed})))"""
+
+
+def unknown(shape: Projection, target: str, *, keys: str, known: str) -> str:
+    """Rows `gone`: the stored versions of `keys` that are not among the rows `known`."""
+    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(shape.keys))
+    held = " AND ".join(f"t.{column(key)} = k._k{i}" for i, key in enumerate(shape.keys))
+    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(shape.keys))
+    ours = "".join(
+        f"t.{column(name)} AS {slot}, "
+        for name, slot in shape.slots.items()
+        if name not in shape.keys
+    )
+    return f"""SELECT {names}, {ours}t._source_table, t._event_time, 'gone' AS _act, t._pos,
+  t._valid_from, t._valid_to, t._current, CAST(NULL AS timestamp) AS _deleted_at
+FROM {target} t LEFT SEMI JOIN ({keys}) n ON {same}
+LEFT ANTI JOIN ({known}) k ON {held} AND t._pos = k._pos
+WHERE t._source_table = {sql_text(shape.label)}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """One statement; see `ingest.sql.merge.Merge`. `timely`: no row but open ones need be looked
+    at."""
+
+    target: str
+    rows: str
+    shape: Projection
+    soft: bool
+    timely: bool
+    cuts: tuple[Truncate, ...] = ()
+
+
+def merge_sql(merge: Merge) -> str:
+    """The MERGE INTO statement."""
+    shape = merge.shape
+    added = [*_ADDED, *(["_deleted_at"] if merge.soft else [])]
+    data = {column(name): slot for name, slot in shape.slots.items() if name not in shape.keys}
+    on = [f"t.{column(key)} = s._k{i}" for i, key in enumerate(shape.keys)]
+    on += ["t._pos = s._pos", "t._source_table = s._source_table"]
+    if merge.timely:
+        on.append("t._current")
+    ends = ["t._valid_to = s._valid_to", "t._current = false"]
+    ends += ["t._deleted_at = s._deleted_at"] if merge.soft else []
+    written = {**data, **{name: name for name in ("_event_time", *added)}}
+    same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
+    names = [*map(column, shape.keys), *data, *METADATA, *added]
+    values = [
+        *(f"s._k{i}" for i in range(len(shape.keys))),
+        *(f"s.{slot}" for slot in data.values()),
+        *("s._pos", "s._event_time", sql_text(shape.source), "s._source_table"),
+        *(f"s.{name}" for name in added),
+    ]
+    clauses = [
+        f"MERGE INTO {merge.target} t USING ({merge.rows}) s ON {' AND '.join(on)}",
+        f"WHEN MATCHED AND s._act = 'close' THEN UPDATE SET {', '.join(ends)}",
+    ]
+    if not merge.timely:
+        clauses += [
+            "WHEN MATCHED AND s._act = 'gone' THEN DELETE",
+            f"WHEN MATCHED AND s._act = 'put' AND NOT ({same}) THEN UPDATE SET "
+            + ", ".join(f"t.{name} = s.{slot}" for name, slot in written.items()),
+        ]
+    clauses.append(
+        f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(values)})"
+    )
+    return "\n".join([*clauses, *(_cut(merge, cut) for cut in merge.cuts)])
+
+
+def _cut(merge: Merge, cut: Truncate) -> str:
+    time = "CAST(NULL AS bigint)" if cut.time is None else cut.time
+    at = f"timestamp_micros({time})"
+    ends = [f"t._valid_to = greatest(t._valid_from, {at})", "t._current = false"]
+    ends += [f"t._deleted_at = timestamp_micros({cut.time or 0})"] if merge.soft else []
+    return (
+        f"WHEN NOT MATCHED BY SOURCE AND t._current AND {reached(cut)} "
+        f"THEN UPDATE SET {', '.join(ends)}"
+    )

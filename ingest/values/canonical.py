@@ -1,0 +1,345 @@
+"""The canonical text of a value, the same in whatever format it is sent (semantics.md, 56).
+
+Integers and decimals digit for digit, booleans `true`/`false`, bytes base64, dates `yyyy-MM-dd`,
+zone-less date-times `yyyy-MM-dd HH:mm:ss[.f]`, instants `yyyy-MM-ddTHH:mm:ss[.f]Z` in UTC, times
+`[-]HH:mm:ss[.f]`; a fraction never ends in a zero. JSON and everything untyped stays as sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import (
+    MAX_EMAX,
+    MAX_PREC,
+    MIN_EMIN,
+    Context,
+    Decimal,
+    Inexact,
+    InvalidOperation,
+    localcontext,
+)
+from functools import lru_cache
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MOST_DIGITS = 5_000
+# PostgreSQL's numeric has 131,072 digits before the point and 16,383 behind it, the most there is.
+_MOST_BITS = 489_850
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+MOST_NUMBER_BITS = 64
+"""A bit string of more bits is no number: it stays zeros and ones."""
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
+_CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
+_CANONICAL = re.compile(
+    r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d \d\d:\d\d:\d\d(?:\.\d*[1-9])?", re.ASCII
+).fullmatch
+_USUAL = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d)(:[0-5]\d:[0-5]\d)(?:\.(\d+))?(Z)?", re.ASCII
+).fullmatch
+_TIME = re.compile(r"([+-]?)(\d+):(\d\d)(?::(\d\d))?(?:\.(\d+))?$")
+_SECONDS = re.compile(r"-?\d{1,18}(?:\.\d{0,100})?", re.ASCII)
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d?):?(\d\d)?(?::?(\d\d))?$")
+
+
+def decimal_text(text: str) -> str:
+    """A decimal written plainly with its own scale: `1.000E-7` is `0.0000001000`."""
+    if "E" not in text and "e" not in text:
+        return text.removeprefix("+")
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int):
+        return text
+    if abs(exponent) > _MOST_DIGITS:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected at most {_MOST_DIGITS} digits, got {text[:40]}"
+        )
+    return format(number, "f")
+
+
+def unscaled_text(unscaled: int, scale: int) -> str:
+    """The decimal `unscaled * 10**-scale`, with all its digits: (1230, 2) is `12.30`."""
+    if abs(scale) > _MOST_DIGITS:
+        raise DecodeError(Code.BAD_VALUE, f"expected a scale within {_MOST_DIGITS}, got {scale}")
+    if scale <= 0:
+        return digits_of(unscaled * 10**-scale)
+    digits = digits_of(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def digits_of(number: int) -> str:
+    """All digits of an integer; `str` alone refuses more than 4,300, for it takes their square.
+
+    Raises bad_value for more than any database's decimal has.
+    """
+    bits = number.bit_length()
+    if bits < 14_000:
+        return str(number)
+    if bits > _MOST_BITS:
+        raise DecodeError(
+            Code.BAD_VALUE,
+            f"expected a decimal of at most 147,455 digits, got a number of {bits} bits",
+        )
+    with localcontext(_EXACT):
+        digits = format(_halved(abs(number), bits), "f")
+    return f"-{digits}" if number < 0 else digits
+
+
+def _halved(number: int, bits: int) -> Decimal:
+    """An integer as a decimal, by its halves: decimals multiply in hardly more than linear time."""
+    if bits <= 4_096:
+        return Decimal(number)
+    low = bits // 2
+    high = number >> low
+    return _halved(high, bits - low) * Decimal(2) ** low + _halved(number - (high << low), low)
+
+
+def bits_of(text: str) -> str:
+    """Zeros and ones as the number they spell, as most formats send it; beyond 64 as they are."""
+    return str(int(text, 2)) if len(text) <= MOST_NUMBER_BITS else text
+
+
+def bits_in(data: bytes, length: int | None, order: Literal["little", "big"]) -> str:
+    """The bits of bytes as `bits_of` gives them: their number, or zeros and ones beyond 64.
+
+    `length`: how many bits the column has, None where it is not known. A column of a varying length
+    says the most it has; then zeros in front are not told from none.
+    """
+    number = int.from_bytes(data, order)
+    if (8 * len(data) if length is None else length) <= MOST_NUMBER_BITS >= 8 * len(data):
+        return str(number)
+    whole = length is not None and len(data) == (length + 7) // 8
+    return format(number, "b").rjust(length if whole and length is not None else 0, "0")
+
+
+def fraction(digits: str) -> str:
+    """`.f` without trailing zeros; nothing where no digit is left."""
+    kept = digits.rstrip("0")
+    return f".{kept}" if kept else ""
+
+
+@lru_cache(maxsize=65_536)
+def date_of_days(days: int) -> str:
+    """Days since 1970-01-01 as `yyyy-MM-dd`; raises bad_value outside years 1 to 9999."""
+    try:
+        return date.fromordinal(days + _EPOCH_DAY).isoformat()
+    except (ValueError, OverflowError):
+        raise DecodeError(Code.BAD_VALUE, f"expected days of years 1..9999, got {days}") from None
+
+
+def civil_of(count: int, per_second: int) -> str:
+    """A zone-less date-time of `count` units since 1970-01-01 00:00, `per_second` to a second."""
+    seconds, rest = divmod(count, per_second)
+    parts = _MILLIS[rest] if per_second == 1000 else _rest(rest, per_second)
+    return f"{date_of_days(seconds // 86_400)} {_clock(seconds % 86_400)}{parts}"
+
+
+def instant_of(count: int, per_second: int) -> str:
+    """An instant of `count` units since the epoch, in UTC: `2024-01-02T03:04:05.6Z`."""
+    seconds, rest = divmod(count, per_second)
+    parts = _MILLIS[rest] if per_second == 1000 else _rest(rest, per_second)
+    return f"{date_of_days(seconds // 86_400)}T{_clock(seconds % 86_400)}{parts}Z"
+
+
+@lru_cache(maxsize=86_400)
+def _clock(second: int) -> str:
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+def _rest(rest: int, per_second: int) -> str:
+    """`.f`, the part of a second without trailing zeros; nothing for 0."""
+    return f".{str(rest).rjust(len(str(per_second)) - 1, '0')}".rstrip("0") if rest else ""
+
+
+_MILLIS = tuple(_rest(rest, 1000) for rest in range(1000))
+
+
+def time_of(count: int, per_second: int) -> str:
+    """A signed time of `count` units: `-838:59:59.5`; MySQL's TIME is no time of day."""
+    seconds, rest = divmod(abs(count), per_second)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    digits = fraction(str(rest).rjust(len(str(per_second)) - 1, "0")) if rest else ""
+    return f"{'-' if count < 0 else ''}{clock}{digits}"
+
+
+def time_text(text: str) -> str:
+    """A time as sent, its fraction without trailing zeros, hours at least two digits."""
+    match = _TIME.match(text)
+    if match is None:
+        return text
+    sign = "-" if match[1] == "-" else ""
+    return f"{sign}{match[2].rjust(2, '0')}:{match[3]}:{match[4] or '00'}{fraction(match[5] or '')}"
+
+
+def date_text(text: str, warnings: list[str]) -> str:
+    """A date as sent; warns of an impossible one (`0000-00-00`, `2020-00-12`)."""
+    # from the second character on: a year before Christ begins with a minus
+    if "-00" in text[1:10] or text[:4] == "0000":
+        warnings.append(Code.ZERO_DATE.value)
+    return text
+
+
+def civil_text(text: str, warnings: list[str]) -> str:
+    """A zone-less date-time normalised; a time zone in the text makes it an instant.
+
+    A date alone gets midnight. Text of no known form stays as sent.
+    """
+    if _CANONICAL(text):
+        return text
+    if len(text) == 19 and text[10] == " ":
+        return date_text(text, warnings)
+    if len(text) == 10 and text[4] == "-":
+        return date_text(text, warnings) + " 00:00:00"
+    match = _CIVIL.match(text)
+    if match is None:
+        return text
+    clock = match[2] if len(match[2]) == 8 else match[2] + ":00"
+    plain = f"{date_text(match[1], warnings)} {clock}{fraction(match[3] or '')}"
+    return instant_in(plain, match[4], text) if match[4] else plain
+
+
+def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
+    """An instant in UTC of text with or without zone; zone-less text is read in `zone`.
+
+    Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
+    dates and text of no known form stay as sent; with `value_not_of_type` what has a zone that is
+    not known, or is no instant of the years 1 to 9999.
+    """
+    usual = _USUAL(text)
+    if usual is not None:
+        # The zone's shift is looked up once an hour of the source's.
+        hour, in_hour, digits, utc = usual.groups()
+        begins = _hour_in(hour, "UTC" if utc else zone or "UTC")
+        if begins is not None:
+            if zone is None and not utc:
+                warnings.append(Code.TZ_ASSUMED.value)
+            return f"{begins}{in_hour}{fraction(digits) if digits else ''}Z"
+    found: list[str] = []
+    civil = civil_text(text, found)
+    parts = _CIVIL.match(civil)
+    if found or civil.endswith("Z") or parts is None:
+        warnings += found
+        return civil
+    if zone is None and not parts[4]:
+        warnings.append(Code.TZ_ASSUMED.value)
+        return civil.replace(" ", "T") + "Z"
+    instant = text if parts[4] or zone is None else instant_in(civil, zone, text)
+    if instant == text:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    return instant
+
+
+def instant_in(civil: str, zone: str, text: str) -> str:
+    """The instant, in UTC, of a time `yyyy-MM-dd HH:mm:ss[.f]` in `zone` (offset or region)."""
+    if zone in {"Z", "UTC", "+00:00", "+00", "Etc/UTC", "GMT"}:
+        return civil.replace(" ", "T") + "Z"
+    try:
+        return _shifted(civil[:19], zone) + civil[19:] + "Z"
+    except (ValueError, KeyError, OverflowError, OSError):
+        return text
+
+
+@lru_cache(maxsize=65_536)
+def _hour_in(hour: str, zone: str) -> str | None:
+    """`yyyy-MM-dd HH` of `zone` in UTC as `yyyy-MM-ddTHH`.
+
+    None where the zone's shift is not whole hours or changes inside the hour; for another form,
+    an impossible date, an unknown zone.
+    """
+    starts = instant_in(f"{hour[:10]} {hour[11:]}:00:00", zone, "")
+    ends = instant_in(f"{hour[:10]} {hour[11:]}:59:59", zone, "")
+    try:
+        datetime.fromisoformat(starts)
+    except ValueError:
+        return None
+    return starts[:13] if starts[13:] == ":00:00Z" and ends == f"{starts[:13]}:59:59Z" else None
+
+
+@lru_cache(maxsize=65_536)
+def _shifted(civil: str, zone: str) -> str:
+    local = datetime.fromisoformat(civil)
+    shift = _shift(zone)
+    if shift is None:
+        return local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).isoformat()[:19]
+    return (local - shift).isoformat()
+
+
+def is_zone(name: str) -> bool:
+    """Whether a name is an offset or a region whose clocks are known."""
+    try:
+        return _shift(name) is not None or ZoneInfo(name) is not None
+    except (ValueError, KeyError, OSError):
+        return False
+
+
+def is_seconds(text: str) -> bool:
+    """Whether a text is `seconds[.fraction]`, as `seconds_text` reads it."""
+    return _SECONDS.fullmatch(text) is not None
+
+
+def seconds_text(text: str) -> str:
+    """An instant of `seconds[.fraction]`, a decimal fraction of any length: `1606233662.012345`."""
+    whole, _, digits = text.partition(".")
+    return instant_of(int(whole + digits), 10 ** len(digits))
+
+
+def civil_in(count: int, per_second: int, zone: str) -> str:
+    """The zone-less time that clocks in `zone` (offset or region) show at an instant.
+
+    `count` units since the epoch, `per_second` to a second. Raises bad_value for an unknown zone.
+    """
+    seconds = count // per_second
+    try:
+        shift = _shift(zone)
+        if shift is None:
+            shift = datetime.fromtimestamp(seconds, ZoneInfo(zone)).utcoffset() or timedelta()
+    except (ValueError, KeyError, OverflowError, OSError):
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected an instant in a known time zone, got {count} in {zone!r}"
+        ) from None
+    return civil_of(count + (shift.days * 86_400 + shift.seconds) * per_second, per_second)
+
+
+def _shift(zone: str) -> timedelta | None:
+    offset = _OFFSET.match(zone)
+    if offset is None:
+        return None
+    shift = timedelta(
+        hours=int(offset[2]), minutes=int(offset[3] or 0), seconds=int(offset[4] or 0)
+    )
+    return shift if offset[1] == "+" else -shift
+
+
+def base64_of(data: bytes) -> str:
+    """Bytes as canonical text."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def with_srid(wkb: bytes, srid: int) -> bytes:
+    """A geometry as EWKB (PostGIS), which is its WKB where it has no spatial reference."""
+    if not 0 < srid < 2**32 or len(wkb) < _WKB_HEAD or wkb[0] not in (0, 1):
+        return wkb
+    order: Literal["big", "little"] = "little" if wkb[0] else "big"
+    kind = int.from_bytes(wkb[1:_WKB_HEAD], order) | _HAS_SRID
+    return b"".join((wkb[:1], kind.to_bytes(4, order), srid.to_bytes(4, order), wkb[_WKB_HEAD:]))
+
+
+_WKB_HEAD, _HAS_SRID = 5, 0x20000000
+
+
+def bytes_of(text: str) -> bytes | None:
+    """The bytes of strict base64 (padding optional), or None where the text is something else."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None

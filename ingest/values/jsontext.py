@@ -1,0 +1,355 @@
+"""JSON read exactly: number tokens keep their digits, nested values their text.
+
+msgspec reads strictly and fast. Numbers with a point or exponent come as the token's text
+(`float_hook=str`), integers of any size as int; so no digit passes through a float. What fails is
+read once more leniently (semantics.md, 6): trailing commas, `//` comments outside strings and raw
+newlines in strings are dropped or escaped; anything else is `bad_json`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+
+T = TypeVar("T")
+
+
+class Digits(NamedTuple):
+    """A number token of digits and an exponent alone, `1E+1`: as a text it could be base64."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _number(token: str) -> str | Digits:
+    return token if "." in token or "-" in token else Digits(token)
+
+
+_IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=str)
+_IMAGE_OR_NULL = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
+_MARKED = msgspec.json.Decoder(dict[str, Any] | None, float_hook=_number)
+_IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
+_TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
+_RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+# Every part is possessive and a text without end is a token, too: no byte is looked at twice.
+_TOKEN = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|//[^\n]*+|,(?=(?:\s++|//[^\n]*+)*+[}\]])', re.DOTALL
+)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(32)}
+_PLACE = re.compile(r" \(byte (\d+)\)\Z")
+_BOM = b"\xef\xbb\xbf"
+_NOTHING = (b"", b"null", b"[]")
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+"""What a decoder of this module raises for bytes it does not take."""
+
+
+def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder for `type_` under this module's rule for numbers."""
+    return msgspec.json.Decoder(type_, float_hook=str)
+
+
+def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
+    """`decode(value)`, if need be leniently (`lenient_json`).
+
+    The whole message is UTF-8 or none of it counts: `decode` looks at what it reads alone. Raises
+    bad_json, bad_shape, and too_large for what is nested too deep.
+    """
+    if not value.isascii():
+        check_utf8(value)
+    try:
+        return decode(value)
+    except msgspec.ValidationError as error:
+        raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
+    except RecursionError:
+        raise _too_deep(value) from None
+    except UNREADABLE as error:
+        first = error
+    mended = lenient(value)
+    if mended == value:
+        raise _no_json(value, str(first))
+    try:
+        result = decode(mended)
+    except msgspec.ValidationError as error:
+        raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
+    except RecursionError:
+        raise _too_deep(value) from None
+    except UNREADABLE as error:
+        raise _no_json(value, _placed(str(error), value)) from None
+    warnings.append(Code.LENIENT_JSON.value)
+    return result
+
+
+def check_utf8(value: bytes) -> None:
+    """Raises bad_json where a message is not UTF-8 from its first byte to its last."""
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        at = error.start
+        raise DecodeError(
+            Code.BAD_JSON,
+            f"expected JSON in UTF-8, got the byte 0x{value[at]:02x} (byte {at}) in "
+            f"{excerpt(value[max(0, at - 20) :], 40)}",
+        ) from None
+
+
+def _no_json(value: bytes, why: str) -> DecodeError:
+    return DecodeError(Code.BAD_JSON, f"expected one JSON value, {why}; got {excerpt(value)}")
+
+
+def _too_deep(value: bytes) -> DecodeError:
+    return DecodeError(
+        Code.TOO_LARGE,
+        f"expected objects and arrays some 900 deep in each other at most, got more in "
+        f"{excerpt(value)}",
+    )
+
+
+def lenient(value: bytes) -> bytes:
+    """The text without BOM, comments and trailing commas, raw control characters escaped."""
+    return _TOKEN.sub(_mended, value.removeprefix(_BOM))
+
+
+def _mended(match: re.Match[bytes]) -> bytes:
+    token = match.group()
+    if not token.startswith(b'"'):
+        return b""
+    if _CONTROL.search(token) is None:
+        return token
+    # A character for each byte: a text made longer by a map takes least memory.
+    return token.decode("latin-1").translate(_ESCAPED).encode("latin-1")
+
+
+def _placed(why: str, value: bytes) -> str:
+    """What could not be read of the mended text, with its place in the message as it came."""
+    found = _PLACE.search(why)
+    if found is None:
+        return why
+    wanted = int(found[1])
+    start = len(_BOM) if value.startswith(_BOM) else 0
+    shift = start
+    for match in _TOKEN.finditer(value, start):
+        grown = len(_mended(match)) - len(match.group())
+        if match.end() + grown - shift > wanted:
+            break
+        shift -= grown
+    return f"{why[: found.start()]} (byte {wanted + shift})"
+
+
+def image(
+    raw: msgspec.Raw | bytes, warnings: list[str], *, marked: bool = False
+) -> dict[str, Any] | None:
+    """A row image: column -> str (strings and number tokens), int, bool, None, dict or list.
+
+    `marked`: number tokens that could be base64 come as `Digits`.
+
+    None for JSON null, `{}` and `[]` (no image). Adds `dup_key` where a name stands twice.
+    Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an object.
+    """
+    try:
+        columns: dict[str, Any] | None = (_MARKED if marked else _IMAGE_OR_NULL).decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = bytes(raw)
+        if not text or text.startswith(b"["):
+            if text[1:-1].strip():
+                raise DecodeError(
+                    Code.BAD_SHAPE, f"expected an object of columns, got {excerpt(text)}"
+                ) from None
+            return None
+        columns = _row(_IMAGE.decode, text)
+    if not columns:
+        return None
+    text = bytes(raw)
+    if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
+        if duplicated(text):
+            warnings.append(Code.DUP_KEY.value)
+    return columns
+
+
+class Images(NamedTuple):
+    """A JSON array of row images. `textual`: every value is a string or null.
+
+    `elements`: each row as sent, cut apart once, when one of them is asked for.
+    """
+
+    rows: list[dict[str, Any] | None]
+    textual: bool
+    raw: msgspec.Raw | bytes
+    elements: list[msgspec.Raw]
+
+    def text(self, index: int) -> Element:
+        """The row `index` as sent, for `nested`."""
+        return Element(self, index)
+
+
+def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = True) -> Images:
+    """The row images of a JSON array, each as `image` gives one; none for null and for nothing.
+
+    `textual`: all values are likely to be text; only then are they found to be. Adds `dup_key`.
+    Raises bad_json for bytes that are not UTF-8, bad_shape for anything but an array of objects
+    and nulls.
+    """
+    text = bytes(raw)
+    if text in _NOTHING:
+        return _NO_IMAGES
+    rows: list[dict[str, Any] | None] | None = None
+    if textual:
+        try:
+            rows = _TEXT_IMAGES.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            textual = False
+    if rows is None:
+        rows = _row(_IMAGES.decode, text)
+    elif len(rows) == 1:
+        # Where each name and each text has its two quotes, and no other, no name stood twice.
+        row = rows[0] or {}
+        nulls = list(row.values()).count(None) if None in row.values() else 0
+        if text.count(b'"') == 4 * len(row) - 2 * nulls:
+            return Images(rows, textual, raw, [])
+    names = sum([len(row) for row in rows if row])
+    if text.count(b'":') != names and _more_names(text, names):
+        if any(duplicated(bytes(element)) for element in _ELEMENTS.decode(text)):
+            warnings.append(Code.DUP_KEY.value)
+    return Images(rows, textual, raw, [])
+
+
+def _row(decode: Callable[[bytes], T], text: bytes) -> T:
+    """`decode(text)` of JSON cut out of a message as `msgspec.Raw`, which is not fully checked."""
+    try:
+        return decode(text)
+    except msgspec.ValidationError as error:
+        raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(text)}") from None
+    except RecursionError:
+        raise _too_deep(text) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DecodeError(
+            Code.BAD_JSON, f"expected a row image, {error}; got {excerpt(text)}"
+        ) from None
+
+
+class Element:
+    """One row of a JSON array, cut out only when its text is asked for (by `nested`)."""
+
+    __slots__ = ("images", "index")
+
+    def __init__(self, images: Images, index: int) -> None:
+        self.images = images
+        self.index = index
+
+    def __bytes__(self) -> bytes:
+        elements = self.images.elements
+        if not elements:
+            elements += _ELEMENTS.decode(self.images.raw)
+        return bytes(elements[self.index])
+
+
+_NO_IMAGES = Images([], True, b"", [])
+
+
+def _names(columns: dict[str, Any]) -> int:
+    """The names of an image and of the objects that are its values."""
+    return len(columns) + sum([len(value) for value in columns.values() if value.__class__ is dict])
+
+
+def _more_names(text: bytes, names: int) -> bool:
+    """Whether `text` may hold more than `names` names; escaped quotes in values are none."""
+    return text.count(b'":') - text.count(b'\\":') != names
+
+
+def duplicated(text: bytes) -> bool:
+    """Whether a name stands twice in the outermost object of `text`, valid JSON."""
+    names: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> int:
+        names[:] = [name for name, _ in pairs]
+        return 0
+
+    json.loads(text, object_pairs_hook=note, parse_int=len, parse_float=len)
+    return len(set(names)) != len(names)
+
+
+def all_text(values: Collection[Any]) -> bool:
+    """Whether every value is text or None. Joining them is the quickest way to ask."""
+    try:
+        "".join(values if None not in values else [v for v in values if v is not None])
+    except TypeError:
+        return False
+    return True
+
+
+class _Columns:
+    """The columns of the image that was last cut apart: the next value is mostly another of its.
+
+    Holds one image, by the very object, so that asking costs the same for any size.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[object, dict[str, msgspec.Raw]] = (None, {})
+
+    def of(self, raw: msgspec.Raw | bytes | Element) -> dict[str, msgspec.Raw]:
+        known, columns = self._last
+        if raw is not known:
+            columns = _RAWS.decode(bytes(raw))
+            self._last = raw, columns
+        return columns
+
+
+_COLUMNS = _Columns()
+
+
+def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:
+    """The exact text of one column of an image, for values that are objects or arrays.
+
+    All columns of an image are asked for with the same `raw`: it is read once.
+    """
+    return bytes(_COLUMNS.of(raw)[column]).decode()
+
+
+def members(raw: msgspec.Raw | bytes) -> dict[str, msgspec.Raw]:
+    """The top level of a JSON object, each value as its raw text."""
+    return _RAWS.decode(bytes(raw))
+
+
+class Glimpses:
+    """The top levels of JSON objects that several look into, one after the other, before the next.
+
+    Only the last is kept, so it costs no more than comparing the bytes. Nobody may change it.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, Mapping[str, msgspec.Raw]] = (b"{}", {})
+
+    def of(self, raw: msgspec.Raw | bytes) -> Mapping[str, msgspec.Raw]:
+        """As `members`; nothing for JSON that is no object. Raises what `members` raises."""
+        text = bytes(raw)
+        known, found = self._last
+        if text == known:
+            return found
+        if not text.startswith(b"{"):
+            return {}
+        found = _RAWS.decode(text)
+        self._last = text, found
+        return found
+
+
+def excerpt(value: bytes, most: int = 80) -> str:
+    """The beginning of a message, for an error text; readable in every script where it is text."""
+    part = value[:most]
+    shown = repr(part)
+    if not part.isascii():
+        with suppress(UnicodeDecodeError):
+            # The cut may go through a character.
+            shown = "b" + repr(codecs.getincrementaldecoder("utf-8")().decode(part))
+    return shown + ("…" if len(value) > most else "")

@@ -1,0 +1,178 @@
+"""Source column types as the vendors write them, and the Spark type of each (semantics.md, 23)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingest.events import ColumnType, Types
+
+_ARGS = re.compile(r"((?>'(?:[^']|'')*+'|[^)'])*+)\)([^()]*+)$", re.DOTALL)
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+_INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", "int3", "int4"} | {
+    "int16",
+    "int24",
+    "int32",
+    "smallserial",
+    "serial4",
+    "year",
+    "byte",
+    "short",
+}
+_INT64 = {"bigint", "int64", "int8", "long", "bigserial", "serial8"}
+_UNSIGNED = {
+    **dict.fromkeys(("uint1", "uint2", "uint8", "uint16", "uint24"), "int"),
+    **dict.fromkeys(("uint", "uint4", "uint32"), "bigint"),
+    "uint64": "decimal(20,0)",
+}
+_DECIMALS = {"decimal", "numeric", "number", "fixed", "dec"}
+_DOUBLES = {"float", "double", "real", "double precision", "binary_float", "binary_double"} | {
+    "float4",
+    "float8",
+    "float32",
+    "float64",
+}
+_BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", "bytea", "raw"} | {
+    "long raw",
+    "image",
+    "rowversion",
+    "bfile",
+    "bytes",
+    "binary varying",
+    "binary large object",
+}
+_INSTANTS = {"timestamptz", "timestamp with time zone", "timestamp with local time zone"} | {
+    "datetimeoffset",
+    "zoned_datetime",
+    "timestamp_ltz",
+    "timestamp_tz",
+    "timestamp ltz",
+}
+
+
+class SourceType(NamedTuple):
+    """A type taken apart: lower-case `name`, the text of its parentheses, `unsigned`."""
+
+    name: str
+    args: str
+    unsigned: bool
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The arguments where they are integers: precision and scale, or length."""
+        parts = [part.strip() for part in self.args.split(",")]
+        return tuple(int(part) for part in parts if re.fullmatch(r"-?[0-9]{1,9}", part))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The labels of an ENUM or SET, in order; doubled quotes undone."""
+        return tuple(label.replace("''", "'") for label in _MEMBER.findall(self.args))
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> SourceType:
+    """A type taken apart: `INT(10) UNSIGNED`, `ENUM('a','b')`, `timestamp(6) with time zone`."""
+    name, opened, rest = text.partition("(")
+    match = _ARGS.match(rest)
+    if opened and match is None:
+        return SourceType(text.strip().lower(), "", False)
+    args, behind = match.groups() if match is not None and opened else ("", "")
+    words = f"{name} {behind}".lower().split()
+    unsigned = "unsigned" in words or "zerofill" in words
+    drop = {"unsigned", "zerofill", "signed", "auto_increment", "identity"}
+    name = " ".join(word for word in words if word not in drop)
+    name = name.split(" character set ")[0].split(" collate ")[0].split(" charset ")[0]
+    return SourceType(name.removesuffix(" without time zone"), args, unsigned)
+
+
+@lru_cache(maxsize=4096)
+def spark_type(source_type: str, family: str = "mysql") -> str:
+    """The Spark type of a source type; `family` is mysql, oracle, postgres, sqlserver, db2 or
+    streamx.
+
+    Spark's own type names map to themselves. What has no exact Spark type is string.
+    """
+    type_ = parse_type(source_type)
+    name = type_.name
+    special = _OF_FAMILY.get((family, name))
+    if special is not None:
+        return special
+    if name in {"serial"}:
+        return "int" if family == "postgres" else "decimal(20,0)"
+    if name in _INT32:
+        return "bigint" if type_.unsigned and name in {"int", "integer", "int32"} else "int"
+    if name in _INT64:
+        return "decimal(20,0)" if type_.unsigned else "bigint"
+    if name in _UNSIGNED:
+        return _UNSIGNED[name]
+    if name in _DECIMALS:
+        return decimal_type(type_.numbers)
+    if name in _DOUBLES:
+        return "double"
+    if name == "bit":
+        return bits_type(type_)
+    if name in {"bool", "boolean"}:
+        return "boolean"
+    if name == "date":
+        return "date"
+    if name in {"datetime", "datetime2", "smalldatetime", "timestamp_ntz"}:
+        return "timestamp_ntz"
+    if name in _INSTANTS or name == "timestamp":
+        return "timestamp"
+    return "binary" if name in _BINARY else "string"
+
+
+def bits_type(type_: SourceType) -> str:
+    """The Spark type of `bit(n)` and `bit varying(n)`; string where 20 digits are too few."""
+    length = (type_.numbers or ((1,) if type_.name == "bit" else (2**31,)))[0]
+    if length == 1 and type_.name == "bit":
+        return "boolean"
+    return "decimal(20,0)" if length <= 64 else "string"
+
+
+def decimal_type(numbers: tuple[int, ...]) -> str:
+    """`decimal(p,s)` of declared precision and scale; string where Spark's 38 digits are too few.
+
+    Oracle's negative scale adds digits before the point; its scale above the precision is kept.
+    """
+    if not numbers:
+        return "string"
+    precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
+    if scale < 0:
+        precision, scale = precision - scale, 0
+    precision = max(precision, scale)
+    return f"decimal({precision},{scale})" if 0 < precision <= 38 else "string"
+
+
+_OF_FAMILY: dict[tuple[str, str], str] = {
+    ("oracle", "date"): "timestamp_ntz",
+    ("oracle", "timestamp"): "timestamp_ntz",
+    ("oracle", "float"): "string",
+    ("postgres", "timestamp"): "timestamp_ntz",
+    ("postgres", "bit"): "string",
+    ("db2", "timestamp"): "timestamp_ntz",
+    ("sqlserver", "timestamp"): "binary",
+    ("sqlserver", "bit"): "boolean",
+    ("streamx", "date"): "timestamp",
+}
+
+
+def family_of(db_type: str | None) -> str:
+    """The type family of what a message calls its database (`OB_ORACLE`, `MySQL`, `postgresql`)."""
+    name = (db_type or "").lower()
+    if "oracle" in name:
+        return "oracle"
+    if "postgres" in name or name in {"pg", "ppas", "edb", "polardb_o"}:
+        return "postgres"
+    if name.startswith("db2"):
+        return "db2"
+    return "sqlserver" if "sqlserver" in name or "mssql" in name else "mysql"
+
+
+def types_of(columns: tuple[ColumnType, ...]) -> Types:
+    """The columns with their fingerprint: equal columns in equal order have equal ids."""
+    import xxhash
+
+    text = "\x1e".join("\x1f".join(column) for column in columns)
+    return Types(xxhash.xxh64_hexdigest(text.encode()), columns)

@@ -1,0 +1,1 @@
+"""What wire formats are made of: the contract of a decoder and the parts that several share."""

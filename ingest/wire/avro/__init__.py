@@ -1,0 +1,1 @@
+"""Avro datums read exactly: schemas, registries and readers of both kinds."""

@@ -1,0 +1,277 @@
+"""Avro data read from bytes, strictly: `read(data, start)` gives a value and where it ends.
+
+Values are what Connect's JsonConverter would have written: bytes as base64, records and maps as
+objects. A length or count is held against the bytes that are left, items of an array take a byte
+each at least, and reading past the end raises: no message takes more time or memory than its own
+size allows.
+Source: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ingest.values import canonical
+from ingest.wire.avro.schema import Field, Type
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+Rename = Callable[[Field], str]
+
+UNREADABLE = (ValueError, LookupError, struct.error, RecursionError)
+"""What reading malformed data raises."""
+
+_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+
+
+def long(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits."""
+    # A byte that says more follows is 128 too high: the 1 taken from the next makes up for it.
+    number = data[at]
+    if number < 128:
+        return number >> 1 ^ -(number & 1), at + 1
+    byte = data[at + 1]
+    number += byte - 1 << 7
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 2
+    byte = data[at + 2]
+    number += byte - 1 << 14
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 3
+    byte = data[at + 3]
+    number += byte - 1 << 21
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 4
+    byte = data[at + 4]
+    number += byte - 1 << 28
+    if byte < 128:
+        return number >> 1 ^ -(number & 1), at + 5
+    shift = 35
+    at += 5
+    while shift < 70:
+        byte = data[at]
+        at += 1
+        number += byte - 1 << shift
+        if byte < 128:
+            if number >> 64:
+                raise ValueError("expected a number of at most 64 bits")
+            return number >> 1 ^ -(number & 1), at
+        shift += 7
+    raise ValueError("expected a number of at most ten bytes")
+
+
+def int32(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 32 bits."""
+    number, at = long(data, at)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"expected a number of 32 bits, got {number}")
+    return number, at
+
+
+def size(data: bytes, at: int) -> tuple[int, int]:
+    """The length of what follows; it must be there."""
+    number, at = long(data, at)
+    if not 0 <= number <= len(data) - at:
+        raise ValueError(f"expected {number} bytes, got {len(data) - at}")
+    return number, at
+
+
+def text(data: bytes, at: int) -> tuple[str, int]:
+    """A string."""
+    number, at = size(data, at)
+    end = at + number
+    return data[at:end].decode(), end
+
+
+def packed(data: bytes, at: int) -> tuple[str, int]:
+    """Bytes, as base64."""
+    number, at = size(data, at)
+    end = at + number
+    return canonical.base64_of(data[at:end]), end
+
+
+def boolean(data: bytes, at: int) -> tuple[bool, int]:
+    """A boolean: no other bytes than 0 and 1."""
+    return (False, True)[data[at]], at + 1
+
+
+def double(data: bytes, at: int) -> tuple[str, int]:
+    """A double, as the shortest text that means it."""
+    return double_text(_DOUBLE.unpack_from(data, at)[0]), at + 8
+
+
+def single(data: bytes, at: int) -> tuple[str, int]:
+    """A float of 32 bits, as the shortest text that means it."""
+    return single_text(data[at : at + 4]), at + 4
+
+
+def double_text(number: float) -> str:
+    """The shortest digits that mean this double; Spark's words for what is no number."""
+    found = repr(number)
+    return _NO_NUMBER.get(found, found)
+
+
+_NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+@lru_cache(maxsize=65_536)
+def single_text(data: bytes) -> str:
+    """The six to nine digits that mean these four bytes: 3.14, not 3.140000104904175."""
+    number = _FLOAT.unpack(data)[0]
+    for digits in range(6, 10):
+        short = float(f"{number:.{digits}g}")
+        try:
+            if _FLOAT.pack(short) == data:
+                return double_text(short)
+        except OverflowError:
+            # rounded beyond the largest: it takes more digits
+            continue
+    return double_text(number)
+
+
+def _own_name(field: Field) -> str:
+    return field.name
+
+
+def reader(type_: Type, rename: Rename = _own_name, made: dict[int, Read] | None = None) -> Read:
+    """The reader of one type. `rename` gives the names of records' fields."""
+    made = {} if made is None else made
+    kind = type_.kind
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if kind == "enum":
+        return _enum(type_.symbols)
+    if kind == "fixed":
+        return _fixed(type_.size)
+    if kind == "union":
+        return _union([reader(part, rename, made) for part in type_.parts])
+    if kind == "array":
+        return _array(reader(type_.parts[0], rename, made))
+    if kind == "map":
+        return _map(reader(type_.parts[0], rename, made))
+    return _record(type_, rename, made)
+
+
+def _null(data: bytes, at: int) -> tuple[None, int]:
+    return None, at
+
+
+def _raw(read: Callable[[bytes, int], tuple[str, int]]) -> Read:
+    """Floats in JSON keep their digits; what is no number is text there."""
+
+    def number(data: bytes, at: int) -> tuple[Any, int]:
+        found, at = read(data, at)
+        return (found if found[-1] in "Ny" else msgspec.Raw(found.encode())), at
+
+    return number
+
+
+_SIMPLE: dict[str, Read] = {
+    "null": _null,
+    "boolean": boolean,
+    "int": int32,
+    "long": long,
+    "float": _raw(single),
+    "double": _raw(double),
+    "bytes": packed,
+    "string": text,
+}
+
+
+def _enum(symbols: tuple[str, ...]) -> Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        number, at = long(data, at)
+        if number < 0:
+            raise ValueError(f"expected the number of a symbol, got {number}")
+        return symbols[number], at
+
+    return read
+
+
+def _fixed(count: int) -> Read:
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        end = at + count
+        if end > len(data):
+            raise ValueError(f"expected {count} bytes, got {len(data) - at}")
+        return canonical.base64_of(data[at:end]), end
+
+    return read
+
+
+def _union(parts: list[Read]) -> Read:
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        number, at = long(data, at)
+        if number < 0:
+            raise ValueError(f"expected a branch of the union, got {number}")
+        return parts[number](data, at)
+
+    return read
+
+
+_FREE = 1_000
+"""Items without a byte (nulls, records of them) that an array may have: no data bounds those."""
+
+
+def _blocks(data: bytes, at: int) -> tuple[int, int]:
+    """The count of an array's or map's next block; a negative one is followed by its size."""
+    count, at = long(data, at)
+    if count < 0:
+        count = -count
+        _, at = size(data, at)
+    most = max(len(data) - at, _FREE)
+    if count > most:
+        raise ValueError(f"expected at most {most} items, got {count}")
+    return count, at
+
+
+def _array(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        found: list[Any] = []
+        count, at = _blocks(data, at)
+        while count:
+            began = at
+            for _ in range(count):
+                value, at = item(data, at)
+                found.append(value)
+            if at - began < count and len(found) > _FREE:
+                raise ValueError(f"expected at most {_FREE} items of no bytes, got {len(found)}")
+            count, at = _blocks(data, at)
+        return found, at
+
+    return read
+
+
+def _map(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found: dict[str, Any] = {}
+        count, at = _blocks(data, at)
+        while count:
+            for _ in range(count):
+                name, at = text(data, at)
+                found[name], at = item(data, at)
+            count, at = _blocks(data, at)
+        return found, at
+
+    return read
+
+
+def _record(type_: Type, rename: Rename, made: dict[int, Read]) -> Read:
+    known = made.get(id(type_))
+    if known is not None:
+        return known
+    fields: list[tuple[str, Read]] = []
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found = {}
+        for name, item in fields:
+            found[name], at = item(data, at)
+        return found, at
+
+    # before its fields: they may be of this very type
+    made[id(type_)] = read
+    fields += [(rename(field), reader(field.type, rename, made)) for field in type_.fields]
+    return read

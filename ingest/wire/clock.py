@@ -1,0 +1,68 @@
+"""The times of an envelope: numbers since the epoch, and texts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.values import canonical
+
+_MEMO_MOST = 65_536
+
+
+class Clock:
+    """Reads zone-less times in the source's zone; remembers them, they repeat."""
+
+    def __init__(self, zone: str | None) -> None:
+        self._zone = zone
+        self._memo: dict[str, tuple[int | None, list[str]]] = {}
+
+    def micros(self, text: str | None, warnings: list[str]) -> int | None:
+        """Microseconds since the epoch; None where there is no time, or none that is known."""
+        if not text:
+            return None
+        found = self._memo.get(text)
+        if found is None:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            doubts: list[str] = []
+            found = civil_micros(text, self._zone, doubts), doubts
+            self._memo[text] = found
+        warnings += found[1]
+        return found[0]
+
+
+def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
+    """Microseconds of an epoch number whose unit is told by magnitude (spec, G8).
+
+    `expected` is the documented unit as units per second: another unit found warns
+    `ts_unit_inferred`. 0 and -1 mean unknown: None.
+    """
+    if number in (0, -1):
+        return None
+    size = abs(number)
+    unit = 1 if size < 10**11 else 10**3 if size < 10**14 else 10**6 if size < 10**17 else 10**9
+    micros = number * 1_000_000 // unit
+    if not canonical.EARLIEST <= micros <= canonical.LATEST:
+        raise DecodeError(
+            Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(number)[:40]}"
+        )
+    if expected is not None and unit != expected:
+        warnings.append(Code.TS_UNIT_INFERRED.value)
+    return micros
+
+
+def civil_micros(text: str, zone: str | None, warnings: list[str]) -> int | None:
+    """Microseconds since the epoch of a date-time text, read in `zone` if zone-less; else None."""
+    instant = canonical.instant_text(text, zone, warnings)
+    if not instant.endswith("Z"):
+        return None
+    try:
+        moment = datetime.fromisoformat(instant[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    digits = instant[20:-1][:6].ljust(6, "0") if len(instant) > 20 else "0"
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(moment.timestamp()) * 1_000_000 + int(digits)

@@ -1,0 +1,114 @@
+"""What a wire format is to the rest of the product: a decoder, and what can be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from ingest.events import Event
+
+TableName = tuple[str | None, str | None, str | None]
+"""Database, schema, table."""
+
+TopLevel = Mapping[str, Any]
+"""A JSON message's top level: name -> `msgspec.Raw` of its value."""
+
+
+class Message(NamedTuple):
+    """One message as the transport delivered it. `timestamp` is in milliseconds since the epoch.
+
+    `place`: where arrival puts the message among those of other partitions, in milliseconds too,
+    where that is not its timestamp (`ingest.arrival`).
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+    timestamp: int | None = None
+    place: int | None = None
+
+
+class FormatOptions(NamedTuple):
+    """What a source's YAML tells its decoder.
+
+    `keys` and `columns` are per source table (`db.table` or `db.schema.table`, as written);
+    `options` holds the format's own options with their defaults filled in.
+    """
+
+    time_zone: str | None = None
+    default_database: str | None = None
+    default_schema: str | None = None
+    default_table: str | None = None
+    keys: Mapping[str, Sequence[str]] = {}
+    columns: Mapping[str, Mapping[str, str]] = {}
+    options: Mapping[str, Any] = {}
+
+    def completed(self, names: TableName) -> TableName:
+        """Database, schema and table, with the source's defaults for those a message leaves out."""
+        db, schema, table = names
+        return (
+            db or self.default_database,
+            schema or self.default_schema,
+            table or self.default_table,
+        )
+
+
+class Option(NamedTuple):
+    """One option of a format: `choices` for kind choice; `text` says what it changes.
+
+    `secret`: no message repeats what was given.
+    """
+
+    kind: Literal["choice", "bool", "text", "list", "number", "folder"]
+    default: Any
+    text: str
+    choices: tuple[str, ...] = ()
+    secret: bool = False
+
+
+Decoder = Callable[[Message], Iterator[Event]]
+"""One message -> its events, in order; raises DecodeError. Remembers only memos, opens nothing but
+where its schemas are kept."""
+
+
+class Loss(NamedTuple):
+    """What a format does not carry of a value or a change, and why.
+
+    `mended`: the source's `columns:` bring it back.
+    """
+
+    what: str
+    why: str
+    mended: bool = False
+
+
+class Format(NamedTuple):
+    """One row of FORMATS.
+
+    `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
+    the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
+    `flat`: a message may be a row whose columns stand on the top level.
+    `empty`: a message without a value says something by its key, and is decoded.
+    `order` is what `order: auto` means, `orderless` what to do where a message lacks the order key
+    that `order: source` takes. `impossible` names what the format cannot carry, with the
+    vendor's line, and `losses` what arrives otherwise than the source had it; `recognised` and
+    `ordered` are sentences for `ingest formats NAME`.
+    """
+
+    decoder: Callable[[FormatOptions], Decoder]
+    order: Literal["source", "arrival"]
+    summary: str
+    source: str
+    recognised: str
+    ordered: str
+    recognise: Callable[[TopLevel], bool] | None = None
+    recognise_bytes: Callable[[Message], bool] | None = None
+    flat: bool = False
+    empty: bool = False
+    orderless: str = "set order: arrival for this source if it never sends one"
+    options: Mapping[str, Option] = {}
+    impossible: Mapping[str, str] = {}
+    losses: tuple[Loss, ...] = ()

@@ -1,0 +1,314 @@
+"""From a table's declared column types to what each column is and how its values become text.
+
+Formats that send values as text or plain JSON and name SQL types (Canal, CloudCanal, OMS, flattened
+or schemaless rows with types from the YAML) share this; a source's own `columns:` come first
+(semantics.md, 22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from ingest.codes import Code
+from ingest.events import ColumnType, Row, Types
+from ingest.values import canonical
+from ingest.values.jsontext import nested
+from ingest.values.source_types import SourceType, parse_type, spark_type, types_of
+from ingest.wire.contract import FormatOptions, TableName
+
+Convert = Callable[[Any, list[str]], str | None]
+"""One value other than null, as JSON gave it, -> canonical text; may add warnings."""
+
+_MEMO_MOST = 10_000
+T = TypeVar("T")
+
+
+class Columns(NamedTuple):
+    """What is known of a table's columns: `types` None = nothing; `names` the typed ones."""
+
+    types: Types | None
+    converts: Mapping[str, Convert]
+    names: frozenset[str]
+
+
+class Texts(NamedTuple):
+    """How a format writes values: zone of zone-less instants, blobs and bits, ENUM as ordinals."""
+
+    family: str = "mysql"
+    zone: str | None = None
+    blob: str = "base64"
+    bits: str = "integer"
+    ordinals: bool = False
+
+
+class TableTypes:
+    """Remembers, per table and type block, its Columns; building them is the expensive part."""
+
+    def __init__(
+        self,
+        options: FormatOptions,
+        *,
+        convert: Callable[[str], Convert | None],
+        spark: Callable[[str], str],
+    ) -> None:
+        self._options = options
+        self._convert = convert
+        self._spark = spark
+        self._memo: dict[Hashable, Columns] = {}
+
+    def of(
+        self,
+        names: TableName,
+        key: Hashable,
+        sent: Callable[[], Iterable[tuple[str, str]]],
+    ) -> Columns:
+        """The columns of table `names` (db, schema, table) whose message declares `sent()`.
+
+        `key` stands for the sent types: equal keys must mean equal types.
+        """
+        found = self._memo.get((names, key))
+        if found is None:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            found = self._memo[names, key] = self._build(names, dict(sent()))
+        return found
+
+    def _build(self, names: TableName, types: dict[str, str]) -> Columns:
+        types.update(
+            respelt(declared_for(self._options.columns, self._options.completed(names)), types)
+        )
+        columns = tuple(ColumnType(name, text, self._spark(text)) for name, text in types.items())
+        converts = {name: self._convert(text) for name, text in types.items()}
+        known = {name: convert for name, convert in converts.items() if convert is not None}
+        return Columns(
+            types_of(columns) if columns else None,
+            in_any_case(known),
+            frozenset(in_any_case(types)),
+        )
+
+
+def declared_for(declared: Mapping[str, Any], names: TableName) -> Any:
+    """What the YAML says per source table, for this one: by `db.schema.table`, else `db.table`,
+    `schema.table`, `table`."""
+    if not declared:
+        return {}
+    db, schema, table = names
+    for parts in ((db, schema, table), (db, table), (schema, table), (table,)):
+        found = declared.get(".".join(part for part in parts if part))
+        if found is not None:
+            return found
+    return {}
+
+
+def respelt(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:
+    """What the YAML declares, under the message's own names, which may differ in case
+    (semantics.md, 25)."""
+    spelt = {name.lower(): name for name in sent}
+    return {spelt.get(name.lower(), name): text for name, text in declared.items()}
+
+
+def in_any_case(known: Mapping[str, T]) -> dict[str, T]:
+    """`known` by its names, and by them in lower and in upper case where those are not others'."""
+    found = dict(known)
+    for name, what in known.items():
+        found.setdefault(name.lower(), what)
+        found.setdefault(name.upper(), what)
+    return found
+
+
+def texts(
+    image: Mapping[str, Any], columns: Columns, raw: bytes | Any, *, warnings: list[str]
+) -> Row:
+    """A row image as canonical text; warns `untyped` where a column has no type."""
+    converts = columns.converts
+    row: Row = {}
+    for name, value in image.items():
+        kind = value.__class__
+        if value is None:
+            row[name] = None
+        elif name in converts and kind is not dict and kind is not list:
+            row[name] = converts[name](value, warnings)
+        elif kind is str:
+            row[name] = value
+        else:
+            row[name] = plain(value) if kind is int or kind is bool else nested(raw, name)
+    if not columns.names.issuperset(image):
+        warnings.append(Code.UNTYPED.value)
+    return row
+
+
+def plain(value: Any) -> str:
+    """Canonical text of a JSON scalar without a type."""
+    if value.__class__ is bool:
+        return "true" if value else "false"
+    return str(value)
+
+
+def sql_spark_type(texts_: Texts) -> Callable[[str], str]:
+    """`spark_type` for the family of `texts_`."""
+    return lambda source_type: spark_type(source_type, texts_.family)
+
+
+def sql_converter(texts_: Texts) -> Callable[[str], Convert | None]:
+    """SQL type -> converter of its values, None where the text stays as sent."""
+
+    def convert(source_type: str) -> Convert | None:
+        type_ = parse_type(source_type)
+        make = _CONVERTERS.get(spark_type(source_type, texts_.family).split("(")[0])
+        by_name = _BY_NAME.get(type_.name)
+        if by_name is not None and texts_.family in ("mysql", "oracle", "db2"):
+            make = by_name
+        return make(type_, texts_) if make is not None else None
+
+    return convert
+
+
+def _decimal(type_: SourceType, texts_: Texts) -> Convert | None:
+    if type_.name == "bit":
+        return _bit(type_, texts_)
+    return _decimal_text
+
+
+def _decimal_text(value: Any, warnings: list[str]) -> str:
+    return canonical.decimal_text(value if value.__class__ is str else plain(value))
+
+
+def _boolean(type_: SourceType, texts_: Texts) -> Convert | None:
+    if type_.name == "bit":
+        return _bit(type_, texts_)
+    return lambda value, warnings: _TRUTH.get(plain(value).lower(), plain(value))
+
+
+_TRUTH = {"1": "true", "0": "false", "t": "true", "f": "false", "true": "true", "false": "false"}
+
+
+def _bit(type_: SourceType, texts_: Texts) -> Convert:
+    single = (type_.numbers or (1,))[0] == 1
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        text = plain(value)
+        if texts_.bits == "base64" and value.__class__ is str and not text.isdigit():
+            data = canonical.bytes_of(text)
+            if data is None:
+                warnings.append(Code.BAD_BASE64.value)
+                return text
+            text = canonical.bits_in(data, None, "big")
+        return _TRUTH.get(text.lower(), text) if single else text
+
+    return convert
+
+
+def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
+    if texts_.blob == "base64":
+        return _base64
+    return _latin1
+
+
+def _base64(value: Any, warnings: list[str]) -> str:
+    if canonical.bytes_of(plain(value)) is None:
+        warnings.append(Code.BAD_BASE64.value)
+    return plain(value)
+
+
+def _latin1(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    try:
+        return canonical.base64_of(text.encode("latin-1"))
+    except UnicodeEncodeError:
+        warnings.append(Code.BAD_BYTES.value)
+        return canonical.base64_of(text.encode())
+
+
+def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:
+    zone = texts_.zone
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        text = value if value.__class__ is str else plain(value)
+        if text[4:5] != "-" and canonical.is_seconds(text):
+            return canonical.seconds_text(text)
+        return canonical.instant_text(text, zone, warnings)
+
+    return convert
+
+
+def _civil(type_: SourceType, texts_: Texts) -> Convert | None:
+    return _civil_text
+
+
+def _civil_text(value: Any, warnings: list[str]) -> str:
+    return canonical.civil_text(value if value.__class__ is str else plain(value), warnings)
+
+
+def _date(type_: SourceType, texts_: Texts) -> Convert | None:
+    return lambda value, warnings: canonical.date_text(plain(value), warnings)
+
+
+def _time(type_: SourceType, texts_: Texts) -> Convert | None:
+    return lambda value, warnings: canonical.time_text(plain(value))
+
+
+def _labels(type_: SourceType, texts_: Texts) -> Convert | None:
+    members = type_.members
+    if not texts_.ordinals:
+        return None
+    if not members:
+        return _number_of_unknown
+    if type_.name == "set":
+        return lambda value, warnings: _set_label(plain(value), members, warnings)
+    return lambda value, warnings: _enum_label(plain(value), members, warnings)
+
+
+_MOST_ORDINAL = 20
+"""Digits of the largest number that a SET of 64 labels has; an ENUM's has fewer."""
+
+
+def _number_of_unknown(value: Any, warnings: list[str]) -> str:
+    text = plain(value)
+    if text.isascii() and text.isdigit():
+        warnings.append(Code.ENUM_NUMBER.value)
+    return text
+
+
+def _enum_label(text: str, members: tuple[str, ...], warnings: list[str]) -> str:
+    if not (text.isascii() and text.isdigit()):
+        return text
+    if len(text) > _MOST_ORDINAL or int(text) > len(members):
+        warnings.append(Code.INVALID_ENUM.value)
+        return text
+    return members[int(text) - 1] if int(text) else ""
+
+
+def _set_label(text: str, members: tuple[str, ...], warnings: list[str]) -> str:
+    if not (text.isascii() and text.isdigit()):
+        return text
+    bits = int(text) if len(text) <= _MOST_ORDINAL else -1
+    if bits < 0 or bits >> len(members):
+        warnings.append(Code.INVALID_ENUM.value)
+        return text
+    return ",".join(label for index, label in enumerate(members) if bits >> index & 1)
+
+
+def _bytes_only(type_: SourceType, texts_: Texts) -> Convert | None:
+    return _latin1 if texts_.blob == "latin1" else None
+
+
+_GEOMETRY = (
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
+    *("multipolygon", "geometrycollection", "geomcollection"),
+)
+_CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+    "decimal": _decimal,
+    "boolean": _boolean,
+    "binary": _binary,
+    "timestamp": _timestamp,
+    "timestamp_ntz": _civil,
+    "date": _date,
+}
+_BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
+    "time": _time,
+    "enum": _labels,
+    "set": _labels,
+    **dict.fromkeys(("decimal", "numeric", "number", "fixed", "dec"), _decimal),
+    **dict.fromkeys(_GEOMETRY, _bytes_only),
+}

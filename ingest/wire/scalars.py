@@ -1,0 +1,143 @@
+"""The scalar fields of the OMS and DataWorks envelopes: sequence numbers and epoch times.
+
+They come as numbers or as text, absent as JSON null, as `""` or as the word `"null"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.values.jsontext import Glimpses, members
+from ingest.wire.clock import epoch_micros
+from ingest.wire.contract import TopLevel
+
+Scalar = int | str | None
+"""A number as a JSON integer or as its text."""
+
+_MOST = 2**63
+# Years 2001 to 2100: what can be the time in front of a store sequence.
+_SECONDS = range(10**9, 4_102_444_800)
+_MILLISECONDS = range(10**12, 4_102_444_800_000)
+
+
+def text_of(given: Scalar) -> str | None:
+    """The field as sent; None where it says nothing."""
+    return None if given is None or given == "" or given == "null" else str(given)
+
+
+def number_of(given: Scalar) -> int | None:
+    """A sequence number that fits a bigint, else None: such an event has no order key."""
+    if given.__class__ is str:
+        text = str(given)
+        if len(text) > 19 or not (text.isascii() and text.isdigit()):
+            return None
+        number = int(text)
+    elif given.__class__ is int:
+        number = int(given or 0)
+    else:
+        return None
+    return number if 0 <= number < _MOST else None
+
+
+def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
+    """Microseconds of an epoch time documented in `unit`s to a second; 0 and -1 mean unknown.
+
+    Text that is no number says nothing. Raises bad_value outside years 1 to 9999.
+    """
+    if unit == 1000 and given.__class__ is int and 10**11 <= given < 10**14:
+        return given * 1000
+    if given.__class__ is str:
+        text = str(given)
+        if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
+            return None
+        return epoch_micros(int(text), warnings, unit)
+    return epoch_micros(given, warnings, unit) if isinstance(given, int) else None
+
+
+def sent_micros_of(given: Scalar, warnings: list[str]) -> int | None:
+    """Microseconds of the time when a message was sent, in milliseconds.
+
+    No change is refused for it: what is no time of the years 1 to 9999 warns `sent_time_unread`.
+    """
+    if given.__class__ is int and 10**11 <= given < 10**14:
+        return given * 1000
+    try:
+        return micros_of(given, warnings, 1000)
+    except DecodeError:
+        warnings.append(Code.SENT_TIME_UNREAD.value)
+        return None
+
+
+def split_sequence(given: Scalar, unit: str = "auto") -> tuple[int, int] | None:
+    """An OMS store sequence as (time, counter); None where it is absent or 0.
+
+    The number is a time followed by a counter of at most five digits whose padding is not
+    documented, so `16093446721` (…672, 1) comes after `160934467110` (…671, 10): the two parts
+    are compared one by one. `unit` is that of the time, `seconds` or `milliseconds`; `auto` takes
+    13 digits of milliseconds from 16 digits on, else 10 of seconds, where they make a time of this
+    century, else the whole number.
+    """
+    text = str(given)
+    size = len(text)
+    if not (text.isascii() and text.isdigit()) or size > 28 or not text.strip("0"):
+        return None
+    if unit != "seconds" and size >= (13 if unit == "milliseconds" else 16):
+        time = int(text[:13])
+        if time in _MILLISECONDS:
+            return time, int(text[13:] or 0)
+    if unit != "milliseconds" and size > 10:
+        time = int(text[:10])
+        if time in _SECONDS:
+            return time, int(text[10:])
+    number = number_of(text)
+    return None if number is None else (number, 0)
+
+
+def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> bool:
+    """Whether a message has `payload.op`, and `schema.<member>` or one of the versions.
+
+    A version is many a message's; by it alone only what changes nothing is told, with the time as
+    the protocol has it (semantics.md, 69).
+    """
+    if "payload" not in top:
+        return False
+    if "schema" in top and _has(bytes(top["schema"]), member):
+        return "op" in PAYLOADS.of(top["payload"])
+    if "version" not in top or bytes(top["version"]) not in versions:
+        return False
+    payload = PAYLOADS.of(top["payload"])
+    if "op" not in payload or bytes(payload["op"]).upper() not in _CONTROLS:
+        return False
+    return "timestamp" in payload and b'"eventTime"' in bytes(payload["timestamp"])
+
+
+_CONTROLS = frozenset(
+    f'"{word}"'.encode()
+    for word in (
+        *("HEARTBEAT", "MHEARTBEAT", "GTID", "BEGIN", "COMMIT", "ROLLBACK"),
+        *("TRANSACTION_BEGIN", "TRANSACTION_END", "XACOMMIT", "XAROLLBACK"),
+    )
+)
+PAYLOADS = Glimpses()
+"""Shared by all formats that are told by their payload."""
+
+
+def _has(schema: bytes, member: str) -> bool:
+    """Whether the object `schema` has this member; remembered, being the same in most messages."""
+    known = _SCHEMAS.get((member, len(schema)))
+    if known is not None and known[0] == schema:
+        return known[1]
+    found = False
+    if schema.startswith(b"{") and f'"{member}"'.encode() in schema:
+        found = member in members(schema)
+    if len(_SCHEMAS) >= _SCHEMAS_MOST:
+        _SCHEMAS.clear()
+    _SCHEMAS[member, len(schema)] = schema, found
+    return found
+
+
+_SCHEMAS: dict[tuple[str, int], tuple[bytes, bool]] = {}
+"""Member and length of a schema block -> the last such block, and whether it has the member."""
+_SCHEMAS_MOST = 1_000

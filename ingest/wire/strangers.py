@@ -1,0 +1,102 @@
+"""What a message that no format recognises may be, and the way out: advice for its reject.
+
+Each kind is told by names that its producer alone is known to write, or by what it lacks of a
+format that it resembles. A guess here decides nothing: the message is set aside all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ingest.wire.contract import TopLevel
+
+_ELSEWHERE = "no decoder reads it; send the changes with Debezium, Canal or another of the formats"
+
+
+class _Kind(NamedTuple):
+    """What a message of certain names is, and what to do about it."""
+
+    told: Callable[[TopLevel], bool]
+    advice: str
+
+
+def _has(*names: str) -> Callable[[TopLevel], bool]:
+    return lambda top: top.keys() >= set(names)
+
+
+def _letter(top: TopLevel) -> bool:
+    return "op" in top and len(bytes(top["op"])) == 3 and ("before" in top or "after" in top)
+
+
+def _canal(top: TopLevel) -> bool:
+    return "type" in top and bytes(top.get("data", b""))[:1] in (b"[", b"n")
+
+
+def _row(top: TopLevel) -> bool:
+    return bool(top) and all(bytes(value)[:1] not in b"{[" for value in top.values())
+
+
+_KINDS = (
+    _Kind(
+        _has("specversion", "type", "source"),
+        "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
+    ),
+    _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
+    _Kind(
+        lambda top: "metadata" in top and b'"OperationName"' in bytes(top["metadata"]),
+        f"it looks like Striim's: {_ELSEWHERE}",
+    ),
+    _Kind(
+        _has("type", "table", "record", "old_record"),
+        "it looks like a webhook of Supabase's, which has no log position: read the database with "
+        "Debezium or wal2json",
+    ),
+    _Kind(
+        _has("operationType", "ns"),
+        "it looks like MongoDB's own change stream: read the database with Debezium",
+    ),
+    _Kind(
+        lambda top: "Op" in top and _row(top),
+        "it looks like a row that AWS DMS wrote to S3: use its Kafka or Kinesis target",
+    ),
+    _Kind(
+        _letter,
+        "it looks like Debezium's without the source block that tells it: if it is, set format: "
+        "debezium and order: arrival",
+    ),
+    _Kind(
+        _canal,
+        "it looks like Canal's without any of isDdl, mysqlType, sqlType and pkNames, which tell "
+        "it: if it is, set format: canal",
+    ),
+    _Kind(
+        _row,
+        "it looks like a row without an envelope: if Debezium flattened it, set format: debezium "
+        "and options.flattened: true",
+    ),
+)
+_GLUE = (b"\x03\x00", b"\x03\x05")
+
+
+def advice(top: TopLevel) -> str:
+    """What to do about a JSON message of which no format recognises the top level."""
+    for kind in _KINDS:
+        if kind.told(top):
+            return kind.advice
+    return "set the source's format"
+
+
+def advice_on_bytes(value: bytes) -> str:
+    """What to do about bytes that no format recognises."""
+    return foreign_framing(value) or "set the source's format"
+
+
+def foreign_framing(value: bytes) -> str | None:
+    """What bytes are framed by, where it is no framing that is read, and what to do about it."""
+    if value[:2] in _GLUE and len(value) > 18:
+        return (
+            "it looks framed by the AWS Glue schema registry, which is not read: use a registry of "
+            "Confluent's protocol, or Debezium's JsonConverter"
+        )
+    return None

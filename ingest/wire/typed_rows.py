@@ -1,0 +1,236 @@
+"""Row images whose column types the message names by column, or nothing but the YAML does.
+
+What a row needs depends on its column names alone, so it is worked out once per table and set of
+names and kept as a shape; then a row is made in place, one look at each value.
+
+The rows of a source's tables, by the types that their messages or the source's YAML name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.events import Row, Types
+from ingest.values import jsontext
+from ingest.values.source_types import parse_type
+from ingest.wire.contract import FormatOptions, TableName
+from ingest.wire.declared import Columns, Convert, TableTypes, Texts, sql_converter, sql_spark_type
+
+_SHAPES_MOST = 1_000
+
+
+class _Shape(NamedTuple):
+    """A set of column names: which to convert, how complete the row is, its doubts.
+
+    `numbers` are the columns that have held an integer: the others are expected to be text.
+    """
+
+    converted: tuple[tuple[str, Convert], ...]
+    word: str
+    warnings: tuple[str, ...]
+    numbers: list[str]
+
+
+class TypedRows:
+    """Reads the rows of one table.
+
+    `sent` are the columns that the message itself types, `keys` its key columns; `lobs` are the
+    columns of a large-object type; `hidden` are no columns of the table. `types` are all types that
+    are known, those of the YAML included; None where none are.
+    """
+
+    __slots__ = ("_columns", "_hidden", "_keys", "_lobs", "_of_type", "_shapes", "sent", "types")
+
+    def __init__(
+        self,
+        columns: Columns,
+        *,
+        sent: frozenset[str],
+        keys: tuple[str, ...] | None,
+        lobs: frozenset[str] = frozenset(),
+        hidden: frozenset[str] = frozenset(),
+    ) -> None:
+        self.types: Types | None = columns.types
+        self.sent = sent
+        self._columns = columns
+        self._hidden = hidden
+        self._keys = frozenset(keys or ())
+        self._lobs = lobs
+        self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._of_type: dict[str, tuple[str, ...]] = {}
+
+    def of_type(self, name: str) -> tuple[str, ...]:
+        """The columns whose type is called `name`, whatever its length."""
+        found = self._of_type.get(name)
+        if found is None:
+            known = self.types.columns if self.types is not None else ()
+            found = tuple(c.name for c in known if parse_type(c.source_type).name == name)
+            self._of_type[name] = found
+        return found
+
+    def read(self, raw: msgspec.Raw | bytes, warnings: list[str]) -> tuple[Row | None, str | None]:
+        """A row image as canonical text, and how complete it is by the columns the message types.
+
+        No row for null, `{}` and `[]`. Raises bad_json, bad_shape, bad_value.
+        """
+        image = jsontext.image(raw, warnings)
+        if image is None:
+            return None, None
+        for name in self._hidden:
+            image.pop(name, None)
+        return image, self.texts(image, raw, warnings)
+
+    def texts(self, image: dict[str, Any], raw: msgspec.Raw | bytes, warnings: list[str]) -> str:
+        """Makes the values of an image canonical text, in place; how complete the row is.
+
+        `raw` is the image's JSON: the text of values that are objects or arrays is cut out of it.
+        """
+        shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
+        if shape.warnings:
+            warnings += shape.warnings
+        for name in shape.numbers:
+            value = image[name]
+            if value.__class__ is int:
+                image[name] = str(value)
+        for name, convert in shape.converted:
+            value = image[name]
+            if value is not None:
+                if value.__class__ is dict or value.__class__ is list:
+                    image[name] = jsontext.nested(raw, name)
+                else:
+                    image[name] = convert(value, warnings)
+        if not jsontext.all_text(image.values()):
+            _write_out(image, raw, shape.numbers)
+        return shape.word
+
+    def _shape(self, names: tuple[str, ...]) -> _Shape:
+        """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of
+        the message, not a partial row: `types_not_in_image`.
+        """
+        known = self._columns.names.issuperset(names)
+        warnings = [] if known else [Code.UNTYPED.value]
+        word = "full"
+        if not self.sent.issubset(names) and not _folded(self.sent) <= _folded(names):
+            if known:
+                word = "key" if self._keys == set(names) else "partial"
+            warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
+        converts = self._columns.converts
+        if len(self._shapes) >= _SHAPES_MOST:
+            self._shapes.clear()
+        shape = self._shapes[names] = _Shape(
+            tuple((name, converts[name]) for name in names if name in converts),
+            word,
+            tuple(warnings),
+            [],
+        )
+        return shape
+
+    def withhold(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        *,
+        keys: Collection[str] = (),
+    ) -> list[str]:
+        """Takes the columns whose NULL says nothing out of the images; returns their names.
+
+        In an update OMS leaves out, as NULL on both sides, every large object that did not change;
+        in a delete no NULL of a large object can be trusted (OMS, limits of synchronisation to
+        Kafka). A column without a type may be a large object too, so in an update it goes as well.
+        Listed as unavailable, they are never written as NULL. A key says what it says: `keys` are
+        those that the message tells besides.
+        """
+        if before is None or None not in before.values():
+            return []
+        lobs, names = self._lobs, self._columns.names
+        if op == "delete":
+            lost = [name for name, value in before.items() if value is None and name in lobs]
+        elif op == "update" and after is not None:
+            lost = [
+                name
+                for name, value in after.items()
+                if value is None
+                and before.get(name, "") is None
+                and (name in lobs or name not in names)
+            ]
+        else:
+            return []
+        lost = [name for name in lost if name not in self._keys and name not in keys]
+        for name in lost:
+            del before[name]
+            if after is not None:
+                del after[name]
+        return lost
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
+def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[str]) -> None:
+    """Makes text of what is none yet; notes the integers, to be looked at first from now on."""
+    for name, value in image.items():
+        kind = value.__class__
+        if kind is str or value is None:
+            continue
+        if kind is int:
+            image[name] = str(value)
+            numbers.append(name)
+        elif kind is bool:
+            image[name] = "true" if value else "false"
+        else:
+            image[name] = jsontext.nested(raw, name)
+
+
+_MEMO_MOST = 10_000
+
+
+class TableRows:
+    """Remembers, per table, type block and keys, how its rows are read.
+
+    `texts` says how the format writes values of SQL types; `convert` and `spark` take the place of
+    the converters and Spark types that follow from it.
+    """
+
+    def __init__(
+        self,
+        options: FormatOptions,
+        texts: Texts,
+        *,
+        convert: Callable[[str], Convert | None] | None = None,
+        spark: Callable[[str], str] | None = None,
+    ) -> None:
+        self._tables = TableTypes(
+            options,
+            convert=convert or sql_converter(texts),
+            spark=spark or sql_spark_type(texts),
+        )
+        self._memo: dict[tuple[TableName, Hashable, tuple[str, ...] | None], TypedRows] = {}
+
+    def of(
+        self,
+        table: TableName,
+        *,
+        keys: tuple[str, ...] | None = None,
+        key: Hashable = None,
+        sent: Callable[[], Mapping[str, str]] = dict,
+    ) -> TypedRows:
+        """The rows of `table` whose message names the types `sent()` and the key columns `keys`.
+
+        `key` stands for the sent types: equal keys must mean equal types.
+        """
+        found = self._memo.get((table, key, keys))
+        if found is None:
+            if len(self._memo) >= _MEMO_MOST:
+                self._memo.clear()
+            types = sent()
+            columns = self._tables.of(table, key, types.items)
+            found = self._memo[table, key, keys] = TypedRows(
+                columns, sent=frozenset(types), keys=keys
+            )
+        return found

@@ -1,0 +1,1 @@
+"""One batch of changes of a source table, applied to its target."""

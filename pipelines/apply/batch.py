@@ -1,0 +1,341 @@
+"""A source table's part in one batch of a target, and the SQL that reads it from silver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ingest.config.modes import Mode
+from ingest.fold.fold import Change
+from ingest.fold.lateness import stored_rows
+from ingest.names import SourceTable
+from ingest.position import SOURCE_PART, Pos, outermost, pos_literal, reached
+from ingest.sql.casts import sql_text, typed
+from ingest.sql.lineage import reaches
+from ingest.sql.metadata import in_gold
+from ingest.sql.projection import Projection, from_text
+from ingest.sql.sequence import ordered
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import BatchStats, named, spanned
+from pipelines.targets.progress import Watermarks, highest
+
+SMALL = 50_000
+BYTES_HERE = 64 << 20
+"""What the driver takes of a target's changes at once; Spark's workers see to what is more."""
+_OF_A_ROW = 512
+"""Bytes of a change beside its images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableBatch:
+    """What silver batches above `above`, up to `last`, hold of `table` for `target`.
+
+    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
+    what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
+    `also`: names that the source table has had since. `version`: the target's, when that was last
+    recorded. `newest`: the latest event time (µs) applied to the target.
+    """
+
+    warehouse: Warehouse
+    table: SourceTable
+    shape: Projection
+    slices: Sequence[BatchStats]
+    target: str
+    above: int
+    last: int
+    soft: bool
+    fresh: bool
+    shared: bool
+    marks: Watermarks
+    only: str = "true"
+    also: tuple[SourceTable, ...] = ()
+    mode: Mode = "scd1"
+    version: int | None = None
+    newest: int | None = None
+    _views: list[str] = field(default_factory=list)
+
+    def total(self, name: str) -> int:
+        """The sum of a count over the slices."""
+        return sum(getattr(slice_, name) for slice_ in self.slices)
+
+    @property
+    def small(self) -> bool:
+        """Whether the batch is judged and folded in the driver."""
+        changes = self.total("changes")
+        held = self.total("image_bytes") + changes * (self._names_bytes + _OF_A_ROW)
+        return changes <= SMALL and held <= BYTES_HERE
+
+    @property
+    def history_changes(self) -> int | None:
+        """The most changes that history may have; None: not known."""
+        before = self.marks.changes
+        return None if before is None else before + self.total("changes")
+
+    def fits_here(self, changes: int | None) -> bool:
+        """Whether so many changes of history are few enough for the driver, whichever they are."""
+        if changes is None or self.marks.widest is None:
+            return False
+        widest = max([self.marks.widest, *(slice_.widest for slice_ in self.slices)])
+        return changes * (widest + self._names_bytes + _OF_A_ROW) <= BYTES_HERE
+
+    @cached_property
+    def _names_bytes(self) -> int:
+        """What the names in a change's images take at most."""
+        named = [*self.images, tuple(self.shape.columns)]
+        return 3 * max(sum(len(name.encode()) + 16 for name in names) for names in named)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether some change may lie at or below what was applied, or be a copy of it."""
+        applied = self.marks.applied
+        found = [slice_.lowest for slice_ in self.slices if slice_.lowest is not None]
+        if applied is None or not found:
+            return False
+        if self.shape.by_arrival:
+            return min(found) <= applied
+        # At one place of the source's log the transport does not say which came first.
+        return min(found)[:SOURCE_PART] <= applied[:SOURCE_PART]
+
+    @property
+    def simple(self) -> bool:
+        """Whether the batch can be folded in SQL, each change being newer than what was applied."""
+        return self.whole and not self.overlaps and not self.marks.orphans and not self.shared
+
+    @property
+    def timely(self) -> bool:
+        """Whether no change of the batch is older, by its time, than any that was applied."""
+        if self.newest is None:
+            return not self.marks.applied
+        return all(s.oldest is not None and s.oldest >= self.newest for s in self.slices)
+
+    @cached_property
+    def images(self) -> set[tuple[str, ...]]:
+        """The sets of column names that the batch's images have."""
+        return {image for slice_ in self.slices for image in slice_.images}
+
+    @property
+    def image(self) -> tuple[str, ...] | None:
+        """The one list of column names that all of the batch's images have, in their order."""
+        return next(iter(self.images)) if len(self.images) == 1 else None
+
+    @cached_property
+    def sets(self) -> tuple[str, ...]:
+        """The target columns that the batch's images have."""
+        names = {name.lower() for image in self.images for name in image}
+        return tuple(name for name in self.shape.columns if name.lower() in names)
+
+    @cached_property
+    def partial(self) -> bool:
+        """Whether an image of the batch leaves a column of the target as it is."""
+        spelt = ({name.lower() for name in image} for image in self.images)
+        every = {name.lower() for name in self.shape.columns}
+        return bool(self.total("partials")) or any(not every <= names for names in spelt)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether one row a key by SQL is enough: whole images of one kind, nothing to keep."""
+        return (
+            len({frozenset(image) for image in self.images}) <= 1
+            and not self.total("partials")
+            and not self.total("moves")
+            and not self.total("truncates")
+            # A row that ends amid the batch leaves nothing to the columns that later images lack.
+            and not (self.mode == "scd1" and self.total("deletes") and (self.soft or self.partial))
+            and not self.reread
+        )
+
+    @cached_property
+    def reread(self) -> bool:
+        """Whether a schema change makes some event of the batch read otherwise than it stands."""
+        lowest = min((s.lowest for s in self.slices if s.lowest is not None), default=None)
+        top = highest(slice_.highest for slice_ in self.slices)
+        # By `sequence_by` slices do not tell places in the log, where schema changes stand.
+        sequenced = bool(self.shape.sequence and self.shape.lineage)
+        return sequenced or reaches(self.shape.lineage, lowest, top, images=self.images)
+
+    @property
+    def target_name(self) -> str:
+        """SQL name of the target."""
+        return self.warehouse.name("gold", self.target)
+
+    @property
+    def held_by_others(self) -> str:
+        """SQL of the keys whose rows another source table holds: (key, _source_table)."""
+        whose = f"_source_table <> {sql_text(self.shape.label)}"
+        held, versions = self.target_name, self.mode == "scd2"
+        held += " WHERE _current" if versions else ""
+        stored = stored_rows(held, self.shape, soft=self.soft and not versions)
+        return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
+
+    def history(self, where: str) -> str:
+        """SQL of all changes up to this batch."""
+        return self._read(f"batch <= {self.last} AND {where}")
+
+    def earlier(self, where: str) -> str:
+        """SQL of the changes before this batch."""
+        return self._read(f"batch <= {self.above} AND {where}")
+
+    def beyond(self) -> str | None:
+        """SQL of this batch's changes that come later than their history was trimmed."""
+        if (trimmed := self._trimmed) is None:
+            return None
+        where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
+        return silver_changes(self.warehouse, (self.table, *self.also), where)
+
+    @property
+    def _trimmed(self) -> str | None:
+        terms = [
+            f"(batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)})"
+            for horizon in self.marks.horizons
+        ]
+        return " OR ".join(terms) or None
+
+    def _read(self, where: str) -> str:
+        narrowed = f"({where}) AND {self.only}"
+        if (trimmed := self._trimmed) is not None:
+            narrowed += f" AND NOT ({trimmed})"
+        tables = (self.table, *self.also)
+        changes = silver_changes(self.warehouse, tables, narrowed, aside=self.shape.aside)
+        return ordered(self.shape, changes)
+
+    @cached_property
+    def these(self) -> str:
+        """SQL that is true for silver's rows of this batch."""
+        return spanned(self.slices)
+
+    def brought(self, where: str) -> str:
+        """SQL of this batch's changes, narrowed."""
+        return self._read(f"{self.these} AND {where}")
+
+    def changes(self) -> str:
+        """SQL of this batch's changes of rows, without what a truncate voids.
+
+        Where rows stay it voids nothing: what they held counts.
+        """
+        where = f"{self.these} AND op <> 'truncate'"
+        if self.cuts and not self.soft and self.mode == "scd1":
+            where += f" AND NOT ({self.below_cuts('pos')})"
+        return self._read(where)
+
+    @cached_property
+    def new_cuts(self) -> list[Pos]:
+        """The truncates of this batch."""
+        if not self.total("truncates") or not self.shape.truncates:
+            return []
+        where = f"{self.these} AND op = 'truncate'"
+        rows = self.warehouse.session.sql(f"SELECT pos FROM ({self._read(where)})")
+        return sorted({tuple(row[0]) for row in rows.collect()})
+
+    @property
+    def cuts(self) -> list[Pos]:
+        """All truncates there were."""
+        return [*self.marks.cuts, *self.new_cuts] if self.shape.truncates else []
+
+    @cached_property
+    def cut_times(self) -> dict[Pos, int]:
+        """When the truncates happened (µs), where the rows they leave behind show it."""
+        if not self.soft or not self.cuts:
+            return {}
+        truncates = self.history("op = 'truncate'")
+        rows = self.warehouse.session.sql(f"SELECT pos, unix_micros(event_time) FROM ({truncates})")
+        return {tuple(row[0]): row[1] or 0 for row in rows.collect()}
+
+    def below_cuts(self, pos: str) -> str:
+        """SQL that is true where `pos` lies below a truncate that reaches it."""
+        by_arrival = self.shape.by_arrival
+        return " OR ".join(
+            f"({reached(cut, pos, by_arrival=by_arrival)})"
+            for cut in outermost(self.cuts, by_arrival=by_arrival)
+        )
+
+    def truncates(self) -> list[Change]:
+        """All truncates, as the fold takes them."""
+        return [
+            Change(
+                op="truncate",
+                pos=cut,
+                table=self.shape.label,
+                key=None,
+                event_time=self.cut_times.get(cut),
+                by_arrival=self.shape.by_arrival,
+                digest=number,
+            )
+            for number, cut in enumerate(self.cuts)
+        ]
+
+    @property
+    def typed_key(self) -> str:
+        """SQL of the key columns of fold results, `_k0`…."""
+        return ", ".join(
+            f"{from_text(f'key[{i}]', self.shape.columns[name])} AS `_k{i}`"
+            for i, name in enumerate(self.shape.keys)
+        )
+
+    def typed_states(self, relation: str, *, exact: bool) -> str:
+        """SQL of fold results (kind `state`) as rows for the MERGE."""
+        shape, slots = self.shape, self.shape.slots
+        values = "".join(
+            f"{typed(f'row[{sql_text(name)}]', type_, shape.zone)} AS {slots[name]}, "
+            for name, type_ in shape.columns.items()
+        )
+        return (
+            f"SELECT {self.typed_key}, {values}gone AS _gone, "
+            f"timestamp_micros(event_time) AS _event_time, pos AS _pos, "
+            f"{str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
+            f"label AS _source_table, timestamp_micros(deleted_at) AS _deleted_at FROM {relation}"
+        )
+
+    def listed(self, rows: str) -> str:
+        """SQL of `ingest.sql.latest` with the columns of `typed_states`, absent ones null."""
+        shape = self.shape
+        keys = ", ".join(f"`_k{i}`" for i in range(len(shape.keys)))
+        slots = shape.slots
+        values = "".join(
+            f"{slots[name] if name in self.sets else f'CAST(NULL AS {type_})'} AS {slots[name]}, "
+            for name, type_ in shape.columns.items()
+        )
+        sets = f"array({', '.join(map(sql_text, self.sets))})"
+        return (
+            f"SELECT {keys}, {values}_gone, _event_time, _pos, _exact, _whole, {sets} AS _sets, "
+            f"_source_table, _deleted_at FROM ({rows})"
+        )
+
+    def view(self, frame: DataFrame | pa.Table) -> str:
+        """A name under which SQL finds `frame`, until `forget`."""
+        session = self.warehouse.session
+        if isinstance(frame, pa.Table) and frame.num_rows:
+            frame = session.createDataFrame(frame)
+        elif isinstance(frame, pa.Table):
+            # Spark makes no DataFrame of a table without batches.
+            frame = session.createDataFrame([], from_arrow_schema(frame.schema))
+        name = f"_{self.target}_{id(self)}_{len(self._views)}"
+        frame.createOrReplaceTempView(f"`{name}`")
+        self._views.append(name)
+        return f"`{name}`"
+
+    def forget(self) -> None:
+        """Drop the names given out."""
+        for name in self._views:
+            self.warehouse.session.catalog.dropTempView(name)
+        self._views.clear()
+
+
+def silver_changes(
+    warehouse: Warehouse, tables: Sequence[SourceTable], where: str, *, aside: bool = False
+) -> str:
+    """SQL of silver's changes of one source table, under all its names, narrowed by `where`.
+
+    `aside`: columns have the names that gold has them under.
+    """
+    names = " OR ".join(f"({named(table)})" for table in tables)
+    silver = warehouse.name("silver", "cdc")
+    silver = f"({in_gold(silver)})" if aside else silver
+    return (
+        f"SELECT * FROM {silver} WHERE source = "
+        f"{sql_text(tables[0].source)} AND ({names}) AND kind = 'change' AND {where}"
+    )

@@ -1,0 +1,213 @@
+"""Events that gold sets aside when it applies a batch, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from ingest.codes import Code
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import Projection, events
+from pipelines.apply.batch import TableBatch
+from pipelines.platform.rows import array_of
+from pipelines.targets.rejects import (
+    BASELESS,
+    CONFLICT,
+    NO_MISFITS,
+    append,
+    as_rejects,
+    claimed,
+    code_and_error,
+    mark,
+    present,
+)
+
+
+def placeless(shape: Projection) -> str:
+    """SQL of code and error of a change that no value orders."""
+    names = ", ".join(spellings[0] for spellings, _ in shape.sequence)
+    text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
+    return code_and_error(Code.ORDER_KEY_MISSING, text)
+
+
+def misfit_rejects(work: TableBatch, events: str) -> int:
+    """Set aside the events whose key is null or whose values do not fit; how many there are."""
+    warehouse = work.warehouse
+    found = warehouse.session.sql(
+        _rows(
+            work,
+            f"""SELECT topic, `partition`, offset, `row`,
+  {reason(work.shape)}, image
+FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
+            misfits="misfits",
+        )
+    )
+    return append(warehouse, found)
+
+
+def conflict_rejects(work: TableBatch, events: str, stored: str) -> int:
+    """Set aside events whose key another source table's row holds (27); how many there are."""
+    return append(
+        work.warehouse,
+        work.warehouse.session.sql(
+            _rows(
+                work,
+                f"SELECT e.topic, e.`partition`, e.offset, e.`row`, {CONFLICT}, e.image "
+                f"FROM ({events}) e JOIN ({stored}) t ON t.key = e.key "
+                f"WHERE t._source_table <> e.label",
+            )
+        ),
+    )
+
+
+def without_claimed(work: TableBatch, events: str, given: Collection[tuple[str, ...]] = ()) -> str:
+    """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
+    aside: what gold has not applied no fold applies (34). Those of the keys `given` stay."""
+    found = claimed(work.warehouse, work.shape.source, work.target) if work.shared else None
+    if found is None:
+        return events
+    names = ("topic", "partition", "offset", "row")
+    same = " AND ".join(f"c.`{name}` = e.`{name}`" for name in names)
+    if not given:
+        return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({found}) c ON {same}"
+    keys = work.view(pa.table({"given": array_of(given)}))
+    return (
+        f"SELECT e.* EXCEPT (given) FROM (SELECT e.*, g.given FROM ({events}) e "
+        f"LEFT JOIN {keys} g ON g.given = e.key) e "
+        f"LEFT ANTI JOIN ({found}) c ON e.given IS NULL AND {same}"
+    )
+
+
+def baseless_rejects(work: TableBatch, baseless: pa.Table) -> int:
+    """Set aside partial images without a base; they resolve themselves when it comes."""
+    if not baseless.num_rows:
+        return 0
+    origins = baseless.select(["topic", "partition", "offset", "place"]).rename_columns(
+        ["topic", "partition", "offset", "row"]
+    )
+    warehouse = work.warehouse
+    found = warehouse.session.sql(
+        _rows(
+            work,
+            f"SELECT *, {BASELESS}, CAST(NULL AS map<string,string>) AS image "
+            f"FROM {work.view(origins)}",
+        )
+    )
+    return append(warehouse, found)
+
+
+def horizon_rejects(work: TableBatch) -> int:
+    """Set aside changes that history, trimmed above them, can no longer place; how many."""
+    beyond = work.beyond()
+    if beyond is None:
+        return 0
+    text = "expected a change from after the history that was trimmed, got one from before"
+    found = work.warehouse.session.sql(
+        _rows(
+            work,
+            f"SELECT topic, `partition`, offset, `row`, '{Code.LATE_BEYOND_HORIZON.value}' AS code,"
+            f" {sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
+        )
+    )
+    return append(work.warehouse, found)
+
+
+def placeless_rejects(work: TableBatch) -> int:
+    """Set aside changes without a value in the columns that order the rows; how many there are."""
+    from ingest.sql.sequence import place
+    from pipelines.apply.batch import silver_changes
+
+    where = f"batch > {work.above} AND batch <= {work.last} AND ({place(work.shape)}) IS NULL"
+    if not work.shape.truncates:
+        where += " AND op <> 'truncate'"
+    tables = (work.table, *work.also)
+    changes = silver_changes(work.warehouse, tables, where, aside=work.shape.aside)
+    return append(
+        work.warehouse,
+        work.warehouse.session.sql(
+            _rows(
+                work,
+                f"SELECT topic, `partition`, offset, `row`, {placeless(work.shape)}, "
+                f"coalesce(after, before) AS image FROM ({changes})",
+            )
+        ),
+    )
+
+
+def settle(
+    work: TableBatch,
+    keys: list[tuple[str, ...]],
+    *,
+    code: Code,
+    where: str,
+    still: pa.Table | None = None,
+) -> None:
+    """Mark as resolved the rejects with `code` of changes of `keys`, but for those in `still`.
+
+    `where` narrows silver to changes that can have been rejected so.
+    """
+    warehouse = work.warehouse
+    named = work.view(pa.table({"key": array_of(keys)}))
+    changes = work.history(where)
+    settled = (
+        f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(work.shape, changes)}) e "
+        "ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset "
+        f"AND e.`row` = r.`row` JOIN {named} k ON k.key = e.key "
+        f"WHERE r.status = 'open' AND r.code = '{code.value}' "
+        f"AND r.target = {sql_text(work.target)}"
+    )
+    if still is not None and still.num_rows:
+        kept = work.view(still.select(["topic", "partition", "offset", "place"]))
+        settled = (
+            f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN {kept} k ON k.topic = s.topic "
+            "AND k.`partition` = s.`partition` AND k.offset = s.offset AND k.place = s.`row`"
+        )
+    found = work.warehouse.session.sql(f"SELECT DISTINCT id, version FROM ({settled})")
+    if not found.isEmpty():
+        mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")
+
+
+def _rows(work: TableBatch, found: str, *, misfits: str = NO_MISFITS) -> str:
+    return as_rejects(work.shape.source, work.target, found, misfits=misfits)
+
+
+def reason(shape: Projection) -> str:
+    """SQL of code, error and misfits of an event (`ingest.sql.projection.events`) that does not
+    fit."""
+    null = "key IS NULL"
+    return (
+        f"IF({null}, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code, "
+        f"IF({null}, {_null_key(shape)}, {_sentence(_misfits(shape))}) AS error, "
+        f"IF({null}, {NO_MISFITS}, {_misfits(shape)}) AS misfits"
+    )
+
+
+def _null_key(shape: Projection) -> str:
+    """SQL of the sentence on an event without a key: what its images have for each key column."""
+    got = [
+        f"concat({sql_text(name + ' ')}, "
+        f"coalesce(left(coalesce(image, before)[{sql_text(name)}], 60), 'NULL or none'))"
+        for name in shape.keys
+        if name != shape.shard
+    ]
+    text = sql_text("expected a value that fits in every key column, got ")
+    return f"concat({text}, concat_ws(', ', {', '.join(got)}))" if got else text
+
+
+def _misfits(shape: Projection) -> str:
+    """SQL of what REJECTS has of the event's misfits."""
+    types = ", ".join(
+        f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in shape.columns.items()
+    )
+    each = f"'column', m, 'expected', map({types})[m], 'value', left(image[m], 200)"
+    return f"transform(misfits, m -> named_struct({each}))"
+
+
+def _sentence(misfits: str) -> str:
+    """SQL of the sentence that names each misfit, what was expected and what came."""
+    each = (
+        "concat('column ', m.column, ': expected ', m.expected, ', got ', "
+        "coalesce(m.value, 'NULL'))"
+    )
+    return f"array_join(transform({misfits}, m -> {each}), '; ')"

@@ -1,0 +1,1 @@
+"""Messages exactly as they were received, from files and from Kafka."""

@@ -1,0 +1,243 @@
+"""Files to bronze: list, number, register, append, in micro-batches, exactly once.
+
+A batch is registered before it is appended. One that a killed run left behind is appended unless
+bronze has it already, which its files' ordinals tell, since an append is one commit. The lease on
+the source keeps a second run away. Where tables live in a catalog, a killed run may still be at
+work in a cluster that outlives it: there the append also carries the log's writer and the batch's
+number, of which the table takes each once. (Locally that would double the cost of a small append:
+Delta Lake computes the state of the whole table to look a writer up.)
+
+Where the checkpoint is lost, bronze itself tells which files it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Files, Source
+from ingest.errors import SourceError
+from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
+from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
+from pipelines.bronze.records import (
+    COLUMNS,
+    FILE_HEADER,
+    Unreadable,
+    by_content,
+    by_path,
+    unreadable,
+)
+from pipelines.platform.checkpoints import spoilt
+from pipelines.platform.failures import gist, log_hint
+from pipelines.platform.warehouse import BRONZE, Warehouse
+
+MOST_FILES = 1000
+MOST_BYTES = 1 << 30
+# A task that is handed the contents of files by Spark holds several at once.
+MOST_CONTENT = 128 << 20
+# Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
+TASK_BYTES = 32 << 20
+
+
+class FilesRead(NamedTuple):
+    """What one run did. `changed`: files that are no longer what was read."""
+
+    messages: int
+    changed: tuple[str, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def ingest_files(
+    warehouse: Warehouse, source: Source, files: Files, *, stop: Callable[[], bool]
+) -> FilesRead:
+    """Appends the records of all files not read before; heeds `stop` between micro-batches.
+
+    Raises:
+        PlatformError: the folder does not exist.
+        SourceError: Spark could not read or append, or the log of the files is damaged.
+    """
+    log, root = file_log(warehouse, source.name), warehouse.root
+    bad: list[Unreadable] = []
+    if is_uri(files.path):
+        listed = list_uri(warehouse.session, source.name, files.path)
+    else:
+        listed, bad = list_local(source.name, files.path, root=root)
+    reader = _Reader(warehouse, source, files, log=log, bad=bad)
+    if log.new:
+        reader.adopt(listed)
+    messages = reader.offer_again()
+    changed = reader.changed(listed)
+    new = [file for file in listed if file.path not in log.files]
+    if not is_uri(files.path):
+        new, closed = openable(new, root=root)
+        bad += closed
+    if files.order == "path":
+        new.sort(key=lambda file: file.path)
+    else:
+        new.sort(key=lambda file: (file.modified, file.path))
+    for part in _parts(new, MOST_CONTENT if is_uri(files.path) else MOST_BYTES):
+        if stop():
+            break
+        messages += reader.append(log.register(part))
+    return FilesRead(messages, tuple(sorted(changed)), tuple(sorted(bad)))
+
+
+def file_log(warehouse: Warehouse, source: str) -> FileLog:
+    """Which files bronze has read of a source; raises SourceError where the log is damaged."""
+    folder = warehouse.checkpoint("bronze", source, "files")
+    try:
+        return FileLog(folder, root=warehouse.root)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        then = "bronze goes on after the files that it holds"
+        raise spoilt(source, folder, error, remove=folder, then=then) from error
+
+
+class _Reader:
+    """Appends batches of one source; names in `bad` what turns out unreadable."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        source: Source,
+        files: Files,
+        *,
+        log: FileLog,
+        bad: list[Unreadable],
+    ) -> None:
+        self._warehouse = warehouse
+        self._source = source
+        self._files = files
+        self._log = log
+        self._bad = bad
+
+    def adopt(self, listed: Sequence[Listed]) -> None:
+        """Fills a new log with the files that bronze holds, as they are now."""
+        now = {file.path: file for file in listed}
+        held = []
+        for ordinal, stored in self._in_bronze().distinct().collect():
+            path = known_by(stored, self._warehouse.root)
+            file = now.get(path, Listed(path, 0, 0))
+            held.append(Numbered(path, ordinal, *file[1:]))
+        if held:
+            self._log.adopt(held)
+
+    def changed(self, listed: Sequence[Listed]) -> list[str]:
+        """The files that are no longer what was read. A copy with another time is what it was, and
+        the log has it as it is from then on."""
+        log = self._log.files
+        suspected = {f.path: f for f in listed if f.path in log and log[f.path].changed(f)}
+        same_size = [f for f in suspected.values() if f.size == log[f.path].size]
+        if not is_uri(self._files.path):
+            looked_at, _ = openable(
+                (f for f in same_size if log[f.path].digest is not None), root=self._warehouse.root
+            )
+            copies = [f for f in looked_at if log[f.path].copied(f)]
+            if copies:
+                self._log.adopt([Numbered(f.path, log[f.path].ordinal, *f[1:]) for f in copies])
+            for file in copies:
+                del suspected[file.path]
+        return list(suspected)
+
+    def offer_again(self) -> int:
+        """Appends the batch that a killed run registered, unless bronze has it."""
+        batch = self._log.pending
+        if batch is None:
+            return 0
+        ordinals = F.col("ordinal").isin([file.ordinal for file in batch.files])
+        # Bronze of before files were known by their place in the project has their whole paths.
+        known = {
+            name for f in batch.files for name in (f.path, located(f.path, self._warehouse.root))
+        }
+        paths = F.col("path").isin(sorted(known))
+        if self._in_bronze().where(ordinals & paths).limit(1).count():
+            self._log.done(batch)
+            return 0
+        return self.append(batch)
+
+    def append(self, batch: FileBatch) -> int:
+        """Appends a batch without the files that turn out unreadable; gives its messages."""
+        once = None if self._warehouse.local else (self._log.writer, batch.number)
+        messages = 0
+        while batch.files:
+            counted = Observation()
+            rows = self._rows(batch.files).observe(counted, F.count(F.lit(1)).alias("messages"))
+            try:
+                self._warehouse.append(rows, "bronze", "messages", once=once)
+            except PySparkException as error:
+                named = unreadable(error)
+                if named is None:
+                    raise SourceError(
+                        f"source {self._source.name}: Spark could not append a batch of"
+                        f" {len(batch.files)} files to bronze: {gist(error)}{log_hint()}"
+                    ) from error
+                self._bad.append(named)
+                batch = self._log.drop(batch, named.path)
+            else:
+                messages = int(counted.get["messages"])
+                break
+        self._log.done(batch)
+        return messages
+
+    def _rows(self, files: Sequence[Numbered]) -> DataFrame:
+        session = self._warehouse.session
+        framing, most = self._files.framing, self._source.limits.unpacked_bytes
+        if is_uri(self._files.path):
+            paths = [escaped(file.path) for file in files]
+            contents = session.read.format("binaryFile").load(paths).select("path", "content")
+            read = contents.mapInArrow(by_content(files, framing, most=most), COLUMNS)
+        else:
+            groups = _groups(files)
+            numbers = session.range(0, len(groups), 1, len(groups))
+            reads = by_path(groups, framing, most=most, root=self._warehouse.root)
+            read = numbers.mapInArrow(reads, COLUMNS)
+        rows = read.withColumns(
+            {
+                "source": F.lit(self._source.name),
+                "epoch": F.lit(self._source.epoch).cast("bigint"),
+                "ingested_at": F.current_timestamp(),
+            }
+        )
+        return rows.select([name for name, _ in BRONZE])
+
+    def _in_bronze(self) -> DataFrame:
+        """The ordinal and path of each message's file that bronze has of the source."""
+        table = self._warehouse.read("bronze", "messages")
+        own = f"filter(headers, header -> header.key = '{FILE_HEADER}')"
+        captured = F.expr(f"decode(element_at({own}, -1).value, 'UTF-8')")
+        file = F.split(captured, " ", 2)
+        return table.where(F.col("source") == self._source.name).select(
+            F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),
+            F.coalesce(file[1], F.col("topic")).alias("path"),
+        )
+
+
+def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:
+    """Micro-batches, in order: some files each, not too many and not too large."""
+    part: list[Listed] = []
+    size = 0
+    for file in files:
+        if part and (len(part) == MOST_FILES or size + file.size > most_bytes):
+            yield part
+            part = []
+            size = 0
+        part.append(file)
+        size += file.size
+    if part:
+        yield part
+
+
+def _groups(files: Sequence[Numbered]) -> list[list[Numbered]]:
+    """The files of each task: the largest first, each to the task that has least so far."""
+    tasks = max(1, min(len(files), sum(file.size for file in files) // TASK_BYTES))
+    groups: list[list[Numbered]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for file in sorted(files, key=lambda file: -file.size):
+        least = sizes.index(min(sizes))
+        groups[least].append(file)
+        # An empty file is work too.
+        sizes[least] += file.size + 1
+    return groups

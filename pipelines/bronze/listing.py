@@ -1,0 +1,164 @@
+"""The files that match a source's path now: by the operating system, or by Spark for a URI."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from io import FileIO
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.errors import PlatformError
+from pipelines.bronze.file_log import Listed, known_by, located
+from pipelines.bronze.records import Unreadable
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
+_WILD = re.compile(r"[*?[]")
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^]]+\]|.", re.DOTALL)
+_MOST_READ = 1 << 20
+_PARTS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def is_uri(path: str) -> bool:
+    """Whether only Spark can open the path."""
+    return _SCHEME.match(path) is not None
+
+
+def list_local(
+    source: str, pattern: str, *, root: str | None = None
+) -> tuple[list[Listed], list[Unreadable]]:
+    """The files that match, and those that cannot even be looked at; `root` is the project's
+    folder, see `known_by`.
+
+    Raises:
+        PlatformError: the folder in which the pattern begins does not exist.
+    """
+    base = _base(pattern)
+    if not os.path.exists(base):
+        raise _missing(source, pattern, base)
+    if base == _plain(pattern) and os.path.isdir(base):
+        raise PlatformError(
+            f"source {source} reads {pattern}, which is a folder: name its files, like"
+            f" {pattern}/*.jsonl, or with ** for any depth."
+        )
+    listed = []
+    unreadable = []
+    for path in glob.iglob(pattern, recursive=True):
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable.append(Unreadable(known_by(path, root), error.strerror or str(error)))
+            continue
+        if not os.path.isdir(path):
+            listed.append(Listed(known_by(path, root), found.st_size, found.st_mtime_ns))
+    return listed, unreadable
+
+
+def openable(
+    files: Iterable[Listed], *, root: str | None = None
+) -> tuple[list[Listed], list[Unreadable]]:
+    """The files that can be read, each with the digest of its content, and the others."""
+    good = []
+    bad = []
+    for file in files:
+        try:
+            with open(located(file.path, root), "rb", buffering=0) as stream:
+                stream.read(1)
+                stream.seek(0)
+                digest = _digest(stream, file.size)
+        except OSError as error:
+            bad.append(Unreadable(file.path, error.strerror or str(error)))
+        else:
+            good.append(file._replace(digest=digest))
+    return good, bad
+
+
+def _digest(stream: FileIO, size: int) -> str:
+    """Of as many bytes as the file was said to have; about a second for a gigabyte."""
+    digest = hashlib.blake2b(digest_size=16)
+    while size > 0 and (read := stream.read(min(size, _MOST_READ))):
+        digest.update(read)
+        size -= len(read)
+    return digest.hexdigest()
+
+
+def list_uri(session: SparkSession, source: str, pattern: str) -> list[Listed]:
+    """The files of a URI that match, by Spark's source `binaryFile`, which reads no content here.
+
+    Raises:
+        PlatformError: the folder in which the pattern begins does not exist.
+    """
+    base = _base(pattern)
+    if base == _plain(pattern):
+        base = base.rpartition("/")[0] + "/"
+    try:
+        found = (
+            session.read.format("binaryFile")
+            .option("recursiveFileLookup", "true")
+            .load(escaped(base))
+            .select("path", "length", F.unix_micros("modificationTime"))
+            .collect()
+        )
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise _missing(source, pattern, base) from error
+    matching = _matcher(pattern).fullmatch
+    listed = [
+        Listed(path, size, modified * 1000)
+        for path, size, modified in found
+        if matching(_one_slash(path))
+    ]
+    if not listed and _plain(pattern) == _base(pattern):
+        raise _missing(source, pattern, pattern)
+    return listed
+
+
+def escaped(path: str) -> str:
+    """A path in which Hadoop sees no pattern."""
+    return re.sub(r"([\\*?{}\[\]^])", r"\\\1", path)
+
+
+def _missing(source: str, pattern: str, base: str) -> PlatformError:
+    return PlatformError(
+        f"source {source} reads {pattern}, but there is no {base}: create it or correct files.path."
+    )
+
+
+def _plain(pattern: str) -> str:
+    """The pattern without what glob.escape put into it."""
+    return re.sub(r"\[([*?[])\]", r"\1", pattern)
+
+
+def _base(pattern: str) -> str:
+    """The part of a pattern that holds no wildcard, up to a whole folder; all of it where none is.
+
+    What glob.escape wrote (`[*]`) stands for itself.
+    """
+    wild = _WILD.search(re.sub(r"\[[*?[]\]", "xxx", pattern))
+    if wild is None:
+        return _plain(pattern)
+    return _plain(pattern[: pattern.rindex("/", 0, wild.start()) + 1])
+
+
+def _matcher(pattern: str) -> re.Pattern[str]:
+    parts = []
+    for token in _TOKEN.findall(_one_slash(pattern)):
+        if token[0] == "[" and len(token) > 2:
+            inner = token[1:-1].replace("\\", r"\\")
+            parts.append("[^/" + inner[1:] + "]" if inner[0] == "!" else f"[{inner}]")
+        else:
+            parts.append(_PARTS.get(token) or re.escape(token))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _one_slash(uri: str) -> str:
+    """`file:///x` and `file:/x` are the same to Hadoop, which prints the second."""
+    return _SCHEME.sub(r"\1:/", uri, count=1)

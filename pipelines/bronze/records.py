@@ -1,0 +1,210 @@
+"""Files as rows of bronze, inside a Spark task: one record after the other, in bounded memory."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from ingest.files.framing import records
+from ingest.files.record import Record
+from pipelines.bronze.file_log import Numbered, located
+
+COLUMNS = (
+    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary,"
+    " headers array<struct<key:string,value:binary>>"
+)
+FILE_HEADER = "ingest.file"
+"""On captured records, whose coordinates are not the file's: ordinal, space, path."""
+_MOST_ROWS = 2000
+_MOST_BYTES = 8 * 1024 * 1024
+_MARK = "unreadable file"
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Unreadable(NamedTuple):
+    """A file that could not be read, and the reason."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def unreadable(error: Exception) -> Unreadable | None:
+    """The file that a failed task names, from the text in which Spark hands its error on."""
+    found = re.search(rf'{_MARK} ("(?:[^"\\]|\\.)*"): ([^\n]*)', str(error))
+    return found and Unreadable(json.loads(found[1]), found[2])
+
+
+def by_path(
+    groups: Sequence[Sequence[Numbered]],
+    framing: str,
+    *,
+    most: int | None = None,
+    root: str | None = None,
+) -> Callable[[Batches], Batches]:
+    """Reads the files of a group by their paths, relative ones from `root`; takes batches of
+    numbers of groups.
+
+    `most`: bytes to which one may unpack.
+    """
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                files = ((file, None) for file in groups[number])
+                yield from _rows(files, framing, most, root=root)
+
+    return run
+
+
+def by_content(
+    files: Sequence[Numbered], framing: str, *, most: int | None = None
+) -> Callable[[Batches], Batches]:
+    """Reads files from batches of path and content; `most` as in `by_path`."""
+
+    def run(batches: Batches) -> Batches:
+        numbered = {file.path: file for file in files}
+        for batch in batches:
+            paths, contents = batch.column(0), batch.column(1)
+            opened = (
+                (numbered[paths[row].as_py()], io.BytesIO(contents[row].as_buffer()))
+                for row in range(len(batch))
+            )
+            yield from _rows(opened, framing, most)
+
+    return run
+
+
+def _rows(
+    files: Iterator[tuple[Numbered, BinaryIO | None]],
+    framing: str,
+    most: int | None,
+    *,
+    root: str | None = None,
+) -> Batches:
+    gc.disable()
+    try:
+        slice_ = _Slice(captured=framing == "kcat")
+        for file, content in files:
+            try:
+                stream = content or open(located(file.path, root), "rb", buffering=0)
+                with stream:
+                    found = records(stream, framing, name=file.path, most=most)
+                    yield from slice_.fill(file, found)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise OSError(f"{_MARK} {json.dumps(file.path)}: {reason}") from None
+        if slice_.records:
+            yield slice_.batch()
+    finally:
+        gc.enable()
+
+
+class _Slice:
+    """Records that become one Arrow batch, of one file or many."""
+
+    def __init__(self, *, captured: bool) -> None:
+        self._captured = captured
+        self.records: list[Record] = []
+        self._size = 0
+        self._spans: list[tuple[Numbered, int, int]] = []
+
+    def fill(self, file: Numbered, found: Iterator[Record]) -> Batches:
+        """Adds the records of a file; gives a batch whenever one is full."""
+        first = 0
+        size = self._size
+        records = self.records
+        start = len(records)
+        for record in found:
+            records.append(record)
+            size += len(record[0] or b"")
+            if record[2]:
+                size += sum(len(value or b"") for _, value in record[2])
+            if len(records) == _MOST_ROWS or size >= _MOST_BYTES:
+                count = len(records) - start
+                self._spans.append((file, first, count))
+                first += count
+                yield self.batch()
+                records = self.records
+                start = size = 0
+        if len(records) > start:
+            self._spans.append((file, first, len(records) - start))
+        self._size = size
+
+    def batch(self) -> pa.RecordBatch:
+        """The records so far, as a batch of COLUMNS; then begins anew."""
+        values, keys, headers, topics, partitions, offsets, times = zip(*self.records, strict=True)
+        own_topics: list[str] = []
+        own_partitions: list[int] = []
+        own_offsets: list[int] = []
+        for file, first, count in self._spans:
+            own_topics += [file.path] * count
+            own_partitions += [file.ordinal] * count
+            own_offsets += range(first, first + count)
+        if self._captured:
+            headers = tuple(
+                (*(sent or ()), (FILE_HEADER, f"{ordinal} {path}".encode()))
+                for sent, ordinal, path in zip(headers, own_partitions, own_topics, strict=True)
+            )
+        arrays = [
+            pa.array(_else(topics, own_topics), pa.string()),
+            pa.array(_else(partitions, own_partitions), pa.int32()),
+            pa.array(_else(offsets, own_offsets), pa.int64()),
+            pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+            pa.array(keys, pa.binary()),
+            _value_array(values),
+            _header_array(headers),
+        ]
+        self.records = []
+        self._size = 0
+        self._spans = []
+        return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
+
+
+_NAMES = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+def _else(given: Sequence[Any], own: list[Any]) -> Sequence[Any]:
+    if given.count(None) == len(given):
+        return own
+    return [mine if one is None else one for one, mine in zip(given, own, strict=True)]
+
+
+def _value_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Takes one copy of the values, where an Arrow builder that grows takes up to three."""
+    present = [value for value in values if value is not None]
+    if len(present) < len(values):
+        return pa.array(values, pa.binary())
+    ends = pa.array(accumulate(map(len, present), initial=0), pa.int32())
+    data = pa.py_buffer(b"".join(present))
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, ends.buffers()[1], data])
+
+
+def _header_array(rows: Sequence[tuple[tuple[str, bytes | None], ...] | None]) -> pa.Array:
+    if rows.count(None) == len(rows):
+        return pa.nulls(len(rows), pa.list_(_HEADER))
+    pairs = [pair for row in rows for pair in row or ()]
+    offsets: list[int | None] = []
+    end = 0
+    for row in rows:
+        offsets.append(end if row else None)
+        end += len(row or ())
+    structs = pa.StructArray.from_arrays(
+        [
+            pa.array([name for name, _ in pairs], pa.string()),
+            pa.array([value for _, value in pairs], pa.binary()),
+        ],
+        fields=list(_HEADER),
+    )
+    return pa.ListArray.from_arrays(pa.array([*offsets, end], pa.int32()), structs)

@@ -1,0 +1,286 @@
+"""The command `ingest`: the verbs, their options, their exit codes.
+
+0 done; 1 the work was done except for what standard error names; 2 a mistake in the command or the
+configuration, nothing was touched; 75 another run holds what this one needs, and it was not to wait
+any longer. Verbs import what they need when they run, so that those without
+Spark answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ingest.errors import TRY_AGAIN, ConfigError, LeaseHeld, PlatformError
+from pipelines.cli.context import (
+    Invocation,
+    bad_sql,
+    everywhere,
+    patient,
+    print_frame,
+    versions,
+)
+from pipelines.cli.review import ddl, rejects
+from pipelines.cli.tables import TABLE_VERBS
+from pipelines.platform.console import warn
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; returns where all went well, else raises SystemExit with 1, 2 or 75.
+
+    Platforms that call this function take every SystemExit for a failure, also one with 0.
+    """
+    try:
+        ingest.main(args=arguments, prog_name="ingest")
+    except SystemExit as end:
+        if end.code:
+            raise
+    except ConfigError as error:
+        _end(list(map(str, error.mistakes)), 2)
+    except LeaseHeld as error:
+        _end([str(error)], TRY_AGAIN)
+    except Exception as error:
+        from pipelines.platform.failures import described
+
+        _end([described(error)], 2 if isinstance(error, PlatformError) else 1)
+
+
+def _end(lines: Sequence[str], code: int) -> None:
+    for line in lines:
+        warn(line)
+    raise SystemExit(code) from None
+
+
+def _show_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(versions())
+        context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    *("-V", "--version"),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version, and those of Python, Spark and Delta Lake.",
+)
+@everywhere
+def ingest() -> None:
+    """Turn change messages of databases into one history and into current tables."""
+
+
+for table_verb in TABLE_VERBS:
+    ingest.add_command(table_verb)
+
+
+@ingest.command()
+@everywhere
+@click.pass_obj
+def validate(call: Invocation) -> None:
+    """Check the configuration; report every mistake at once."""
+    try:
+        config = call.config
+    except ConfigError as error:
+        if call.json:
+            for mistake in error.mistakes:
+                call.console.record({"kind": "mistake", **mistake._asdict()})
+        raise
+    columns = ("kind", "source", "format", "transport", "order", "entries")
+    rows = [
+        (
+            "source",
+            name,
+            source.format,
+            "files" if source.files is not None else "kafka",
+            source.order,
+            len(config.tables[name].tables),
+        )
+        for name, source in config.sources.items()
+    ]
+    call.console.rows(columns, rows, shown=columns[1:])
+    from ingest.config.checks import respelt
+
+    for tables in config.tables.values():
+        for text in respelt(tables):
+            call.console.say(text)
+    call.console.text(f"{call.conf}: no mistakes")
+
+
+def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
+    """Add one of the verbs that bring messages forward."""
+
+    @ingest.command(name, help=text)
+    @click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
+    @click.option("--table", "tables", multiple=True, metavar="T", help="Only this target table.")
+    @click.option("--continuous", is_flag=True, help="Go on until SIGTERM or SIGINT.")
+    @patient
+    @everywhere
+    @click.pass_obj
+    def verb(
+        call: Invocation, sources: tuple[str, ...], tables: tuple[str, ...], continuous: bool
+    ) -> None:
+        named = call.sources(sources)
+        from pipelines.gold.known import check_reachable, check_there
+
+        targets = [check_reachable(table, call.config) for table in tables] or None
+        from pipelines.platform.signals import Stop, heeding_signals
+
+        stop = Stop()
+        with heeding_signals(stop, call.console.say) as take:
+            warehouse = call.warehouse
+            take()
+            if targets is not None:
+                check_there(targets, warehouse, call.config)
+            from pipelines.operations.run import Run
+
+            run = Run(
+                warehouse,
+                call.config,
+                call.console,
+                sources=named,
+                targets=targets,
+                stages=stages,
+                stop=stop,
+            )
+            outcome = run.until_stopped() if continuous else run.until_done()
+        outcome.show(call.console, stages)
+        unfinished = stop() and not continuous
+        if outcome.code or unfinished:
+            raise SystemExit(outcome.code or 1)
+
+
+_stage(
+    "run",
+    ("bronze", "silver", "gold"),
+    "Bring everything new to bronze, silver and gold.",
+)
+_stage("bronze", ("bronze",), "Bring new messages to bronze.messages, as received.")
+_stage("silver", ("silver",), "Decode what is new in bronze to silver.cdc.")
+_stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
+
+
+@ingest.command()
+@everywhere
+@click.pass_obj
+def status(call: Invocation) -> None:
+    """Show where each source and each table stands."""
+    warehouse = call.warehouse
+    from pipelines.gold.backlog import unmatched
+    from pipelines.gold.known import gold_tables
+    from pipelines.gold.untyped import untyped
+    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.platform.failures import described
+
+    console = call.console
+    said: list[str] = []
+
+    def failed(what: str, error: Exception) -> None:
+        said.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+
+    sources = source_rows(warehouse, call.config, failed=failed)
+    with console.progress("tables", len(gold_tables(warehouse))) as advance:
+        tables = table_rows(warehouse, call.config, advance=advance, failed=failed)
+    console.rows(SOURCE, sources, shown=SOURCE[1:])
+    if tables or call.json:
+        console.rows(TABLE, tables, shown=TABLE[1:])
+    about = (warehouse, call.config, [*call.config.sources])
+    for text in (*said, *unmatched(*about), *untyped(*about)):
+        console.say(text)
+    if said:
+        raise SystemExit(1)
+
+
+@ingest.command()
+@click.argument("query")
+@click.option("--write", is_flag=True, help="Run a statement that changes tables, too.")
+@everywhere
+@click.pass_obj
+def sql(call: Invocation, query: str, write: bool) -> None:
+    """Run SQL on all tables and views.
+
+    These are bronze.messages, silver.cdc and its views, gold.TABLE and history.TABLE.
+    Only statements that read are run, unless --write is given.
+    """
+    if not write:
+        from pipelines.operations.queries import check_reading
+
+        check_reading(query)
+    warehouse = call.warehouse
+    from pipelines.operations.views import register
+
+    with bad_sql(call):
+        register(warehouse, call.config, query)
+        frame = warehouse.session.sql(query)
+        print_frame(call, frame)
+
+
+@ingest.command()
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--format", "format_", metavar="F", help="The wire format, instead of detecting it.")
+@click.option("--framing", metavar="F", help="How records lie in a file. [default: lines]")
+@click.option("--source", metavar="S", help="Take options, keys and types from this source's YAML.")
+@click.option("--order", metavar="O", help="auto, source or arrival, as in a source's YAML.")
+@click.option("--time-zone", metavar="Z", help="Of times that come without one.")
+@click.option("--default-database", metavar="D", help="Where messages do not name theirs.")
+@click.option("--default-schema", metavar="N", help="Where messages do not name theirs.")
+@click.option("--default-table", metavar="T", help="Where messages do not name theirs.")
+@click.option("--epoch", metavar="E", help="The source's epoch.")
+@click.option("--keys", multiple=True, metavar="YAML", help="'shop.items: [order_id, line]'")
+@click.option("--columns", multiple=True, metavar="YAML", help="'shop.items: {made: datetime(6)}'")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the format.")
+@everywhere
+@click.pass_obj
+def inspect(
+    call: Invocation,
+    /,
+    files: tuple[str, ...],
+    format_: str | None,
+    framing: str | None,
+    source: str | None,
+    **given: Any,
+) -> None:
+    """Decode messages and print the silver rows they become.
+
+    The messages are those of FILEs, or of standard input.
+    What a source's YAML may say of it can be given here too, and is validated alike; it stands in
+    the place of what --source says.
+    """
+    from pipelines.cli import inspect as inspection
+
+    declared = None if source is None else call.config.sources[call.sources([source])[0]]
+    rows = inspection.inspect(files, format_=format_, framing=framing, source=declared, given=given)
+    if call.json:
+        for row in rows:
+            call.console.record(row)
+    else:
+        call.console.rows(inspection.SHOWN, [inspection.compact(row) for row in rows])
+
+
+@ingest.command()
+@click.argument("name", required=False)
+@click.option("--codes", is_flag=True, help="The codes of errors and warnings.")
+@everywhere
+@click.pass_obj
+def formats(call: Invocation, name: str | None, codes: bool) -> None:
+    """List the wire formats, or describe the format NAME."""
+    from pipelines.cli import formats as descriptions
+
+    if codes:
+        call.console.rows(descriptions.CODES, descriptions.codes())
+    elif name is None:
+        call.console.rows(descriptions.LISTED, descriptions.listed())
+    else:
+        described = descriptions.described(name)
+        call.console.record(described if call.json else descriptions.for_people(described))
+
+
+ingest.add_command(ddl)
+ingest.add_command(rejects)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""What one call of the command works with: its configuration, its output, its warehouse."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingest.errors import ConfigError, Mistake
+from pipelines.platform.console import Console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from ingest.config.load import Config
+    from pipelines.platform.warehouse import Warehouse
+
+MOST_ROWS = 1000
+"""Rows that people are shown of a query; programs get all."""
+
+
+@dataclass
+class Invocation:
+    """The options that every verb takes. What is heavy is imported when it is first asked for."""
+
+    conf: str = "conf"
+    warehouse_folder: str | None = None
+    json: bool = False
+    no_wait: bool = False
+    max_wait: float | None = None
+
+    @cached_property
+    def console(self) -> Console:
+        """Where results and messages go."""
+        return Console(json=self.json)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration; raises ConfigError with every mistake in it."""
+        from ingest.config.load import load
+
+        overrides: dict[str, Any] = {}
+        if self.warehouse_folder is not None:
+            overrides["warehouse"] = self.warehouse_folder
+        return load(self.conf, overrides=overrides)
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        """The tables, in a Spark session; raises PlatformError where there can be none."""
+        settings = self.config.settings
+        from pipelines.platform.leases import Patience
+        from pipelines.platform.session import spark
+        from pipelines.platform.warehouse import Warehouse, writable
+
+        writable(settings)
+        with self.console.waiting("starting Spark"):
+            session = spark(warehouse=Path(settings.warehouse))
+        _quiet()
+        warehouse = Warehouse(settings, session, root=str(self.config.root))
+        most = 0.0 if self.no_wait else self.max_wait
+        warehouse.patience = Patience(most=most, say=self.console.say)
+        return warehouse
+
+    def sources(self, named: Iterable[str]) -> list[str]:
+        """The sources that were named, all where none was; raises ConfigError for unknown ones."""
+        from ingest.config.mistakes import unknown_word
+
+        names = list(self.config.sources)
+        chosen = list(dict.fromkeys(named))
+        wrong = [
+            Mistake("command line", None, unknown_word("--source", name, names))
+            for name in chosen
+            if name not in names
+        ]
+        if wrong:
+            raise ConfigError(wrong)
+        return chosen or names
+
+
+def versions() -> str:
+    """The product's version, and those of what it runs on."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    below = [f"Python {platform.python_version()}"]
+    for package in ("pyspark", "delta-spark"):
+        try:
+            below.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            below.append(f"no {package}")
+    return f"ingest {version('delta-cdc-ingest')} ({', '.join(below)})"
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    call = context.ensure_object(Invocation)
+    if value is not None and value is not False:
+        setattr(call, str(parameter.name), value)
+
+
+def everywhere(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The three options that stand before the verb or after it."""
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
+    for option in (
+        click.option("--json", is_flag=True, help="One JSON object a line, for programs.", **kept),
+        click.option(
+            "--warehouse",
+            "warehouse_folder",
+            metavar="DIR",
+            help="Folder of the tables, instead of the setting.",
+            **kept,
+        ),
+        click.option("--conf", metavar="DIR", help="Folder of the YAML. [default: conf]", **kept),
+    ):
+        verb = option(verb)
+    return verb
+
+
+def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """How long a verb that changes tables waits for another that does."""
+    kept: dict[str, Any] = {"expose_value": False, "callback": _keep}
+    seconds = click.FloatRange(min=0)
+    for option in (
+        click.option(
+            *("--max-wait",),
+            type=seconds,
+            metavar="SECONDS",
+            help="Wait so long for another run, then end with 75. [default: until it ends]",
+            **kept,
+        ),
+        click.option("--no-wait", is_flag=True, help="Do not wait for another run.", **kept),
+    ):
+        verb = option(verb)
+    return verb
+
+
+@contextmanager
+def bad_sql(call: Invocation) -> Iterator[None]:
+    """A statement that Spark cannot parse or resolve, or values that it cannot compute with, are a
+    mistake in the command."""
+    from pyspark.errors import AnalysisException, PySparkException
+
+    from pipelines.operations.views import unknown_table
+
+    try:
+        yield
+    except AnalysisException as error:
+        text = unknown_table(call.warehouse, call.config, error)
+        if text is None:
+            text = str(error).strip().split("\n")[0]
+        raise ConfigError([Mistake("query", None, text)]) from None
+    except PySparkException as error:
+        # Class 22 of the SQL standard: a division by zero, a cast that does not fit.
+        if not (error.getSqlState() or "").startswith("22"):
+            raise
+        text = str(error).strip().split("\n")[0]
+        raise ConfigError([Mistake("query", None, text)]) from None
+
+
+def print_frame(call: Invocation, frame: DataFrame, *, shown: Sequence[str] | None = None) -> None:
+    """Print a frame: all of it for programs, the first MOST_ROWS for people."""
+    from pipelines.platform.rows import rows
+
+    columns = frame.columns
+    if call.json:
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if twice:
+            text = f"several columns are called {', '.join(twice)}; name them apart with AS"
+            raise ConfigError([Mistake("query", None, text)])
+        call.console.rows(columns, rows(frame))
+    elif columns:
+        found = list(rows(frame.limit(MOST_ROWS + 1)))
+        call.console.rows(columns, found[:MOST_ROWS], shown=shown)
+        if len(found) > MOST_ROWS:
+            call.console.say(f"the first {MOST_ROWS:,} rows; --json gives all")
+
+
+def _quiet() -> None:
+    """Keep pyspark from logging, as JSON with stack traces, errors that are reported anyway."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        return
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True

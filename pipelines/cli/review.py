@@ -1,0 +1,202 @@
+"""`ingest ddl` and `ingest rejects`: what waits for a decision, and what was set aside."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pipelines.cli.context import Invocation, everywhere, patient
+
+
+@click.group()
+@everywhere
+def ddl() -> None:
+    """Review schema changes: list, approve, reject."""
+
+
+@ddl.command("list")
+@click.option("--status", "wanted", metavar="S", help="Only those with this status.")
+@everywhere
+@click.pass_obj
+def list_ddl(call: Invocation, wanted: str | None) -> None:
+    """List the schema changes that were seen."""
+    from pipelines.operations.listings import DDL, DDL_SHOWN, ddl
+
+    call.console.rows(DDL, ddl(call.warehouse, status=wanted), shown=DDL_SHOWN)
+
+
+@ddl.command("show")
+@click.argument("id_", metavar="ID")
+@everywhere
+@click.pass_obj
+def show_ddl(call: Invocation, id_: str) -> None:
+    """Show all about one schema change."""
+    from pipelines.operations.listings import DDL, ddl, one
+
+    found = one(ddl(call.warehouse), id_, what="schema change")
+    call.console.record(dict(zip(DDL, found, strict=True)))
+
+
+def _decision(verb: str, text: str) -> None:
+    """`ingest ddl VERB`."""
+
+    @ddl.command(verb, help=text)
+    @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+    @click.option("--by", metavar="NAME", help="Who decides. [default: the user of the machine]")
+    @click.option("--why", metavar="TEXT", help="The reason, kept in the ledger.")
+    @patient
+    @everywhere
+    @click.pass_obj
+    def decide(call: Invocation, ids: tuple[str, ...], by: str | None, why: str | None) -> None:
+        warehouse = call.warehouse
+        from pipelines.operations import decisions
+        from pipelines.operations.listings import DDL, DDL_SHOWN, ddl
+
+        with call.console.waiting(f"ddl {verb}: waiting for gold to be free, then at work"):
+            decided = decisions.decide(
+                warehouse, call.config, verb, ids=ids, by=by or getpass.getuser(), why=why
+            )
+        chosen = {entry.id for entry in decided}
+        rows = [row for row in ddl(warehouse) if row[0] in chosen]
+        call.console.rows(DDL, rows, shown=DDL_SHOWN)
+        failed = [entry for entry in decided if entry.status == "failed"]
+        for entry in failed:
+            call.console.say(f"{entry.id} failed: {entry.why}")
+        if failed:
+            raise SystemExit(1)
+
+
+_decision("approve", "Let schema changes into gold, now, and fill in what history has for them.")
+_decision("reject", "Keep schema changes out of gold; data for them stays in silver.")
+
+
+@click.group()
+@everywhere
+def rejects() -> None:
+    """List, replay or dismiss what was set aside."""
+
+
+def _narrowing(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which rejects."""
+    for option in (
+        click.option("--status", metavar="S", help="Only open, resolved or dismissed ones."),
+        click.option("--code", metavar="C", help="Only those with this code."),
+        click.option("--source", metavar="S", help="Only those of this source."),
+    ):
+        verb = option(verb)
+    return verb
+
+
+@rejects.command("list")
+@_narrowing
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@everywhere
+@click.pass_obj
+def list_rejects(
+    call: Invocation, source: str | None, code: str | None, status: str | None, limit: int | None
+) -> None:
+    """List what was set aside, one row each."""
+    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN, Wanted, rejects
+
+    if source is not None:
+        [source] = call.sources([source])
+    # People are not shown the bytes.
+    wanted = Wanted(source, code, status, limit=limit, values=call.json)
+    listed = [row[: len(REJECTS)] for row in rejects(call.warehouse, wanted)]
+    call.console.rows(REJECTS, listed, shown=REJECTS_SHOWN)
+
+
+@rejects.command("summary")
+@_narrowing
+@everywhere
+@click.pass_obj
+def summarize_rejects(
+    call: Invocation, source: str | None, code: str | None, status: str | None
+) -> None:
+    """Count what was set aside, by source, target and code."""
+    from pipelines.operations.listings import SUMMARY, Wanted, summary
+
+    if source is not None:
+        [source] = call.sources([source])
+    call.console.rows(SUMMARY, summary(call.warehouse, Wanted(source, code, status)))
+
+
+@rejects.command("show")
+@click.argument("id_", metavar="ID")
+@everywhere
+@click.pass_obj
+def show_reject(call: Invocation, id_: str) -> None:
+    """Show all about one of them, with its bytes.
+
+    The beginning of its ID is enough.
+    """
+    from pipelines.operations.listings import REJECT, Wanted, one, rejects
+
+    listed = rejects(call.warehouse, Wanted(id=id_))
+    found = dict(zip(REJECT, one(listed, id_, what="reject"), strict=True))
+    if not call.json and found["value"] is not None:
+        found["value"] = found["value"].decode("utf-8", "backslashreplace")
+    call.console.record(found)
+
+
+@rejects.command("dismiss")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--why", required=True, metavar="TEXT", help="The reason, kept with the reject.")
+@click.option("--by", metavar="NAME", help="Who decides. [default: the user of the machine]")
+@patient
+@everywhere
+@click.pass_obj
+def dismiss_rejects(call: Invocation, ids: tuple[str, ...], why: str, by: str | None) -> None:
+    """Mark rejects as dealt with.
+
+    They no longer count, and no replay tries them.
+    """
+    from pipelines.operations.dismissals import dismiss
+    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN
+
+    done = dismiss(call.warehouse, ids, by=by or getpass.getuser(), why=why)
+    call.console.rows(REJECTS, [row[: len(REJECTS)] for row in done], shown=REJECTS_SHOWN)
+
+
+@rejects.command("replay")
+@click.option("--source", "source", metavar="S", help="Only those of this source.")
+@click.option("--code", "code", metavar="C", help="Only those with this code.")
+@patient
+@everywhere
+@click.pass_obj
+def replay_rejects(call: Invocation, source: str | None, code: str | None) -> None:
+    """Try again what was set aside.
+
+    With today's code and configuration.
+    """
+    from ingest.codes import Code
+    from ingest.config.mistakes import unknown_word
+    from ingest.errors import ConfigError, Mistake
+
+    sources = call.sources([source] if source is not None else [])
+    codes = [known.value for known in Code]
+    if code is not None and code not in codes:
+        raise ConfigError([Mistake("command line", None, unknown_word("--code", code, codes))])
+    warehouse = call.warehouse
+    from pipelines.operations.replay import Replay, Replayed, replay
+    from pipelines.platform.failures import described
+
+    done: list[Replay] = []
+    failed = False
+    for name in sources:
+        try:
+            done.append(replay(warehouse, call.config, name, code=code))
+        except Exception as error:
+            # What one source meets is its own.
+            failed = True
+            call.console.say(f"source {name} failed: {described(error)}")
+    rows = [(*found, found.tried - found.resolved) for both in done for found in both.stages]
+    call.console.rows((*Replayed._fields, "open"), rows)
+    parked = [merged for both in done for merged in both.merged if merged.error is not None]
+    for merged in parked:
+        call.console.say(f"table {merged.target} is parked: {merged.error}")
+    if parked or failed:
+        raise SystemExit(1)

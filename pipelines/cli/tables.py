@@ -1,0 +1,278 @@
+"""The verbs of the command that ask one target for its history, or check and repair it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ingest.errors import ConfigError, Mistake
+from pipelines.cli.context import Invocation, everywhere, patient, print_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.sql.asof import Moment
+    from pipelines.gold.known import RoutesByTarget
+
+
+@click.command()
+@click.argument("table")
+@click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
+@everywhere
+@click.pass_obj
+def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
+    """Show every change of TABLE, or of one key, in order."""
+    wanted = dict(key.partition("=")[::2] for key in keys)
+    if not all("=" in key for key in keys):
+        raise click.UsageError(f"--key: expected COL=VALUE, got {' '.join(keys)}")
+    warehouse = call.warehouse
+    from pipelines.operations.views import history_frame
+    from pipelines.silver.history import shown
+
+    frame, columns = history_frame(warehouse, call.config, table, key=wanted)
+    print_frame(call, frame, shown=shown(columns))
+
+
+@click.command("as-of")
+@click.argument("table")
+@click.option("--time", metavar="T", help="By event time, ISO-8601; without a zone in UTC.")
+@click.option("--pos", metavar="P", help="By position, a JSON array; a prefix will do.")
+@everywhere
+@click.pass_obj
+def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> None:
+    """Show TABLE as it stood at a time or position."""
+    from ingest.sql.asof import at_pos, at_time
+
+    if (time is None) == (pos is None):
+        raise click.UsageError("expected either --time or --pos")
+    moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
+    target, ways = _target(call, table)
+    from ingest.sql.projection import column
+    from pipelines.gold.reconstruction import as_of
+
+    warehouse = call.warehouse
+    with as_of(warehouse, call.config, target, tables=ways[target], moment=moment) as standing:
+        shown = [name for name in standing.names if name not in ("_pos", "_source")]
+        order = ", ".join([*map(column, standing.keys), "_pos"])
+        standing.tried(
+            lambda rows: print_frame(
+                call,
+                warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}"),
+                shown=shown,
+            )
+        )
+
+
+@click.command()
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Also where that changes the table's key or mode.")
+@patient
+@everywhere
+@click.pass_obj
+def rebuild(call: Invocation, table: str, yes: bool) -> None:
+    """Make gold's TABLE anew from silver, in one commit.
+
+    The table is made as the configuration has it today: types, key, mode. What of that changes is
+    printed first; a change of its key or mode needs --yes.
+    """
+    target, ways = _target(call, table)
+    from pipelines.operations.rebuild import REBUILT, rebuild
+    from pipelines.operations.run import Outcome
+
+    with call.console.waiting(f"rebuilding {target}"):
+        done = rebuild(call.warehouse, call.config, target, ways=ways, confirmed=yes)
+    for change in done.changes:
+        call.console.say(f"{target}: {change.text}")
+    if done.refused:
+        text = f"`ingest rebuild {target} --yes` changes that; nothing was touched"
+        raise ConfigError([Mistake("command line", None, text)])
+    call.console.rows(REBUILT, [done.row(target)], shown=REBUILT[1:])
+    if done.rejected:
+        call.console.say(f"{done.rejected:,} set aside; `ingest rejects list` shows them")
+    caught_up = Outcome(tables={(merged.source, merged.target): merged for merged in done.merged})
+    caught_up.show(call.console, ())
+    for merged in done.merged:
+        if merged.error is not None:
+            call.console.say(f"table {target} is parked: {merged.error}")
+    if caught_up.code:
+        raise SystemExit(caught_up.code)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--snapshot", metavar="PATH", help="Against this snapshot of the source instead.")
+@click.option("--format", "format_", metavar="F", help="Its format. [default: by its name]")
+@patient
+@everywhere
+@click.pass_obj
+def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str | None) -> None:
+    """Compare gold's TABLE with its history in silver.
+
+    Prints nothing but the missing, extra and different rows; ends with 1 where there are any. A
+    snapshot is any folder or file that Spark reads: delta, parquet, orc, csv with a header, json.
+    """
+    if format_ is not None and snapshot is None:
+        raise click.UsageError("--format is that of a --snapshot")
+    target, ways = _target(call, table)
+    from pipelines.operations.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
+
+    warehouse, config = call.warehouse, call.config
+    with call.console.waiting(f"reconciling {target}"):
+        if snapshot is None:
+            found = reconcile(warehouse, config, target, ways=ways)
+        else:
+            found = reconcile_snapshot(
+                warehouse, config, target, ways=ways, path=snapshot, format_=format_
+            )
+    if found.differences:
+        call.console.rows(DIFFERENCE, found.differences)
+    call.console.say(f"{target}: {found.told}")
+    if not found.right:
+        raise SystemExit(1)
+
+
+@click.command()
+@patient
+@everywhere
+@click.pass_obj
+def maintain(call: Invocation) -> None:
+    """Compact, cluster and trim all tables.
+
+    Rows go only where a retention is set, and none that still has to be decoded or merged.
+    """
+    warehouse, config = call.warehouse, call.config
+    from pipelines.operations.maintain import MAINTAINED, maintain, steps
+
+    with call.console.progress("maintain", steps(warehouse)) as advance:
+        done = maintain(warehouse, config, advance=advance)
+    call.console.rows(MAINTAINED, [table.row() for table in done], shown=MAINTAINED[1:])
+    failed = [f"{table.table}: {text}" for table in done for text in table.failed]
+    for text in failed:
+        call.console.say(text)
+    if failed:
+        raise SystemExit(1)
+
+
+@click.command()
+@click.option("--source", "source", metavar="S", required=True, help="The source.")
+@patient
+@everywhere
+@click.pass_obj
+def redecode(call: Invocation, source: str) -> None:
+    """Decode a source's messages again from bronze.
+
+    Its rows in silver are replaced by what today's configuration makes of them, and its targets are
+    rebuilt.
+    Needed where `columns`, `format`, `options` or anything else that steers decoding was changed
+    after the first run. If it is killed, run it again: everything is done once.
+    """
+    [name] = call.sources([source])
+    warehouse = call.warehouse
+    from pipelines.operations.rebuild import REBUILT
+    from pipelines.operations.redecode import REDECODED, redecode
+    from pipelines.operations.run import Outcome
+
+    with call.console.waiting(f"decoding {name} again"):
+        done = redecode(warehouse, call.config, name)
+    call.console.rows(REDECODED, [("redecoded", name, *done[:4])], shown=REDECODED[1:])
+    if done.kept:
+        text = f"{done.kept:,} messages that bronze has no more keep the rows they had"
+        call.console.say(f"source {name}: {text}")
+    rebuilt, waiting = [], False
+    merged = list(done.merged)
+    for target, result in done.targets.items():
+        if isinstance(result, str):
+            call.console.say(f"table {target} is parked: {result}")
+            waiting = True
+            continue
+        for change in result.changes:
+            call.console.say(f"{target}: {change.text}")
+        if result.refused:
+            call.console.say(f"table {target} is parked: `ingest rebuild {target} --yes` does that")
+            waiting = True
+        else:
+            rebuilt.append(result.row(target))
+            merged += result.merged
+    if rebuilt:
+        call.console.rows(REBUILT, rebuilt, shown=REBUILT[1:])
+    outcome = Outcome(tables={(row.source, row.target): row for row in merged})
+    outcome.show(call.console, ())
+    for row in merged:
+        if row.error is not None and row.target not in done.targets:
+            call.console.say(f"table {row.target} is parked: {row.error}")
+    if waiting or outcome.code:
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("table", required=False)
+@click.option("--source", "source", metavar="S", help="Everything of this source.")
+@click.option("--bronze", is_flag=True, help="Of a source also what bronze has of it.")
+@click.option("--yes", is_flag=True, help="Do it; without, only print what would go.")
+@patient
+@everywhere
+@click.pass_obj
+def reset(call: Invocation, table: str | None, source: str | None, bronze: bool, yes: bool) -> None:
+    """Remove what was made of TABLE, or of a source.
+
+    The next run makes it anew.
+    Of TABLE go the gold table, its progress, what gold set aside of it and the schema changes seen,
+    with the decisions on them; silver keeps its history. Of a source go all its targets and its
+    rows in silver; bronze stays, unless --bronze is given: then the next run reads what its files
+    or topics still have.
+    """
+    if (table is None) == (source is None):
+        raise click.UsageError("expected either TABLE or --source")
+    if bronze and source is None:
+        raise click.UsageError("--bronze is for a --source")
+    from pipelines.operations.reset import RESET, of_source, of_target, reset_source, reset_target
+
+    if source is not None:
+        [what] = call.sources([source])
+        found = of_source(call.warehouse, what, bronze=bronze)
+        if yes:
+            found = reset_source(call.warehouse, what, bronze=bronze)
+    else:
+        what, owner = _made_target(call, table or "")
+        found = of_target(call.warehouse, owner, what)
+        if yes:
+            found = reset_target(call.warehouse, owner, what)
+    call.console.rows(RESET, [gone.row() for gone in found], shown=RESET[1:])
+    if not yes:
+        again = f"`ingest reset {what if source is None else f'--source {what}'}"
+        again += f"{' --bronze' if bronze else ''} --yes`"
+        text = f"nothing was touched; {again} takes this away"
+        raise ConfigError([Mistake("command line", None, text)])
+
+
+TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, maintain)
+
+
+def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:
+    """The target that is meant, and where every target's rows come from."""
+    warehouse = call.warehouse
+    from pipelines.gold.known import known, one_of
+
+    ways = known(warehouse, call.config).ways
+    return one_of(table, ways, warehouse.settings), ways
+
+
+def _made_target(call: Invocation, table: str) -> tuple[str, str]:
+    """A target that was made, be it there or gone, and the source that feeds it."""
+    warehouse = call.warehouse
+    from pipelines.gold.known import one_of
+    from pipelines.targets.progress import SWEEP, load
+
+    there = warehouse.exists("gold", "_progress")
+    fed = {target: source for source, target in (load(warehouse) if there else ())}
+    fed.pop(SWEEP, None)
+    target = one_of(table, fed, warehouse.settings)
+    return target, fed[target]
+
+
+def _moment(option: str, read: Callable[[str], Moment], text: str) -> Moment:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ConfigError([Mistake("command line", None, f"`{option}`: {error}")]) from None

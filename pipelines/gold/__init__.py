@@ -1,0 +1,1 @@
+"""Targets brought forward by what silver has and gold has not."""

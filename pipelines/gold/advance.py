@@ -1,0 +1,431 @@
+"""One target brought forward by what its source tables have new, in the way it keeps them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ingest.config.load import Config
+from ingest.config.modes import Mode, TargetContract, mode_of
+from ingest.config.routes import Route
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.names import SourceTable, label_of
+from ingest.sql.lineage import renamed
+from ingest.sql.projection import Projection
+from ingest.wire.declared import declared_for
+from pipelines.apply import images as append_table
+from pipelines.apply import rows as gold_table
+from pipelines.apply import versions as versions_table
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.commits import recorded
+from pipelines.apply.set_aside import placeless_rejects
+from pipelines.gold.backlog import unkeyed
+from pipelines.gold.plan import (
+    grown_columns,
+    key_of,
+    named_keys,
+    set_aside,
+    shape_of,
+    shard_of,
+    target_columns,
+)
+from pipelines.gold.retyping import outgrowing, typed_at_last
+from pipelines.gold.shared_keys import try_again
+from pipelines.gold.untyped import untyped_columns
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.renames import later_names, under_first_names
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import (
+    BatchStats,
+    PendingChanges,
+    schema_hints,
+    with_moves,
+    with_places,
+)
+from pipelines.targets.progress import Names, Progress, Watermarks, highest
+from pipelines.targets.table import columns_of, horizons_of, made_for
+
+APPLY: dict[Mode, Callable[[TableBatch], tuple[Watermarks, Counter[str]]]] = {
+    "scd1": gold_table.apply,
+    "scd2": versions_table.apply,
+    "append": append_table.apply,
+}
+"""What brings one batch of one source table into a target, by the target's mode."""
+
+
+class TargetBatch(NamedTuple):
+    """A target with changes: its route and the source tables that feed it.
+
+    `above`: the batch up to which each source table is applied. `reaching`: how far it then is.
+    """
+
+    route: Route
+    slices: dict[SourceTable, list[BatchStats]]
+    error: str | None
+    above: dict[SourceTable, int]
+    reaching: dict[Names, int | None]
+
+    @property
+    def rows(self) -> int:
+        """How many changes there are."""
+        return sum(slice_.changes for of_table in self.slices.values() for slice_ in of_table)
+
+
+def advance(
+    warehouse: Warehouse,
+    config: Config,
+    task: TargetBatch,
+    *,
+    progress: Progress,
+    found: PendingChanges,
+    ledger: Ledger,
+) -> Progress:
+    """Apply the task's changes; raises TableError where the target cannot take them."""
+    route = task.route
+    was_unkeyed = unkeyed(progress)
+    if (why := progress.why_outdated) is not None:
+        raise TableError(why)
+    if gone(warehouse, progress):
+        raise TableError(is_gone(route.target))
+    row = progress = _known(warehouse, route, progress.fresh())
+    feeding = _new(task)
+    if not feeding:
+        return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
+    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    if progress.made is None:
+        found = _with_told(warehouse, feeding, found)
+    keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
+    mode = mode_of(route, keys)
+    if mode is None:
+        return _all_aside(warehouse, route, feeding, row=row, found=found)
+    made = TargetContract.by(route, mode, keys)
+    _check_made(route, progress, made)
+    fresh = target_columns(warehouse, route, feeding, found=found, ledger=ledger, made=made)
+    # What lies below an open transaction is applied again, which no log shows.
+    again = any(slice_.first <= (progress.seen or 0) for slice_ in slices)
+    labels = {*row.marks, *map(label_of, task.slices)}
+    shared = len(labels) > 1 and route.shard_column is None
+    for number, (table, of_table) in enumerate(feeding.items()):
+        about = Feeding(config, route, table, of_table, made, found, ledger)
+        row, columns = _grown(about, row, fresh=fresh)
+        work, missing = _table_batch(about, row, columns)
+        version = None if again else _version(row)
+        above = task.above[table]
+        work = replace(work, above=above, fresh=fresh, shared=shared, version=version)
+        if number == 0 and len(feeding) > 1 and mode != "scd1":
+            # What a killed run left of the others no longer shows once the first is recorded.
+            again = again or recorded(work) is None
+        marks, counts = APPLY[mode](work)
+        # Not only what is new among the rejects: a run that was killed may have recorded them.
+        if counts.pop("unfit", 0) or counts["rejected"]:
+            grew = outgrowing(warehouse, table.source, route.target)
+            ledger.drift.outgrown(table, route, grew)
+        row = _added(row, work, marks, counts=counts)
+        if was_unkeyed:
+            typed_at_last(work)
+        if missing:
+            row = replace(row, rejected=row.rejected + placeless_rejects(work))
+        fresh = False
+    if shared and mode != "append" and _freed(row):
+        row = try_again(ledger, route, made, row=row, last=found.last)
+    row = replace(row, below=found.cut.below, seen=found.cut.newest)
+    return replace(row, batch=found.last, made=made)
+
+
+def _keys(
+    config: Config,
+    route: Route,
+    feeding: Mapping[SourceTable, list[BatchStats]],
+    *,
+    progress: Progress,
+    found: PendingChanges,
+    ledger: Ledger,
+) -> tuple[str, ...]:
+    """The key columns of the target; () = it has none, or none is known."""
+    if progress.made is not None and progress.made.mode == "append":
+        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.made.keys)
+        return progress.made.keys
+    first = next(iter(feeding))
+    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    said = found.keys.get(first, ())
+    lineage = ledger.lineage(first)
+    return key_of(ledger.warehouse, config, route, slices=slices, lineage=lineage, told=said)
+
+
+def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
+    """Raise TableError where the configuration asks for another kind of target than there is."""
+    if progress.made is None or not progress.made.differs(made):
+        return
+    grave = "" if progress.made.mode == made.mode else " --yes"
+    raise TableError(
+        f"expected {progress.made}, with which {route.target} was made, got {made}; `ingest "
+        f"rebuild {route.target}{grave}` makes it so, or set what it was made with"
+    )
+
+
+class Feeding(NamedTuple):
+    """A source table, with its slices of a survey, and the target that it feeds."""
+
+    config: Config
+    route: Route
+    table: SourceTable
+    slices: list[BatchStats]
+    made: TargetContract
+    found: PendingChanges
+    ledger: Ledger
+
+
+def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
+    """The progress that knows the target's columns, and these, with what the table brings and the
+    ledger lets in; what else of them differs from what there was is entered in the ledger."""
+    config, route, table, slices, made, found, ledger = about
+    warehouse, keys = ledger.warehouse, made.keys
+    before = () if fresh else columns_of(warehouse, route.target) or ()
+    columns = grown_columns(
+        warehouse, route, keys, table=table, found=found, slices=slices, ledger=ledger
+    )
+    typed = [column.name for listed in found.types.get(table, ()) for column in listed]
+    new = [name for name in columns if name not in before]
+    untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
+    row = replace(row, untyped=untyped, declared=dict(route.columns))
+    if not fresh:
+        row = _unsent(row, table, route, columns=columns, slices=slices, found=found, ledger=ledger)
+    if keys:
+        said = found.keys.get(table, ())
+        _check_key(config, route, table, slices=slices, keys=keys, ledger=ledger, said=said)
+    return row, columns
+
+
+def _table_batch(about: Feeding, row: Progress, columns: dict[str, str]) -> tuple[TableBatch, int]:
+    """What the table has for the target, and how many of its changes have no place in the
+    target's order."""
+    config, route, table, slices, made, found, ledger = about
+    warehouse, keys = ledger.warehouse, made.keys
+    lineage = ledger.lineage(table)
+    types = _ordering_types(warehouse, route, table, columns=columns, found=found, ledger=ledger)
+    shape = shape_of(
+        config, route, keys, columns=columns, slices=slices, lineage=lineage, types=types
+    )
+    marks = row.marks.get(shape.label, Watermarks())
+    if marks.foreign:
+        # Silver's own keys and hashes then are not the target's.
+        shape = replace(shape, native=False)
+    names = later_names(table, ledger.moves)
+    counted, missing = _counted(warehouse, slices, names, shape=shape)
+    work = TableBatch(
+        warehouse=warehouse,
+        marks=marks,
+        table=table,
+        also=names,
+        shape=shape,
+        slices=counted,
+        target=route.target,
+        above=0,
+        last=max(slice_.batch for slice_ in slices),
+        soft=route.deletes == "soft",
+        fresh=False,
+        shared=False,
+        only=found.cut.only,
+        mode=made.mode,
+        newest=row.freshness,
+    )
+    return work, missing
+
+
+def gone(warehouse: Warehouse, progress: Progress) -> bool:
+    """Whether a target that has rows applied to it is not there: to begin it anew would leave out
+    all that it had."""
+    return bool(progress.marks) and not warehouse.exists("gold", progress.target)
+
+
+def is_gone(target: str) -> str:
+    """The sentence on such a target."""
+    return (
+        f"the table gold.{target} is gone, which held what was applied so far; `ingest rebuild "
+        f"{target}` makes it again from history"
+    )
+
+
+def _with_told(
+    warehouse: Warehouse, feeding: dict[SourceTable, list[BatchStats]], found: PendingChanges
+) -> PendingChanges:
+    """The survey with what earlier messages told of a new target's tables, where those of now say
+    no key or no types: a format may tell a table's schema once, before its rows."""
+    lacking = [
+        table
+        for table, slices in feeding.items()
+        if table not in found.types
+        or (table not in found.keys and any(slice_.keyless for slice_ in slices))
+    ]
+    if not lacking:
+        return found
+    before = schema_hints(warehouse, lacking, found.last)
+    # Types of before count as they were last: a column that is gone since does not come again.
+    last = {table: types[-1:] for table, types in before.types.items()}
+    return found._replace(types={**last, **found.types}, keys={**before.keys, **found.keys})
+
+
+def _ordering_types(
+    warehouse: Warehouse,
+    route: Route,
+    table: SourceTable,
+    *,
+    columns: Mapping[str, str],
+    found: PendingChanges,
+    ledger: Ledger,
+) -> list[tuple[ColumnType, ...]]:
+    """The types that came with columns of `sequence_by` which the target has not; one batch may
+    have come without them."""
+    known = {name.lower() for name in (*columns, *route.columns)}
+    if {name.lower() for name in route.sequence_by or ()} <= known:
+        return []
+    if table not in found.types:
+        names = [table, *later_names(table, ledger.moves)]
+        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.moves)
+    return found.types.get(table, [])[-1:]
+
+
+def _check_key(
+    config: Config,
+    route: Route,
+    table: SourceTable,
+    *,
+    slices: list[BatchStats],
+    keys: tuple[str, ...],
+    ledger: Ledger,
+    said: tuple[str, ...],
+) -> None:
+    """Enter another key that the YAML or the messages name now; the target's own stays."""
+    own = named_keys(config, route, slices, lineage=ledger.lineage(table)) or said
+    named = (*own, *shard_of(route))
+    if own and {name.lower() for name in named} != {key.lower() for key in keys}:
+        ledger.drift.key(table, route, keys, named_=named)
+
+
+def _unsent(
+    row: Progress,
+    table: SourceTable,
+    route: Route,
+    *,
+    columns: Mapping[str, str],
+    slices: list[BatchStats],
+    found: PendingChanges,
+    ledger: Ledger,
+) -> Progress:
+    """The progress, once columns that are no longer sent are entered."""
+    label = label_of(table)
+    keys = {key.lower() for key in (*(row.made.keys if row.made else ()), *shard_of(route))}
+    own = [name for name in columns if name.lower() not in keys]
+    types = found.types.get(table)
+    listed = [column.name for column in types[-1]] if types else None
+    never = ledger.drift.unsent(
+        table, route, own, slices=slices, listed=listed, never=row.unsent.get(label, ())
+    )
+    return replace(row, unsent={**row.unsent, label: never})
+
+
+def _check_keyless(
+    config: Config,
+    route: Route,
+    feeding: Iterable[SourceTable],
+    *,
+    ledger: Ledger,
+    keys: tuple[str, ...],
+) -> None:
+    """Raise TableError where the YAML names a key for a target that keeps every image for want of
+    one."""
+    if keys or route.stored_as_scd_type == "append":
+        return
+    for table in feeding:
+        declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
+        named = renamed(tuple(declared), ledger.lineage(table), ())
+        if named:
+            raise TableError(
+                f"expected no key, as when {route.target} was made, got ({', '.join(named)}); "
+                f"`ingest rebuild {route.target} --yes` makes it with that key, or take `keys` away"
+            )
+
+
+def _version(row: Progress) -> int | None:
+    """The target's version when it was last recorded."""
+    return max((marks.version for marks in row.marks.values() if marks.version), default=None)
+
+
+def _freed(row: Progress) -> bool:
+    """Whether some row may have gone."""
+    return bool(row.deleted or row.updated)
+
+
+def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
+    """The progress with what the target was created for, and where its history was trimmed, told
+    by itself where need be."""
+    if progress.made is not None:
+        return progress
+    made = made_for(warehouse, route.target)
+    trimmed = horizons_of(warehouse, route.target) if made is not None else {}
+    marks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
+    return replace(progress, made=made, marks={**marks, **progress.marks})
+
+
+def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
+    """The source tables with slices not applied, in the order of their first change."""
+    new = {
+        table: [slice_ for slice_ in slices if slice_.batch > task.above[table]]
+        for table, slices in task.slices.items()
+    }
+    first = {
+        table: min((s.lowest for s in slices if s.lowest is not None), default=())
+        for table, slices in new.items()
+    }
+    return {
+        table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
+    }
+
+
+def _counted(
+    warehouse: Warehouse,
+    slices: list[BatchStats],
+    names: Iterable[SourceTable],
+    *,
+    shape: Projection,
+) -> tuple[list[BatchStats], int]:
+    """The slices as the target's own key and order have them, where those are not silver's.
+
+    Gives also how many changes have no place in that order.
+    """
+    if shape.keys and not shape.native:
+        slices = with_moves(warehouse, slices, names, moved=shape.moved)
+    return with_places(warehouse, slices, names, shape=shape) if shape.sequence else (slices, 0)
+
+
+def _added(row: Progress, work: TableBatch, marks: Watermarks, *, counts: Counter[str]) -> Progress:
+    """The target's progress with what one source table brought."""
+    times = (row.freshness, *(slice_.newest for slice_ in work.slices))
+    return replace(
+        row,
+        marks={**row.marks, work.shape.label: marks},
+        last_pos=highest([row.last_pos, marks.applied]),
+        freshness=max((time for time in times if time is not None), default=None),
+        **{name: getattr(row, name) + number for name, number in counts.items()},
+    )
+
+
+def _all_aside(
+    warehouse: Warehouse,
+    route: Route,
+    feeding: dict[SourceTable, list[BatchStats]],
+    *,
+    row: Progress,
+    found: PendingChanges,
+) -> Progress:
+    """Set aside every change of tables whose rows nothing tells apart."""
+    for table, slices in feeding.items():
+        row = replace(
+            row,
+            rejected=row.rejected + set_aside(warehouse, table, route, slices=slices),
+            events=row.events + sum(slice_.changes for slice_ in slices),
+        )
+    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)

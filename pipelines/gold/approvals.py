@@ -1,0 +1,152 @@
+"""The decision on a schema change, and seeing an approved one through.
+
+An approval is written first, then carried out, then written as `applied`. Every step looks at the
+table as it is, so that a crash anywhere leaves an entry `approved`, which the next run of gold or
+the next decision finishes. All of it happens under gold's lease: who comes second finds the entry
+decided.
+
+1. The Delta statements that are due on the target as it is now, or were left undone (`ddl_steps`).
+   A column that a later change added again, and that this one takes away, begins anew.
+2. Rows: the literal DEFAULT, or the fold of history where events above the change were applied
+   before (`pipelines.ledger.alter.refill_needed`); by another key or type of it, the whole table.
+3. Events that did not fit are tried again; waiting changes that this one overtook are superseded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingest.config.routes import Route
+from ingest.ddl.review import add_column
+from ingest.errors import IngestError, TableError
+from ingest.names import label_of
+from ingest.sql.lineage import Effect
+from pipelines.gold.refold import refill, rekey
+from pipelines.gold.retyping import replay_misfits
+from pipelines.ledger import generations
+from pipelines.ledger.alter import (
+    check_values,
+    due,
+    fill_defaults,
+    left,
+    refill_needed,
+    types_behind,
+)
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, readded
+from pipelines.ledger.renames import renames
+from pipelines.targets.table import columns_of, keys_of
+
+_OVERTAKEN = "overtaken by {}"
+
+
+def finish(ledger: Ledger, entry: Entry) -> Entry:
+    """See an approved entry through, and write what came of it; gives it as it then is."""
+    return ledger.put(seen_through(ledger, entry))
+
+
+def seen_through(ledger: Ledger, entry: Entry) -> Entry:
+    """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
+    route = ledger.route(entry.table)
+    exists = route is not None and ledger.warehouse.exists("gold", route.target)
+    for other in _overtaken(ledger, entry):
+        ledger.put(other.settled("superseded", why=_OVERTAKEN.format(entry.id)))
+    try:
+        if route is not None and exists:
+            _carry_out(ledger, entry, route)
+    except IngestError as error:
+        return replace(entry, status="failed", why=str(error))
+    except Exception as error:
+        text = f"{type(error).__name__}: {str(error)[:2000]}"
+        return replace(entry, status="failed", why=text)
+    return replace(entry, status="applied")
+
+
+def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
+    warehouse, config = ledger.warehouse, ledger.config
+    columns = columns_of(warehouse, route.target) or {}
+    keys = keys_of(warehouse, route.target) or route.keys or ()
+    zone = config.sources[ledger.source].time_zone
+    if not generations.anew(entry):
+        # Of a table that was dropped nothing is left to fit.
+        check_values(warehouse, route, entry, zone=zone)
+    _check_names(ledger, entry, route)
+    seen = ledger.look(entry, route, columns, keys=keys)
+    again = _again(ledger, entry)
+    for text in due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again):
+        warehouse.session.sql(text)
+    for text in types_behind(warehouse, entry, route.columns):
+        warehouse.session.sql(text)
+    if generations.anew(entry):
+        if any(" DROP COLUMN " in text for text in entry.proposed):
+            refill(ledger, route)
+        generations.empty(warehouse, [entry])
+        return
+    restored = _restore(ledger, entry, route)
+    keyed = [effect for effect in entry.effects if effect.op == "key"]
+    renamed = any(effect.op == "move" for effect in entry.effects)
+    if keyed:
+        rekey(ledger, route, keyed[-1])
+    elif again or restored or renamed or refill_needed(entry, ledger.applied(entry)):
+        refill(ledger, route)
+    else:
+        fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
+    replay_misfits(ledger, route)
+
+
+def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
+    """Raise TableError where a table's new name has a target of its own."""
+    for table, first in renames([entry]).items():
+        way = ledger.route(table)
+        if way is not None and way.target != route.target:
+            if ledger.warehouse.exists("gold", way.target):
+                raise TableError(
+                    f"expected no target for {table} before {first} took that name, got "
+                    f"{way.target}; reject this change, or take {way.target} away first"
+                )
+
+
+def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[Effect]:
+    """Add again, empty, the columns that the entry took away and a later change had brought."""
+    warehouse = ledger.warehouse
+    held = {name.lower() for name in columns_of(warehouse, route.target) or {}}
+    taken = {e.column for e in entry.effects if e.op in ("drop", "rename")}
+    found = [
+        effect
+        for other in ledger.of(entry.table)
+        if other.status in IN_FORCE and other.id != entry.id
+        if other.pos is not None and entry.pos is not None and other.pos > entry.pos
+        for effect in other.effects
+        if effect.op == "add" and effect.column in taken
+    ]
+    target = warehouse.name("gold", route.target)
+    for effect in found:
+        if effect.column in held:
+            continue
+        name, type_ = effect.args[0] or "", effect.args[1] or "string"
+        warehouse.session.sql(add_column(target, name, type_))
+    return found
+
+
+def _again(ledger: Ledger, entry: Entry) -> list[Effect]:
+    """What the entry adds under a name that the target still has from a change before it."""
+    others = [
+        replace(other, status="pending") if other.why == _OVERTAKEN.format(entry.id) else other
+        for other in ledger.of(entry.table)
+    ]
+    return readded(replace(entry, status="pending"), others)
+
+
+def _overtaken(ledger: Ledger, entry: Entry) -> list[Entry]:
+    """Waiting changes from before the entry of columns that it ended."""
+    if entry.pos is None:
+        return []
+    ended = {effect.column for effect in entry.effects if effect.op == "drop"}
+    ended |= {effect.column for effect in _again(ledger, entry)}
+    return [
+        other
+        for other in ledger.of(entry.table)
+        if other.status in WAITING and other.id != entry.id and other.effects
+        if other.pos is not None and other.pos < entry.pos
+        if all((effect.brings or effect.column) in ended for effect in other.effects)
+    ]

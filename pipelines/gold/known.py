@@ -1,0 +1,176 @@
+"""Which targets there are: what the configuration makes of the source tables seen in silver."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ingest.config.load import Config
+from ingest.config.mistakes import nearest
+from ingest.config.routes import Route, collisions
+from ingest.config.settings import Settings
+from ingest.ddl.parse import ghost
+from ingest.errors import ConfigError, Mistake
+from ingest.names import RESERVED, SourceTable
+from pipelines.ledger.entries import load
+from pipelines.ledger.renames import Moves, renames
+from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.silver.source_tables import source_tables
+from pipelines.targets import progress
+from pipelines.targets.feeders import feeders
+
+RoutesByTarget = Mapping[str, Sequence[tuple[SourceTable, Route]]]
+"""Target -> the source tables that go there, each with its route."""
+
+
+_LISTED = 20
+"""Names that a sentence lists."""
+
+
+class KnownTargets(NamedTuple):
+    """The targets that can be asked for: by their ways, and all by name."""
+
+    ways: RoutesByTarget
+    names: tuple[str, ...]
+
+
+def ways(config: Config, tables: Iterable[SourceTable], moved: Moves) -> RoutesByTarget:
+    """Where the tables go: renamed ones where they went under their first names, those of
+    undeclared sources and without a matching entry nowhere."""
+    found: dict[str, list[tuple[SourceTable, Route]]] = {}
+    for table in tables:
+        if table.source not in config.sources or ghost(table.table):
+            continue
+        first = moved.get(table, table)
+        way = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
+        if way is not None:
+            found.setdefault(way.target, []).append((table, way))
+    return found
+
+
+def known(warehouse: Warehouse, config: Config) -> KnownTargets:
+    """The targets that silver's source tables have, and those that gold holds."""
+    reached = ways(config, source_tables(warehouse), renames(load(warehouse).values()))
+    reached = _without_parked(warehouse, config, reached)
+    return KnownTargets(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
+
+
+def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget) -> RoutesByTarget:
+    """The ways without source tables that are parked by themselves (semantics.md, 70)."""
+    if not warehouse.exists("gold", "_progress"):
+        return found
+    feeding = feeders(config, progress.load(warehouse))
+    clashes = collisions((way for tables in found.values() for way in tables), feeding)
+    apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
+    kept = {
+        target: [way for way in tables if way[0] not in apart] for target, tables in found.items()
+    }
+    return {target: tables for target, tables in kept.items() if tables}
+
+
+def gold_tables(warehouse: Warehouse) -> list[str]:
+    """The targets that have been created."""
+    return [name for name in tables_in(warehouse, "gold") if name.lower() not in RESERVED]
+
+
+def tables_in(warehouse: Warehouse, layer: str) -> list[str]:
+    """The tables and views of a layer that have been created."""
+    if warehouse.local:
+        return local_tables(warehouse, layer)
+    assert warehouse.settings.catalog is not None
+    place = quote(warehouse.settings.catalog, warehouse.schema(layer))
+    catalog = warehouse.session.catalog
+    found = catalog.listTables(place) if catalog.databaseExists(place) else []
+    return sorted(table.name for table in found)
+
+
+def local_tables(warehouse: Warehouse, layer: str) -> list[str]:
+    """The tables of a layer whose folders exist."""
+    folder = warehouse.folder(layer, "_").parent
+    return sorted(log.parent.name for log in folder.glob("*/_delta_log"))
+
+
+def bare(text: str, settings: Settings) -> str:
+    """A target as the user typed it, without the schema of gold or history before it."""
+    schema, dot, name = text.rpartition(".")
+    plain = schema.rpartition(".")[2].casefold()
+    ours = (settings.schemas.gold.casefold(), settings.schemas.history.casefold())
+    return name if dot and plain in ours else text
+
+
+def one_of(text: str, names: Iterable[str], settings: Settings) -> str:
+    """The target that the user means; raises ConfigError with the nearest where there is none."""
+    wanted = bare(text, settings)
+    names = list(names)
+    for name in names:
+        if name.casefold() == wanted.casefold():
+            return name
+    text = f"expected a target table, got `{text}`{near_or_all(wanted, names)}"
+    raise ConfigError([Mistake("command line", None, text)])
+
+
+def near_or_all(wanted: str, names: Iterable[str]) -> str:
+    """What to say of a name that there is not: the nearest that there is, else which there are."""
+    names = sorted(names)
+    if not names:
+        return "; there are none yet: `ingest run` makes them"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return nearest(wanted, names) or f"; there are {', '.join(names[:_LISTED])}{more}"
+
+
+def unknown_targets(asked: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of the targets asked for that are none of `names`, whatever their case."""
+    there = {name.casefold() for name in names}
+    return [target for target in asked if target.casefold() not in there]
+
+
+def no_target(target: str, names: Iterable[str]) -> str:
+    """The sentence on a target that no source table leads to."""
+    return f"there is no target {target}: no source table leads there{near_or_all(target, names)}"
+
+
+def check_there(asked: Sequence[str], warehouse: Warehouse, config: Config) -> None:
+    """Raise ConfigError for targets that do not exist, once there are any: those that the
+    configuration names in full may still come."""
+    names = known(warehouse, config).names
+    if not names:
+        return
+    written = {
+        entry.target
+        for tables in config.tables.values()
+        for entry in tables.tables
+        if "target" in entry.model_fields_set and "{" not in entry.target
+    }
+    wrong = [
+        Mistake("command line", None, f"`--table`: {no_target(target, names)}")
+        for target in unknown_targets(asked, {*names, *written})
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def check_reachable(text: str, config: Config) -> str:
+    """The target's bare name; raises ConfigError where no entry of a tables file can make it."""
+    wanted = bare(text, config.settings)
+    templates = {
+        (entry if "target" in entry.model_fields_set else tables.defaults).target
+        for tables in config.tables.values()
+        for entry in tables.tables
+    }
+    if any(re.fullmatch(_possible(template), wanted, re.IGNORECASE) for template in templates):
+        return wanted
+    near = nearest(wanted, [template for template in templates if "{" not in template])
+    text = f"no tables file makes a target `{text}`; targets are {', '.join(sorted(templates))}"
+    raise ConfigError([Mistake("command line", None, text + near)])
+
+
+def _possible(template: str) -> str:
+    """A pattern that every target of the template matches."""
+    written = ""
+    for literal, field, _, _ in string.Formatter().parse(template):
+        # A level that the source lacks takes its separator with it.
+        written += re.escape(re.sub(r"[^A-Za-z0-9_]", "_", literal)).replace("_", "_?")
+        written += ".*" if field else ""
+    return written

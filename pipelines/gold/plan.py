@@ -1,0 +1,230 @@
+"""Which shape a target has in one batch: its key, its columns, how its source's rows fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ingest.config.load import Config
+from ingest.config.modes import TargetContract, mode_of
+from ingest.config.routes import Route
+from ingest.decode.spec import scheme
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.names import SourceTable, label_of
+from ingest.sql.lineage import Lineage, renamed
+from ingest.sql.metadata import gold_names
+from ingest.sql.projection import Projection
+from ingest.wire.declared import declared_for
+from pipelines.apply.batch import silver_changes
+from pipelines.ledger.decisions import Ledger
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import BatchStats, PendingChanges
+from pipelines.targets.rejects import no_key_rejects
+from pipelines.targets.table import check_kept, columns_of, create, keys_of, spelled, wanted_columns
+
+
+def shard_of(route: Route) -> tuple[str, ...]:
+    """The shard_column, where there is one: the last column of the key."""
+    return (route.shard_column,) if route.shard_column else ()
+
+
+def key_columns(route: Route, slices: Sequence[BatchStats]) -> tuple[str, ...]:
+    """The key columns that the YAML names, else those that the messages name; () = unknown.
+
+    Raises TableError where messages name different ones.
+    """
+    if route.keys:
+        return route.keys
+    found = {names for slice_ in slices for names in slice_.key_columns if names}
+    if len(found) > 1:
+        listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
+        raise TableError(f"the messages name different keys, {listed}; set keys for the table")
+    return next(iter(found), ())
+
+
+def key_of(
+    warehouse: Warehouse,
+    config: Config,
+    route: Route,
+    *,
+    slices: Sequence[BatchStats],
+    lineage: Lineage = (),
+    told: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """The key columns of a target: those it was made with; of a new one what the YAML says, else
+    what the messages of rows name, else those of schemas (`told`); () = unknown.
+
+    Raises TableError where messages of a new target name different ones.
+    """
+    stored = keys_of(warehouse, route.target)
+    if stored:
+        return stored
+    named = named_keys(config, route, slices, lineage=lineage) or told
+    return named + shard_of(route) if named else ()
+
+
+def named_keys(
+    config: Config, route: Route, slices: Sequence[BatchStats], *, lineage: Lineage
+) -> tuple[str, ...]:
+    """The key columns that the YAML or the messages name now, by what they are called now."""
+    declared = declared_for(config.sources[route.source].keys, slices[-1].table[1:])
+    if not route.keys and declared:
+        return renamed(gold_names(declared), lineage, ())
+    now = [
+        slice_._replace(
+            key_columns=tuple(renamed(names, lineage, ()) for names in slice_.key_columns)
+        )
+        for slice_ in slices
+    ]
+    return renamed(key_columns(route, now), lineage, ())
+
+
+def declared_keys(
+    config: Config, route: Route, table: SourceTable, *, lineage: Lineage
+) -> tuple[str, ...]:
+    """The key columns that the YAML names, the shard column with them; () = it names none."""
+    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:]) or ()
+    named = renamed(gold_names(declared), lineage, ())
+    return (*named, *(name for name in shard_of(route) if named))
+
+
+def target_columns(
+    warehouse: Warehouse,
+    route: Route,
+    feeding: Mapping[SourceTable, Sequence[BatchStats]],
+    *,
+    found: PendingChanges,
+    ledger: Ledger,
+    made: TargetContract,
+) -> bool:
+    """Create the target with the columns of all the tables that feed it, unless it exists.
+
+    Gives whether it is new.
+    """
+    soft = route.deletes == "soft"
+    if warehouse.exists("gold", route.target):
+        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        _check_excluded(warehouse, route)
+        return False
+    types = [columns for table in feeding for columns in found.types.get(table, [])]
+    images = {image for slices in feeding.values() for s in slices for image in s.images}
+    shard = (route.shard_column or "").lower()
+    if shard and shard in {name.lower() for image in images for name in image}:
+        raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
+    # Where there is no key it is a column all the same.
+    first = made.keys or shard_of(route)
+    wanted = wanted_columns(route, first, types, images=sorted(images))
+    for table, slices in feeding.items():
+        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
+        wanted = ledger.beginning(table, wanted, first, lowest=lowest)
+    create(warehouse, route.target, wanted, made=made, soft=soft)
+    return True
+
+
+def _check_excluded(warehouse: Warehouse, route: Route) -> None:
+    """Raise TableError where the target has what `exclude` is to keep out of it."""
+    kept_out = {name.lower() for name in route.exclude}
+    held = [name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out]
+    if held:
+        raise TableError(
+            f"expected {route.target} without the excluded {', '.join(held)}, which it has from "
+            f"before; `ingest rebuild {route.target}` takes it away"
+        )
+
+
+def grown_columns(
+    warehouse: Warehouse,
+    route: Route,
+    keys: tuple[str, ...],
+    *,
+    table: SourceTable,
+    found: PendingChanges,
+    slices: Sequence[BatchStats],
+    ledger: Ledger,
+) -> dict[str, str]:
+    """The target's columns after what the ledger lets in of `table`'s."""
+    types = found.types.get(table, [])
+    images = {image for slice_ in slices for image in slice_.images}
+    wanted = wanted_columns(route, keys, types, images=sorted(images))
+    stored = columns_of(warehouse, route.target) or {}
+    held = {name.lower() for name in stored}
+    missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
+    if missing:
+        raise TableError(
+            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
+            f"it was created; another key needs another target"
+        )
+    ledger.drift.stepping_aside(table, route, wanted)
+    columns = ledger.settle(table, route, dict(stored), keys=keys)
+    typed_names = {column.name for columns in types for column in columns}
+    return ledger.drift.grown(table, route, columns, wanted=wanted, typed_names=typed_names)
+
+
+def shape_of(
+    config: Config,
+    route: Route,
+    keys: tuple[str, ...],
+    *,
+    columns: dict[str, str],
+    slices: Sequence[BatchStats],
+    lineage: Lineage = (),
+    types: Iterable[Sequence[ColumnType]] = (),
+) -> Projection:
+    """How the source table of `slices` becomes rows of the target."""
+    table = slices[-1].table
+    images = {image for slice_ in slices for image in slice_.images}
+    by_lower = {name.lower(): name for name in columns}
+    shard = (route.shard_column or "").lower()
+    if shard and shard not in by_lower:
+        raise TableError(
+            f"expected the shard_column {route.shard_column} in {route.target}, whose key was "
+            f"fixed when it was created, got none; another key needs another target"
+        )
+    own = tuple(key for key in keys if key.lower() != shard)
+    source = config.sources[table.source]
+    # An append target keeps a row for each change: none of them replaces another.
+    ordered = mode_of(route, keys) != "append"
+    shape = Projection(
+        keys=tuple(by_lower[key.lower()] for key in keys),
+        columns=columns,
+        label=label_of(table),
+        source=table.source,
+        zone=source.time_zone,
+        by_arrival=scheme(source, slices[-1].format) == "arrival",
+        truncates=route.truncates == "apply",
+        native=not any(slice_.keyless for slice_ in slices)
+        and {renamed(names, lineage, ()) for slice_ in slices for names in slice_.key_columns}
+        == {own},
+        lineage=lineage,
+        shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
+        sequence=_sequence(route, columns, images, types=types) if ordered else (),
+    )
+    brought = {(edit.effect.args[edit.effect.op == "rename"] or "",) for edit in lineage}
+    return spelled(shape, sorted(images | brought | {own}))
+
+
+def _sequence(
+    route: Route,
+    columns: Mapping[str, str],
+    images: set[tuple[str, ...]],
+    *,
+    types: Iterable[Sequence[ColumnType]],
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """The columns of `sequence_by`, whether or not the target has them."""
+    typed = {column.name.lower(): column.type for listed in types for column in listed}
+    declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
+    found = []
+    for name in route.sequence_by or ():
+        spelt = {given for image in images for given in image if given.lower() == name.lower()}
+        type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
+        found.append((tuple(sorted(spelt | {name})), type_))
+    return tuple(found)
+
+
+def set_aside(
+    warehouse: Warehouse, table: SourceTable, route: Route, *, slices: Sequence[BatchStats]
+) -> int:
+    """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
+    above, last = min(s.first for s in slices) - 1, max(s.batch for s in slices)
+    changes = silver_changes(warehouse, [table], f"batch > {above} AND batch <= {last}")
+    return no_key_rejects(warehouse, table.source, route.target, changes=changes)

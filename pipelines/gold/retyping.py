@@ -1,0 +1,328 @@
+"""Events that gold set aside, typed again with today's columns and configuration.
+
+The keys of those that fit now are folded again from history, which changes nothing where it was
+done before. What fails again stays, with the attempts counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ingest.codes import Code
+from ingest.config.routes import Route
+from ingest.fold.fold import Key
+from ingest.names import SourceTable
+from ingest.position import Pos
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import as_text, column, events
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.set_aside import reason
+from pipelines.gold.refold import Origin, all_of, baseless, overwrite, refold, refolded
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.renames import later_names
+from pipelines.platform.rows import array_of
+from pipelines.platform.rows import rows as found_rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import highest, record
+from pipelines.targets.rejects import REJECTS, create_rejects, mark, present
+from pipelines.targets.table import made_for
+
+
+class Reason(NamedTuple):
+    """Why an event is set aside, as REJECTS has it."""
+
+    code: str
+    error: str
+    misfits: Any = None
+
+
+Verdicts = dict[Origin, Reason | None]
+"""Of rejected events: why they do not fit, or None: they do."""
+
+_TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
+"""What an event is set aside for when its values are typed."""
+_BASELESS = Reason(
+    Code.NO_BASE_IMAGE.value, "expected the row that a partial image changes, got none"
+)
+_PARTS = ("^[+-]?0*([0-9]*)", "[.]([0-9]*?)0*$")
+"""A number's digits before the point, and behind it."""
+MOST = 20_000
+"""Rejects that are in the driver at one time, without their bytes."""
+_ORIGIN = ("topic", "partition", "offset", "row")
+
+
+def replay_misfits(ledger: Ledger, route: Route) -> int:
+    """Try again what did not fit the target, after its columns have changed; how many fit now."""
+    if not ledger.warehouse.exists("gold", "_rejects"):
+        return 0
+    return sum(
+        replay_target(ledger, part, attempt=False)
+        for code in sorted(_TYPED)
+        for part in opened(ledger.warehouse, ledger.source, route.target, code=code)
+    )
+
+
+def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool) -> int:
+    """Type these open rejects of one target again; how many are resolved.
+
+    `attempt` counts those that fail again.
+    """
+    if not chosen:
+        return 0
+    warehouse = ledger.warehouse
+    target = chosen[0]["target"]
+    routes = {
+        table: route
+        for name in tables_of(warehouse, ledger.source, chosen)
+        if (route := ledger.route(table := ledger.moves.get(name, name))) is not None
+        and route.target == target
+    }
+    made = made_for(warehouse, target)
+    found: Verdicts = {}
+    if made is not None and made.mode != "scd1":
+        for route in list(routes.values())[:1]:
+            found = _whole_again(ledger, route, chosen)
+    else:
+        for table, route in routes.items():
+            work = all_of(
+                warehouse,
+                ledger.config,
+                route,
+                table=table,
+                lineage=ledger.lineage(table),
+                stand=ledger.stands.get((ledger.source, target)),
+                also=later_names(table, ledger.moves),
+            )
+            found |= _typed_again(ledger, work, chosen) if work is not None else {}
+    resolved, now = 0, []
+    for row in chosen:
+        why = found.get(_origin(row), _reason(row))
+        same = row["id"], row["version"]
+        if why is None:
+            now.append((*same, "resolved", *_reason(row), row["attempts"]))
+            resolved += 1
+        elif attempt or why.code != row["code"]:
+            now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
+    if now:
+        _marked(warehouse, now)
+    return resolved
+
+
+def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
+    types = dict(REJECTS)
+    names = ("id", "version", "status", "code", "error", "misfits", "attempts")
+    kinds = ", ".join(f"{name} {types[name]}" for name in names)
+    view = f"_tried_{id(now)}"
+    warehouse.session.createDataFrame(now, kinds).createOrReplaceTempView(view)
+    try:
+        mark(warehouse, f"SELECT * FROM {view}")
+    finally:
+        warehouse.session.catalog.dropTempView(view)
+
+
+def typed_at_last(work: TableBatch) -> None:
+    """Resolve the rejects for want of a key of changes that the work has applied, now that their
+    target has one; those that do not fit say so from now on. Nothing comes to the driver."""
+    warehouse = work.warehouse
+    create_rejects(warehouse)
+    wanted = _open(work.shape.source, work.target, Code.NO_KEY.value)
+    own = f"SELECT * FROM ({present(warehouse)}) WHERE {wanted}"
+    tried = _tried(work, own, rejects=True)
+    rows = (
+        "SELECT reject AS id, had AS version, IF(fits, 'resolved', 'open') AS status, "
+        "IF(fits, was_code, code) AS code, IF(fits, was_error, error) AS error, "
+        f"IF(fits, was_misfits, misfits) AS misfits FROM ({tried})"
+    )
+    if not warehouse.session.sql(rows).isEmpty():
+        mark(warehouse, rows)
+
+
+def _note_orphan(ledger: Ledger, work: TableBatch, pos: Pos) -> None:
+    """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
+    stand = ledger.stands[ledger.source, work.target]
+    marks = stand.marks[work.shape.label]
+    noted = {work.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
+    record(ledger.warehouse, [stand.noting(noted)], ledger.stands)
+
+
+def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
+    """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
+    found: Verdicts = {}
+    history = refolded(ledger, route)
+    if history is None:
+        return found
+    mine = [row for row in chosen if row["code"] in _TYPED]
+    with history as standing:
+        for work in standing.works:
+            rows = _verdicts(work, mine)
+            waiting = baseless(work, _keys(rows)) if standing.made.mode == "scd2" else {}
+            for row in rows:
+                origin = _origin(row.asDict())
+                found[origin] = None if row["fits"] else _reason(row)
+                if row["fits"] and origin in waiting:
+                    found[origin] = _BASELESS
+            if places := [p for row in rows if (p := waiting.get(_origin(row.asDict())))]:
+                _note_orphan(ledger, work, max(places))
+        if None in found.values():
+            # Which rejects that settles is noted by who asked.
+            overwrite(standing, accounted=False)
+    return found
+
+
+def _typed_again(ledger: Ledger, work: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
+    """The verdicts on the events of the work among the rejects, whose keys are folded again."""
+    rows = _verdicts(work, chosen)
+    keys = _keys(rows)
+    without_base = refold(work, keys) if keys else {}
+    waiting = [place for row in rows if (place := without_base.get(_origin(row.asDict())))]
+    if waiting:
+        _note_orphan(ledger, work, max(waiting))
+    foreign = _foreign(work, keys)
+    found: Verdicts = {}
+    for row in rows:
+        origin = _origin(row.asDict())
+        if not row["fits"]:
+            found[origin] = _reason(row)
+        elif origin in without_base:
+            found[origin] = _BASELESS
+        elif row["key"] is not None and tuple(row["key"]) in foreign:
+            text = "expected a key that one source table has alone, got one of another's row"
+            found[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
+        else:
+            found[origin] = None
+    return found
+
+
+def _keys(rows: Iterable[Any]) -> set[Key]:
+    """The keys of the events that fit."""
+    named = (key for row in rows if row["fits"] for key in (row["key"], row["key_before"]))
+    return {tuple(key) for key in named if key is not None}
+
+
+def _verdicts(work: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """The events of the work among the rejects, typed: whether each fits, and why not."""
+    session = work.warehouse.session
+    wanted = session.createDataFrame(
+        [_origin(row) for row in chosen], "topic string, `partition` int, offset bigint, `row` int"
+    )
+    return session.sql(_tried(work, f"SELECT * FROM {work.view(wanted)}")).collect()
+
+
+def _tried(work: TableBatch, wanted: str, *, rejects: bool = False) -> str:
+    """SQL of the events of the work that the relation `wanted` names, typed; where that is one of
+    `rejects`, with what it says of each."""
+    on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
+    listed = events(work.shape, work.history("true"))
+    keyed = "key IS NOT NULL AND " if work.shape.keys else ""
+    said = {"reject": "o.id", "had": "o.version"}
+    said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
+    told = said if rejects else {}
+    return (
+        f"SELECT {''.join(f'{name}, ' for name in told)}topic, `partition`, offset, `row`, key, "
+        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(work.shape)} "
+        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in told.items())} "
+        f"FROM ({listed}) e JOIN ({wanted}) o ON {on})"
+    )
+
+
+def _foreign(work: TableBatch, keys: set[Key]) -> set[Key]:
+    """Those of the keys whose row another source table brought (27)."""
+    if not work.shared or not keys:
+        return set()
+    parts = ", ".join(as_text(column(k), work.shape.columns[k]) for k in work.shape.keys)
+    try:
+        named = work.view(pa.table({"key": array_of(sorted(keys))}))
+        rows = work.warehouse.session.sql(
+            f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
+            f"FROM {work.target_name} WHERE _source_table <> {sql_text(work.shape.label)}) t "
+            "ON t.key = k.key"
+        ).collect()
+        return {tuple(row[0]) for row in rows}
+    finally:
+        work.forget()
+
+
+def tables_of(
+    warehouse: Warehouse, source: str, chosen: Iterable[Mapping[str, Any]]
+) -> list[SourceTable]:
+    """The source tables of the rejected events."""
+    coordinates = {(row["topic"], row["partition"], row["offset"]) for row in chosen}
+    frame = warehouse.session.createDataFrame(
+        list(coordinates), "topic string, `partition` int, offset bigint"
+    )
+    silver = warehouse.read("silver", "cdc").where(
+        f"source = {sql_text(source)} AND kind = 'change'"
+    )
+    rows = silver.join(frame, ["topic", "partition", "offset"], "left_semi")
+    return [
+        SourceTable(source, *row)
+        for row in rows.select("db", "schema", "table").distinct().collect()
+    ]
+
+
+def outgrowing(warehouse: Warehouse, source: str, target: str) -> dict[str, list[str]]:
+    """Of each column of the target the numbers among the misfits of its open rejects that ask for
+    most: the longest before and behind the point, the smallest and the largest."""
+    value = "m.value"
+    whole, behind = (f"length(regexp_extract({value}, '{part}', 1))" for part in _PARTS)
+    size = f"try_cast({value} AS decimal(38,0))"
+    found = warehouse.session.sql(
+        f"SELECT m.column, array(max_by({value}, {whole}), max_by({value}, {behind}), "
+        f"min_by({value}, {size}), max_by({value}, {size})) FROM (SELECT explode(misfits) AS m "
+        f"FROM ({present(warehouse)}) WHERE status = 'open' AND stage = 'gold' "
+        f"AND source = {sql_text(source)} AND target = {sql_text(target)} "
+        f"AND code = '{Code.TYPE_MISMATCH.value}') WHERE {value} RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' "
+        f"AND {value} NOT RLIKE '[^0-9.+-]' "
+        "GROUP BY m.column"
+    )
+    return {
+        column: [text for text in dict.fromkeys(texts) if text is not None]
+        for column, texts in found_rows(found)
+    }
+
+
+def waiting_targets(warehouse: Warehouse, source: str, code: str | None) -> list[str]:
+    """The targets with open rejects, with `code` where one is given."""
+    create_rejects(warehouse)
+    rows = warehouse.session.sql(
+        f"SELECT DISTINCT target FROM ({present(warehouse)}) WHERE {_open(source, None, code)}"
+    ).collect()
+    return sorted(row["target"] for row in rows)
+
+
+def opened(
+    warehouse: Warehouse, source: str, target: str, *, code: str | None
+) -> Iterator[list[dict[str, Any]]]:
+    """The open rejects of a target, MOST at a time, without the bytes."""
+    create_rejects(warehouse)
+    where = _open(source, target, code)
+    names = ", ".join(f"`{name}`" for name, _ in REJECTS if name != "value")
+    last = ""
+    while True:
+        rows = warehouse.session.sql(
+            f"SELECT {names} FROM ({present(warehouse)}) WHERE {where} AND id > {sql_text(last)} "
+            f"ORDER BY id LIMIT {MOST}"
+        ).collect()
+        if not rows:
+            return
+        last = rows[-1]["id"]
+        yield [row.asDict() for row in rows]
+
+
+def _open(source: str, target: str | None, code: str | None) -> str:
+    where = f"status = 'open' AND stage = 'gold' AND source = {sql_text(source)}"
+    if target is not None:
+        where += f" AND target = {sql_text(target)}"
+    return where + (f" AND code = {sql_text(code)}" if code is not None else "")
+
+
+def _reason(row: Any) -> Reason:
+    return Reason(row["code"], row["error"], row["misfits"])
+
+
+def _origin(row: Mapping[str, Any]) -> Origin:
+    return row["topic"], row["partition"], row["offset"], row["row"]

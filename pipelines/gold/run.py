@@ -1,0 +1,364 @@
+"""Silver to gold: each target brought forward from its own progress, a failing one parked alone.
+
+One grouped query says which source tables changed; each is routed to its target; targets are
+merged by a bounded number of threads, one MERGE each; what they did is recorded in one append.
+Applying a batch twice changes nothing, so a run that was killed is simply run again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from pyspark import inheritable_thread_target
+
+from ingest.config.load import Config
+from ingest.config.routes import Feeders, collisions
+from ingest.ddl.parse import ghost
+from ingest.errors import IngestError, TableError
+from ingest.names import SourceTable
+from pipelines.gold.advance import TargetBatch, advance, is_gone
+from pipelines.gold.approvals import finish
+from pipelines.gold.backlog import (
+    Lags,
+    ahead,
+    lagging,
+    newest,
+    reached,
+    reaching,
+    stand_at,
+    told_apart,
+    with_lagging,
+)
+from pipelines.gold.known import gold_tables
+from pipelines.gold.redeclared import enter_redeclared
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.generations import anew
+from pipelines.ledger.renames import is_rename, later_names, under_first_names
+from pipelines.platform.failures import described, full_disk
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import PendingChanges, survey
+from pipelines.silver.transactions import PublishLimit, cut
+from pipelines.targets.feeders import feeders, kept_apart
+from pipelines.targets.progress import (
+    SWEEP,
+    Names,
+    Progress,
+    Stands,
+    create_progress,
+    load,
+    parked,
+    record,
+)
+from pipelines.targets.rejects import create_rejects
+
+
+class Merged(NamedTuple):
+    """What one run did to one target; `late`: keys whose changes came after newer ones and were
+    folded again, `stale`: changes that newer ones had overtaken; `error` says why it was parked."""
+
+    target: str
+    source: str
+    events: int
+    inserted: int
+    updated: int
+    deleted: int
+    late: int
+    stale: int
+    rejected: int
+    seconds: float
+    error: str | None
+
+
+def merge_tables(
+    warehouse: Warehouse,
+    config: Config,
+    *,
+    sources: Sequence[str],
+    targets: Sequence[str] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    failed: Callable[[str, Exception], None] | None = None,
+    at_work: Callable[[str], None] = lambda _: None,
+) -> list[Merged]:
+    """Apply what silver has of `sources` to their targets (`targets` alone where given, in any
+    case).
+
+    `failed` is told of a source that cannot be brought forward, and the others go on; without it
+    the error is raised. `at_work` is told which target is begun, and how many there are.
+    """
+    if not warehouse.exists("silver", "cdc"):
+        return []
+    asked = None if targets is None else {target.casefold() for target in targets}
+    create_progress(warehouse)
+    create_rejects(warehouse)
+    done: list[Merged] = []
+    with lease(warehouse, "gold"):
+        stands = load(warehouse)
+        for source in sources:
+            if stop():
+                break
+            try:
+                merged = _merge_source(
+                    warehouse,
+                    config,
+                    source,
+                    targets=asked,
+                    stands=stands,
+                    stop=stop,
+                    at_work=at_work,
+                )
+                merged += _gone(
+                    warehouse, config, source, targets=asked, stands=stands, merged=merged
+                )
+                done.extend(merged)
+            except Exception as error:
+                # What one source meets is its own: the next ones go on.
+                if failed is None:
+                    raise
+                failed(source, error)
+    return done
+
+
+def _merge_source(
+    warehouse: Warehouse,
+    config: Config,
+    source: str,
+    *,
+    targets: Collection[str] | None,
+    stands: Stands,
+    stop: Callable[[], bool],
+    at_work: Callable[[str], None],
+) -> list[Merged]:
+    once_more = partial(_merge_source, warehouse, config, source, targets=targets, stands=stands)
+    once_more = partial(once_more, stop=stop, at_work=at_work)
+    swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
+    ledger = Ledger(warehouse, config, source, stands=stands)
+    enter_redeclared(ledger, swept)
+    # A run ended in the middle of a schema change.
+    for entry in ledger.unfinished():
+        finish(ledger, entry)
+    limit = cut(warehouse, config, source, above=swept.batch)
+    lags = lagging(config, swept, stands, ledger=ledger)
+    stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
+    parked_ones = any(s.status == "parked" for (of, _), s in stands.items() if of == source)
+    if stuck and not lags and not parked_ones:
+        return []
+    found, lags = _surveyed(ledger, swept, stands, limit=limit, lags=lags)
+    seen = newest(swept, found, lags, ledger=ledger)
+    ledger.log(found)
+    if ledger.renewed():
+        # What was surveyed lacks the truncates that silver has now.
+        return once_more()
+    found = under_first_names(found, ledger.moves)
+    tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, stands))
+    for task in tasks.values():
+        _place(task, swept, stands, lags=lags, seen=seen, ledger=ledger)
+    aside, freed = kept_apart(source, errors, stands)
+    if targets is not None:
+        tasks = {name: task for name, task in tasks.items() if name.casefold() in targets}
+        # Nobody asked for the others.
+        aside, freed = [], []
+    sweep = _sweep(swept, found, seen)
+    if not (tasks or aside or freed or sweep):
+        return []
+    rows = _applied(
+        warehouse, config, tasks, found=found, ledger=ledger, stop=stop, at_work=at_work
+    )
+    # First the ledger: what the sweep has passed is not looked for again.
+    ledger.save()
+    # The sweep is not moved where only some targets were brought forward.
+    moved = sweep if targets is None and not stop() else []
+    told = [row for row in (*rows, *aside, *freed, *moved) if sweep or _news(row, stands)]
+    record(warehouse, told, stands)
+    finished = [finish(ledger, entry) for entry in ledger.unfinished()]
+    # A target that was brought forward alone before has nothing left, which is no news.
+    told = [row for row in rows if row.events or row.rejected or row.error is not None]
+    merged = [Merged(*(getattr(row, name) for name in Merged._fields)) for row in (*told, *aside)]
+    opened = [entry for entry in finished if anew(entry) or is_rename(entry)]
+    if any(entry.status == "applied" for entry in opened):
+        # What waited for new generations and new names of tables comes on.
+        merged += once_more()
+    return merged
+
+
+def _surveyed(
+    ledger: Ledger, swept: Progress, stands: Stands, *, limit: PublishLimit, lags: Lags
+) -> tuple[PendingChanges, Lags]:
+    """What silver has beyond the sweep, and for targets that lag behind it or ahead of it."""
+    warehouse = ledger.warehouse
+    with warehouse.shuffling():
+        apart = ahead(swept, stands, ledger)
+        found = survey(warehouse, ledger.source, swept.batch, cut=limit, apart=apart)
+        lags = {**lags, **told_apart(found, stands, ledger)}
+        return with_lagging(warehouse, found, lags, ledger=ledger, swept=swept.batch), lags
+
+
+def _news(row: Progress, stands: Stands) -> bool:
+    """Whether a row says more than the one there is: who stays parked while nothing comes is not
+    recorded again and again."""
+    before = stands.get((row.source, row.target))
+    return row.status != "parked" or before is None or row != before
+
+
+def _place(
+    task: TargetBatch,
+    swept: Progress,
+    stands: Stands,
+    *,
+    lags: Lags,
+    seen: Mapping[Names, int | None],
+    ledger: Ledger,
+) -> None:
+    """Note how far each source table of a task is applied, and how far it then is."""
+    stand = stand_at(stands, task.route)
+    fed: list[SourceTable] = []
+    for table in task.slices:
+        names = [table, *later_names(table, ledger.moves)]
+        applied = max(swept.batch, *(reached(stand, name) for name in names))
+        task.above[table] = lags.get(table, applied)
+        fed += names
+    task.reaching.update(reaching(stand, fed, seen))
+
+
+def _applied(
+    warehouse: Warehouse,
+    config: Config,
+    tasks: Mapping[str, TargetBatch],
+    *,
+    found: PendingChanges,
+    ledger: Ledger,
+    stop: Callable[[], bool],
+    at_work: Callable[[str], None],
+) -> list[Progress]:
+    """The targets brought forward, a bounded number at a time; what became of each."""
+    rows: list[Progress] = []
+
+    def run(name: str) -> None:
+        if not stop():
+            at_work(f"{len(rows) + 1}/{len(tasks)} {name}")
+            source = ledger.source
+            progress = ledger.stands.get((source, name), Progress(target=name, source=source))
+            rows.append(
+                _apply(
+                    warehouse, config, tasks[name], progress=progress, found=found, ledger=ledger
+                )
+            )
+
+    largest = max((task.rows for task in tasks.values()), default=0)
+    threads = ThreadPoolExecutor(max_workers=config.settings.merge_threads)
+    with warehouse.shuffling(largest), threads as pool:
+        # A copy of the session's properties for each: threads that share one write their query's
+        # number over each other's, and Spark keeps the plans of queries it has lost for ever.
+        begun = [
+            pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in tasks
+        ]
+        for one in begun:
+            one.result()
+    return rows
+
+
+def _gone(
+    warehouse: Warehouse,
+    config: Config,
+    source: str,
+    *,
+    targets: Collection[str] | None,
+    stands: Stands,
+    merged: Sequence[Merged],
+) -> list[Merged]:
+    """The targets without a table that a run with changes for them would park, parked: that there
+    is nothing new for them is no reason to say nothing."""
+    ledger = Ledger(warehouse, config, source, stands=stands)
+    seen = stands[source, SWEEP].tables if (source, SWEEP) in stands else {}
+    firsts = {ledger.moves.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
+    closed = ledger.closed(PendingChanges(0, [], {}, {}))
+    routed = {
+        route.target
+        for table in firsts - closed
+        if not ghost(table.table) and (route := ledger.route(table)) is not None
+    }
+    there = {name.casefold() for name in gold_tables(warehouse)}
+    named = {row.target for row in merged}
+    rows = [
+        parked(stand, is_gone(target))
+        for (of, target), stand in stands.items()
+        if of == source and target in routed and stand.marks
+        if target.casefold() not in there and target not in named
+        if targets is None or target.casefold() in targets
+    ]
+    record(warehouse, rows, stands)
+    return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
+
+
+def _tasks(
+    ledger: Ledger, found: PendingChanges, seen: Mapping[Names, int | None], *, feeding: Feeders
+) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
+    """The targets with changes, and the source tables that are parked by themselves, with why.
+
+    `seen`: the source tables that had changes so far.
+    """
+    had = (SourceTable(ledger.source, *names) for names in seen if seen[names])
+    known = {ledger.moves.get(table, table) for table in had}
+    closed = ledger.closed(found)
+    changed = dict.fromkeys(slice_.table for slice_ in found.slices if slice_.changes)
+    routed = {
+        table: route
+        for table in (*changed, *sorted(known - set(changed), key=str))
+        if table.table and not ghost(table.table) and table not in closed
+        if (route := ledger.route(table)) is not None
+    }
+    clashes = collisions(routed.items(), feeding)
+    apart = {
+        table: clash.why(table)
+        for clash in clashes.values()
+        if clash.feeding
+        for table in clash.parked
+    }
+    again = ledger.taken_again()
+    tasks: dict[str, TargetBatch] = {}
+    for table, route in ((table, routed[table]) for table in changed if table in routed):
+        if table in apart:
+            continue
+        clash = clashes.get(route.target.lower())
+        error = clash.why(table) if clash is not None and not clash.feeding else None
+        if table in again:
+            error = again[table].why(route.target)
+        task = tasks.setdefault(route.target, TargetBatch(route, {}, error, {}, {}))
+        task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
+    return tasks, apart
+
+
+def _apply(
+    warehouse: Warehouse,
+    config: Config,
+    task: TargetBatch,
+    *,
+    progress: Progress,
+    found: PendingChanges,
+    ledger: Ledger,
+) -> Progress:
+    """Bring one target forward; never raises for what one table does."""
+    began = time.monotonic()
+    try:
+        if task.error is not None:
+            raise TableError(task.error)
+        row = advance(warehouse, config, task, progress=progress, found=found, ledger=ledger)
+        return replace(row, tables=task.reaching, seconds=time.monotonic() - began)
+    except IngestError as error:
+        return parked(progress, str(error))
+    except Exception as error:
+        text = described(error) if full_disk(error) else f"{type(error).__name__}: {error}"
+        return parked(progress, text[:2000])
+
+
+def _sweep(swept: Progress, found: PendingChanges, seen: dict[Names, int | None]) -> list[Progress]:
+    """How far silver was looked through, where that is news."""
+    reached = replace(
+        swept.fresh(), batch=found.last, tables=seen, below=found.cut.below, seen=found.cut.newest
+    )
+    return [reached] if reached != swept.fresh() else []

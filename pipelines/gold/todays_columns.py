@@ -1,0 +1,98 @@
+"""The columns that a target would have if it were made today, from all of its history.
+
+What it has is left alone by runs: a type that the configuration says otherwise since, or that
+silver has otherwise since it was decoded again, comes in by `ingest rebuild`, which asks here. A
+decision of the ledger stands: what it keeps out stays out, and what it gave a type keeps that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ingest.config.routes import Route
+from ingest.ddl.widening import canonical_type, widens
+from ingest.sql.lineage import Effect, Lineage, brought, ended
+from pipelines.ledger.entries import IN_FORCE, Entry
+
+
+def todays_columns(
+    route: Route,
+    wanted: Mapping[str, str],
+    entries: Sequence[Entry],
+    *,
+    held: Mapping[str, str],
+    lineages: Iterable[Lineage],
+    keys: Iterable[str],
+) -> dict[str, str]:
+    """Column -> Spark type. `wanted`: as messages and configuration have them, keys first; `held`:
+    the target's own, empty where it is gone, none of which goes but what `exclude` names."""
+    lineages = list(lineages)
+    always = {key.lower() for key in keys}
+    excluded = {name.lower() for name in route.exclude}
+    barred = brought(
+        effect
+        for entry in entries
+        if entry.status not in ("applied", "superseded")
+        for effect in entry.effects
+    )
+    of_ledger = _types(entries)
+    own = {name.lower(): type_ for name, type_ in held.items()}
+    waiting = _undecided(entries)
+    declared = {name.lower() for name in route.columns}
+    found: dict[str, str] = {}
+    for name, type_ in [*wanted.items(), *_added(entries), *held.items()]:
+        lower = name.lower()
+        if lower in excluded or lower in {known.lower() for known in found}:
+            continue
+        over = lower in barred or any(ended(edits, lower) is not None for edits in lineages)
+        if over and lower not in always and lower not in own:
+            continue
+        if lower not in declared:
+            type_ = of_ledger.get(lower, type_)
+            stored = own.get(lower)
+            if stored is not None and (
+                lower in waiting or widens(canonical_type(type_), canonical_type(stored))
+            ):
+                type_ = stored
+        found[name] = type_
+    spelling = {name.lower(): name for name in held}
+    return {spelling.get(name.lower(), name): type_ for name, type_ in found.items()}
+
+
+def _types(entries: Iterable[Entry]) -> dict[str, str]:
+    """The types that changes in force gave to columns, by lower-case name."""
+    found: dict[str, str] = {}
+    for effect in _effects(entries):
+        if effect.op in ("retype", "widen") and effect.args[1]:
+            found[effect.column] = effect.args[1]
+        elif effect.op == "rename" and effect.brings and effect.column in found:
+            found[effect.brings] = found.pop(effect.column)
+        elif effect.op in ("add", "drop"):
+            found.pop(effect.column, None)
+    return found
+
+
+def _added(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """The columns that changes in force added, which no message need have shown yet."""
+    return [
+        (effect.args[0], effect.args[1] or "string")
+        for effect in _effects(entries)
+        if effect.op == "add" and effect.args[0]
+    ]
+
+
+def _effects(entries: Iterable[Entry]) -> Iterable[Effect]:
+    for entry in entries:
+        if entry.status in IN_FORCE:
+            yield from entry.effects
+
+
+def _undecided(entries: Iterable[Entry]) -> set[str]:
+    """Columns with another type that waits for its approval or was refused."""
+    return {
+        effect.column
+        for entry in entries
+        if entry.status not in IN_FORCE
+        for effect in entry.effects
+        if effect.op in ("retype", "widen")
+    }

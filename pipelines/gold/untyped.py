@@ -1,0 +1,62 @@
+"""Columns that are string because nobody says what they are: neither the messages nor the YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from ingest.config.load import Config
+from ingest.config.routes import Route
+from ingest.sql.metadata import source_name
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import SWEEP, load
+
+_LISTED = 10
+"""Columns of a table that its sentence names."""
+
+
+def untyped_columns(
+    before: Collection[str],
+    columns: Mapping[str, str],
+    route: Route,
+    *,
+    new: Collection[str],
+    typed: Collection[str],
+) -> tuple[str, ...]:
+    """Of a target's columns those without a type: of those `before`, and of the `new` ones.
+
+    `typed`: columns that messages give a type now.
+    """
+    known = {name.lower() for name in (*typed, *route.columns)}
+    asked = {name.lower() for name in (*before, *new)} - known
+    return tuple(
+        name for name, type_ in columns.items() if type_ == "string" and name.lower() in asked
+    )
+
+
+def untyped(
+    warehouse: Warehouse,
+    config: Config,
+    sources: Sequence[str],
+    *,
+    targets: Collection[str] | None = None,
+) -> Iterator[str]:
+    """A sentence for each target (of `targets` alone where given) with columns that have no type,
+    with what to write."""
+    if not warehouse.exists("gold", "_progress"):
+        return
+    for (source, target), stand in sorted(load(warehouse).items()):
+        if target == SWEEP or source not in sources or not stand.untyped:
+            continue
+        if targets is not None and target not in targets:
+            continue
+        names = ", ".join(stand.untyped[:_LISTED])
+        if len(stand.untyped) > _LISTED:
+            names += f" and {len(stand.untyped) - _LISTED} more"
+        labels = sorted(stand.marks)
+        of = labels[0] if labels else "db.table"
+        first = source_name(stand.untyped[0])
+        yield (
+            f"table {target}: no message says the types of {names}: string. To give them types, "
+            f"write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "
+            f"then `ingest redecode --source {source}` and `ingest rebuild {target}`"
+        )

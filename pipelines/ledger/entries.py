@@ -1,0 +1,212 @@
+"""One row of `gold._ddl`, the table with one for each schema change, and both ways between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.names import SourceTable
+from ingest.position import Pos
+from ingest.sql.lineage import Edit, Effect, Lineage, from_json, lineage, to_json
+from pipelines.platform.warehouse import Warehouse, add, upsert
+
+DDL = (
+    ("id", "string"),
+    ("source", "string"),
+    ("db", "string"),
+    ("schema", "string"),
+    ("table", "string"),
+    ("target", "string"),
+    ("status", "string"),
+    ("class", "string"),
+    ("kind", "string"),
+    ("statement", "string"),
+    ("dialect", "string"),
+    ("proposed", "string"),
+    ("pos", "array<bigint>"),
+    ("event_time", "timestamp"),
+    ("waiting_rows", "bigint"),
+    ("decided_by", "string"),
+    ("decided_at", "timestamp"),
+    ("why", "string"),
+    ("effects", "string"),
+    ("joined", "array<string>"),
+    ("at", "timestamp"),
+    ("version", "bigint"),
+)
+STATUSES = ("pending", "approved", "applied", "rejected", "ignored", "superseded", "failed")
+WAITING = ("pending", "failed")
+IN_FORCE = ("approved", "applied", "superseded")
+"""Statuses in which a schema change tells how earlier events are read. A superseded one was
+overtaken by a later one that was applied."""
+POLICY = "policy"
+_BETWEEN = ";\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One schema change. `effects`: what it does once approved. `joined`: ids of statements that it
+    stands for beside its own, as the DDL of a drift (54). `version` 0: not written yet."""
+
+    id: str
+    table: SourceTable
+    target: str | None = None
+    status: str = "pending"
+    risk: str = "unparsed"
+    kind: str = "unparsed"
+    statement: str | None = None
+    dialect: str | None = None
+    proposed: tuple[str, ...] = ()
+    pos: Pos | None = None
+    event_time: datetime | None = None
+    waiting_rows: int | None = None
+    decided_by: str | None = None
+    decided_at: datetime | None = None
+    why: str | None = None
+    effects: tuple[Effect, ...] = ()
+    joined: tuple[str, ...] = ()
+    version: int = 0
+
+    def row(self, at: datetime) -> tuple[Any, ...]:
+        """As the row of DDL that follows this version."""
+        return (
+            self.id,
+            self.table.source,
+            self.table.db,
+            self.table.schema,
+            self.table.table,
+            self.target,
+            self.status,
+            self.risk,
+            self.kind,
+            self.statement,
+            self.dialect,
+            _BETWEEN.join(self.proposed) or None,
+            list(self.pos) if self.pos else None,
+            self.event_time,
+            self.waiting_rows,
+            self.decided_by,
+            self.decided_at,
+            self.why,
+            to_json(self.effects),
+            list(self.joined),
+            at,
+            self.version + 1,
+        )
+
+    def settled(self, status: str, *, by: str = POLICY, why: str | None = None) -> Entry:
+        """The entry with a decision, and who took it when."""
+        reason = why if why is not None else self.why
+        return replace(self, status=status, decided_by=by, decided_at=datetime.now(UTC), why=reason)
+
+
+def create_ddl(warehouse: Warehouse) -> None:
+    """`gold._ddl`."""
+    warehouse.create("gold", "_ddl", DDL)
+
+
+def load(warehouse: Warehouse, source: str | None = None) -> dict[str, Entry]:
+    """The entries as they stand, of one source or all, by id, in order of position."""
+    if not warehouse.exists("gold", "_ddl"):
+        return {}
+    entries: list[Entry] = warehouse.kept("gold", "_ddl", lambda: _read(warehouse))
+    return {entry.id: entry for entry in entries if source in (None, entry.table.source)}
+
+
+def _read(warehouse: Warehouse) -> list[Entry]:
+    table = warehouse.read("gold", "_ddl")
+    micros = [F.unix_micros(name).alias(name) for name in ("event_time", "decided_at")]
+    names = [name for name, _ in DDL if name not in ("event_time", "decided_at", "at")]
+    rows = table.select(*names, *micros).collect()
+    return sorted((_entry(row.asDict()) for row in rows), key=_order)
+
+
+def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
+    """Write the entries, new ones beside the others; gives them with their new versions."""
+    entries = list(entries)
+    if not entries:
+        return []
+    create_ddl(warehouse)
+    stood = load(warehouse)
+    at = datetime.now(UTC)
+    known = [entry.row(at) for entry in entries if entry.version]
+    new = [entry.row(at) for entry in entries if not entry.version]
+    if new and not known:
+        schema = ", ".join(f"`{name}` {type_}" for name, type_ in DDL)
+        frame = warehouse.session.createDataFrame(new, schema)
+        add(warehouse, "gold", "_ddl", rows=frame)
+    else:
+        upsert(warehouse, "gold", "_ddl", columns=DDL, rows=[*known, *new])
+    written = [replace(entry, version=entry.version + 1) for entry in entries]
+    stands = {**stood, **{entry.id: entry for entry in written}}
+    warehouse.keep("gold", "_ddl", sorted(stands.values(), key=_order))
+    return written
+
+
+def lineage_of(entries: Iterable[Entry]) -> Lineage:
+    """The schema changes, of one source table, through which its events are read.
+
+    A column that waits to be added while the target has an earlier one of that name is hidden: what
+    comes for it must not enter the earlier one (52).
+    """
+    own = [entry for entry in entries if entry.pos is not None]
+    edits = [
+        Edit(entry.pos, effect)
+        for entry in own
+        if entry.status in IN_FORCE and entry.pos is not None
+        for effect in entry.effects
+    ]
+    for entry in own:
+        for again in readded(entry, own):
+            assert entry.pos is not None
+            edits.append(Edit(entry.pos, again, True))
+    return lineage(edits)
+
+
+def readded(entry: Entry, others: Iterable[Entry]) -> list[Effect]:
+    """What a waiting entry adds again under a name that a waiting one before it, of the same source
+    table, takes away."""
+    if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
+        return []
+    taken = {
+        effect.column
+        for other in others
+        if other.status in WAITING and other.id != entry.id
+        if other.pos is not None and other.pos < entry.pos
+        for effect in other.effects
+        if effect.op in ("drop", "rename")
+    }
+    return [e for e in entry.effects if e.op == "add" and e.column in taken]
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    from pipelines.targets.progress import moment
+
+    return Entry(
+        id=row["id"],
+        table=SourceTable(row["source"], row["db"], row["schema"], row["table"]),
+        target=row["target"],
+        status=row["status"],
+        risk=row["class"],
+        kind=row["kind"],
+        statement=row["statement"],
+        dialect=row["dialect"],
+        proposed=tuple((row["proposed"] or "").split(_BETWEEN)) if row["proposed"] else (),
+        pos=tuple(row["pos"]) if row["pos"] else None,
+        event_time=moment(row["event_time"]),
+        waiting_rows=row["waiting_rows"],
+        decided_by=row["decided_by"],
+        decided_at=moment(row["decided_at"]),
+        why=row["why"],
+        effects=from_json(row["effects"]),
+        joined=tuple(row["joined"] or ()),
+        version=row["version"],
+    )
+
+
+def _order(entry: Entry) -> tuple[bool, Pos, str]:
+    return entry.pos is None, entry.pos or (), entry.id

@@ -1,0 +1,165 @@
+"""A table dropped and created again (semantics.md, 77): a new generation under an old name.
+
+1. The CREATE takes up the DROP before it: the ledger has one proposal for both. Until it is decided
+   the table's changes wait in silver, those of the old generation that come late too.
+2. Applied, it is a truncate at the CREATE's position: the row that silver has of the statement is
+   appended to silver once more, as a change that empties the table. So every way of reading history
+   (folds, versions, as-of, rebuild, reconcile) knows it, and nothing has to be told twice. A row
+   that is there already is not appended again.
+3. Columns that the new table has, and gold has not, are added; others stay.
+
+Where silver is decoded anew these rows are lost with the others: `empty` brings them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.ddl.model import Clause, Statement
+from ingest.names import SourceTable
+from ingest.position import SOURCE_PART, pos_literal, source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.lineage import Effect
+from pipelines.ledger.entries import Entry
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import named
+from pipelines.silver.stream import last_batch
+from pipelines.targets.progress import micros_of
+
+ANEW = Effect("anew")
+RENAMED = "rename_table"
+DROPPED = ("drop_table", "change_partition")
+"""Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
+
+
+def anew(entry: Entry) -> bool:
+    """Whether the entry is a new generation of its table."""
+    return ANEW in entry.effects
+
+
+def drops(read: Statement) -> bool:
+    """Whether the table is gone behind the statement."""
+    kinds = [clause.kind for clause in read.clauses]
+    return "drop_table" in kinds and "create_table" not in kinds[kinds.index("drop_table") :]
+
+
+def renames_away(read: Statement) -> bool:
+    """Whether the table has another name behind the statement."""
+    return any(clause.kind == RENAMED for clause in read.clauses)
+
+
+def creates(read: Statement) -> bool:
+    return any(clause.kind == "create_table" for clause in read.clauses)
+
+
+def replaces(read: Statement) -> bool:
+    """Whether the one statement drops its table and creates it."""
+    kinds = [clause.kind for clause in read.clauses]
+    if "create_table" not in kinds:
+        return False
+    last = len(kinds) - 1 - kinds[::-1].index("create_table")
+    return any(kind in DROPPED for kind in kinds[:last])
+
+
+def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry | None:
+    """The DROP that this CREATE makes good: the last one before it, unless the table was created
+    again since. `others`: entries of the table, each with whether it is a DROP."""
+    found: Entry | None = None
+    for other, gone in sorted(others, key=lambda pair: pair[0].pos or ()):
+        if other.id == entry.id or other.pos is None or other.pos >= (entry.pos or ()):
+            continue
+        if gone:
+            found = other
+        elif anew(other):
+            found = None
+    return found
+
+
+def columns_as_clauses(read: Statement, held: Collection[str]) -> Statement:
+    """What the created columns come to on a target with the columns `held`: new ones to add, the
+    others to have their types. What a DEFAULT gave is in the rows, which are all new."""
+    there = {name.casefold() for name in held}
+    clauses = tuple(
+        Clause(
+            kind="modify_column" if column.name.casefold() in there else "add_column",
+            table=read.table,
+            column=replace(column, default=None, expression=None),
+        )
+        for column in read.columns
+    )
+    # Of `LIKE` and `AS SELECT` the columns come with their data.
+    return replace(read, clauses=clauses or (Clause(kind="create_table", table=read.table),))
+
+
+def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
+    """The tables that were dropped, by what is applied, and not created again since."""
+    last: dict[SourceTable, bool] = {}
+    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
+        if entry.status == "applied" and any(e.op in ("freeze", "anew") for e in entry.effects):
+            last[entry.table] = not anew(entry)
+    return {table for table, gone in last.items() if gone}
+
+
+def empty(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
+    """Append to silver the truncates that these new generations are, where it lacks them; whether
+    there were any to append. Waits for silver to be free."""
+    if not entries:
+        return False
+    with lease(warehouse, "silver"):
+        return append_truncates(warehouse, entries)
+
+
+def append_truncates(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
+    """`empty` for who holds silver's lease."""
+    lacking = [entry for entry in entries if not _emptied(warehouse, entry)]
+    if not lacking:
+        return False
+    batch = last_batch(warehouse) + 1
+    frames = [_truncates(warehouse, entry, batch) for entry in lacking]
+    made = frames[0]
+    for frame in frames[1:]:
+        made = made.unionByName(frame)
+    warehouse.append(
+        made.coalesce(1), "silver", "cdc", once=("silver/generations", batch), note=batch
+    )
+    return True
+
+
+def _emptied(warehouse: Warehouse, entry: Entry) -> bool:
+    assert entry.pos is not None
+    return not warehouse.session.sql(
+        f"SELECT 1 FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(entry.table.source)} AND {named(entry.table)} "
+        f"AND kind = 'change' AND op = 'truncate' AND pos = {pos_literal(entry.pos)} LIMIT 1"
+    ).isEmpty()
+
+
+def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
+    """The statement's rows in silver, every copy of it, as truncates of the entry's table."""
+    assert entry.pos is not None
+    own = pos_literal(entry.pos[:SOURCE_PART])
+    micros = micros_of(entry.event_time)
+    when = f"timestamp_micros({micros})" if micros is not None else "NULL"
+    found = warehouse.session.sql(
+        f"SELECT * FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(entry.table.source)} AND kind = 'ddl' "
+        f"AND ddl = {sql_text(entry.statement or '')} AND ({source_part('pos')} = {own} "
+        f"OR event_time = {when})"
+    )
+    now = {
+        "kind": F.lit("change"),
+        "op": F.lit("truncate"),
+        **{
+            name: F.lit(value).cast("string")
+            for name, value in zip(("db", "schema", "table"), entry.table[1:], strict=True)
+        },
+        "columns": F.lit(None).cast(found.schema["columns"].dataType),
+        "decoded_at": F.current_timestamp(),
+        "batch": F.lit(batch).cast("bigint"),
+    }
+    return found.withColumns(now).dropDuplicates(["topic", "partition", "offset", "row"])

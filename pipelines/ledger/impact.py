@@ -1,0 +1,88 @@
+"""How many rows wait for schema changes to be approved, counted for many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ingest.names import SourceTable
+from ingest.position import pos_literal
+from ingest.sql.casts import sql_text
+from ingest.sql.metadata import source_name
+from pipelines.ledger.entries import WAITING, Entry
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import named
+from pipelines.targets.rejects import present
+
+_AT_ONCE = 50
+"""Entries a query: each is a count in its plan."""
+
+
+def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | None]:
+    """By id of the entry: the changes in silver with a value that gold takes once it is approved,
+    and the events that were set aside because of it; of a decided entry those that waited then."""
+    known = list(entries)
+    waiting = [entry for entry in known if entry.status in WAITING]
+    counted = dict.fromkeys((entry.id for entry in waiting), 0)
+    silver = f"{warehouse.name('silver', 'cdc')} WHERE kind = 'change'"
+    aside = f"({present(warehouse)}) WHERE status = 'open'"
+    for layer, table, source, condition in (
+        ("silver", "cdc", silver, _held_back),
+        ("gold", "_rejects", aside, _set_aside),
+    ):
+        if warehouse.exists(layer, table):
+            for id_, number in _counts(warehouse, source, waiting, condition=condition).items():
+                counted[id_] += number
+    return {entry.id: counted.get(entry.id, entry.waiting_rows) for entry in known}
+
+
+def _counts(
+    warehouse: Warehouse,
+    source: str,
+    entries: Iterable[Entry],
+    *,
+    condition: Callable[[Entry], str | None],
+) -> dict[str, int]:
+    """How many rows of `source`, a table with its WHERE, are each entry's by `condition`."""
+    asked = [(entry.id, term) for entry in entries if (term := condition(entry)) is not None]
+    counted: dict[str, int] = {}
+    for start in range(0, len(asked), _AT_ONCE):
+        some = asked[start : start + _AT_ONCE]
+        counts = ", ".join(f"count_if({term}) AS n{place}" for place, (_, term) in enumerate(some))
+        either = " OR ".join(f"({term})" for _, term in some)
+        (row,) = rows(warehouse.session.sql(f"SELECT {counts} FROM {source} AND ({either})"))
+        counted |= {id_: number for (id_, _), number in zip(some, row, strict=True)}
+    return counted
+
+
+def _held_back(entry: Entry) -> str | None:
+    """Which changes of silver hold what the entry brings."""
+    table = entry.table
+    brought = [effect.brings for effect in entry.effects if effect.brings]
+    terms = []
+    if brought:
+        listed = ", ".join(sql_text(source_name(name)) for name in brought)
+        above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""
+        held = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
+        terms.append(f"({named(table)}{above} AND {held})")
+    for effect in entry.effects:
+        if effect.op == "move":
+            db, schema, name = effect.args
+            terms.append(f"({named(SourceTable(table.source, db, schema, name or ''))})")
+        if effect.op == "anew" and entry.pos is not None:
+            terms.append(f"({named(table)} AND pos > {pos_literal(entry.pos)})")
+    if not terms:
+        return None
+    return f"source = {sql_text(table.source)} AND ({' OR '.join(terms)})"
+
+
+def _set_aside(entry: Entry) -> str | None:
+    """Which rejects hold a value that has no place in a column until the entry is approved."""
+    columns = [effect.args[0] or "" for effect in entry.effects if effect.op in ("retype", "widen")]
+    if not columns:
+        return None
+    listed = ", ".join(sql_text(name.lower()) for name in columns)
+    return (
+        f"target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
+        f"AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"
+    )

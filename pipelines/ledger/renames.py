@@ -1,0 +1,138 @@
+"""Source tables that were renamed (semantics.md, 53).
+
+Once a RENAME TABLE is approved, what comes under the new name belongs to the old one's target, and
+the table is known by its first name: to progress, to the ledger, in `_source_table`. Until then the
+new name's changes wait in silver, unless it is a table with a target of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ingest.names import SourceTable, label_of
+from ingest.sql.lineage import Lineage
+from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, lineage_of
+from pipelines.silver.pending import PendingChanges
+
+Moves = Mapping[SourceTable, SourceTable]
+"""New name -> the name that the table began with."""
+
+
+def renames(entries: Iterable[Entry]) -> Moves:
+    """The renames that are in force."""
+    found: dict[SourceTable, SourceTable] = {}
+    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
+        if entry.status in IN_FORCE:
+            for new in _new_names(entry):
+                found[new] = found.get(entry.table, entry.table)
+    return {new: old for new, old in found.items() if new != old}
+
+
+def is_rename(entry: Entry) -> bool:
+    """Whether the entry gives its table another name."""
+    return bool(_new_names(entry))
+
+
+def namings(
+    entries: Collection[Entry], tables: Iterable[SourceTable]
+) -> dict[SourceTable, Lineage]:
+    """The changes of columns' names through which each table's events are read.
+
+    A DEFAULT is none: when the event happened, nothing of the kind was there.
+    """
+    moved = renames(entries)
+    found = {}
+    for table in tables:
+        first = moved.get(table, table)
+        own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
+        found[table] = tuple(e for e in own if e.hidden or e.effect.op in ("drop", "rename"))
+    return found
+
+
+def held(entries: Iterable[Entry]) -> set[SourceTable]:
+    """The new names of renames that wait for a decision."""
+    return {new for entry in entries if entry.status in WAITING for new in _new_names(entry)}
+
+
+class TakenAgain(NamedTuple):
+    """A table was renamed, and another one has its name since: rows of both come under it.
+
+    `away` is the rename, `by` the rename or CREATE TABLE that took the name; `tables` are all whose
+    rows would meet.
+    """
+
+    away: Entry
+    by: Entry
+    tables: frozenset[SourceTable]
+
+    def why(self, target: str) -> str:
+        """Why the target is parked, and what lets it go on."""
+        old = self.away.table
+        new = ", ".join(label_of(name) for name in _new_names(self.away))
+        text = (
+            f"{label_of(old)} was renamed to {new} (schema change {self.away.id}) and its name is "
+            f"another table's since ({self.by.id}): {target} would mix the rows of both; "
+        )
+        if self.by.table == old:
+            return text + f"`ingest reset {target} --yes` makes it anew with the later one's"
+        both = f"rejecting both, {target} goes on with whatever comes as {label_of(old)}"
+        if self.away.status in WAITING:
+            return f"{text}by `ingest ddl reject`, {both}"
+        return (
+            f"{text}with `ddl: {{destructive: review}}`, `ingest reset {target} --yes` and {both}"
+        )
+
+
+def taken_again(
+    entries: Collection[Entry], created: Callable[[Entry], bool]
+) -> dict[SourceTable, TakenAgain]:
+    """The tables whose rows would meet in one target, since one has the other's earlier name.
+
+    `created`: whether an entry creates its table, and no new generation of it.
+    """
+    moved = renames(entries)
+    found: dict[SourceTable, TakenAgain] = {}
+    standing = [e for e in entries if e.pos is not None and e.status != "rejected"]
+    for away in standing:
+        names = _new_names(away) if away.status in (*WAITING, *IN_FORCE) else []
+        for other in standing if names else ():
+            later = (other.pos or ()) >= (away.pos or ())
+            if other.id == away.id or not later:
+                continue
+            back = other.table in names or moved.get(other.table) == away.table
+            takes = away.table in _new_names(other) and not back
+            if takes or (other.table == away.table and away.status in IN_FORCE and created(other)):
+                known = {away.table, other.table, *names}
+                tables = frozenset(known | {moved.get(name, name) for name in known})
+                for table in tables:
+                    found[table] = TakenAgain(away, other, tables)
+    return found
+
+
+def later_names(table: SourceTable, moved: Moves) -> tuple[SourceTable, ...]:
+    """The names that a table has had since its first."""
+    return tuple(new for new, old in moved.items() if old == table)
+
+
+def under_first_names(found: PendingChanges, moved: Moves) -> PendingChanges:
+    """The survey with each renamed table's slices and types under its first name."""
+    if not moved:
+        return found
+    slices = [
+        slice_._replace(table=moved.get(slice_.table, slice_.table)) for slice_ in found.slices
+    ]
+    types = {table: list(columns) for table, columns in found.types.items() if table not in moved}
+    for table, columns in found.types.items():
+        if table in moved:
+            types.setdefault(moved[table], []).extend(columns)
+    return found._replace(slices=slices, types=types)
+
+
+def _new_names(entry: Entry) -> list[SourceTable]:
+    return [
+        SourceTable(entry.table.source, db, schema, name or "")
+        for effect in entry.effects
+        if effect.op == "move"
+        for db, schema, name in [effect.args]
+    ]

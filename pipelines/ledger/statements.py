@@ -1,0 +1,152 @@
+"""The schema changes that silver holds, read: an entry for each table that a statement touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ingest.config.routes import Route
+from ingest.config.sources import Source
+from ingest.ddl import parse
+from ingest.ddl.dialect import guess_dialect
+from ingest.ddl.model import Clause, Statement, TableName
+from ingest.ddl.secrets import masked
+from ingest.decode.spec import scheme
+from ingest.limits import Limits
+from ingest.names import SourceTable
+from ingest.position import EPOCH, S1, STREAM, Pos, pos_literal, source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.lineage import NAMING, effects
+from ingest.sql.metadata import gold_name, statement_in_gold
+from pipelines.ledger.entries import POLICY, Entry
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import named
+from pipelines.targets.progress import moment
+
+
+def in_silver(
+    warehouse: Warehouse, source: Source, first: int, *, last: int
+) -> Iterator[tuple[Entry, Statement]]:
+    """The DDL and truncates of the batches from `first` to `last`, in order of position.
+
+    Broadcast copies and replays of one statement have one id.
+    """
+    rows = warehouse.session.sql(
+        f"""SELECT db, schema, `table`, ddl, dialect, op, format, min(pos) AS pos,
+  unix_micros(min(event_time)) AS micros
+FROM {warehouse.name("silver", "cdc")}
+WHERE source = {sql_text(source.name)} AND batch BETWEEN {first} AND {last}
+  AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
+GROUP BY db, schema, `table`, ddl, dialect, op, format, {source_part("pos")},
+  IF(pos IS NULL, event_time, NULL)
+ORDER BY pos"""
+    ).collect()
+    for row in rows:
+        yield from _read(source, row.asDict())
+
+
+def statement_of(entry: Entry, limits: Limits) -> Statement:
+    """The entry's statement, read, as it concerns the entry's table."""
+    own = TableName(entry.table.db, entry.table.schema, entry.table.table)
+    read = _parsed(entry.statement or "", own, entry.dialect, limits=limits)
+    mine = [t for t in read.tables if (t.name or "").lower() == (own.name or "").lower()]
+    return read.of(mine[0]) if len(read.tables) > 1 and mine else read
+
+
+def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
+    """An entry of a table that has no row in gold yet: there is nothing to review."""
+    truncate = entry.kind == "truncate"
+    entry = replace(
+        entry,
+        target=route.target if route else None,
+        risk=entry.risk if truncate else read.risk,
+        kind=entry.kind if truncate else read.kind,
+    )
+    if entry.kind == "ghost":
+        return entry.settled("ignored", why="a step of an online schema change")
+    if route is None:
+        return entry.settled("ignored", why="the table lives in silver only")
+    if not truncate:
+        named = tuple(effect for effect in effects(read.clauses, {}) if effect.op in NAMING)
+        entry = replace(entry, effects=named)
+    status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
+    return entry.settled(status, why="the target does not exist yet")
+
+
+def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) -> list[Entry]:
+    """What was settled because its table lived in silver only, where the table is routed now."""
+    return [
+        replace(entry, status="pending", decided_by=None, decided_at=None, why=None)
+        for entry in entries
+        if entry.target is None and entry.status == "ignored" and entry.decided_by == POLICY
+        if entry.kind != "ghost" and routed(entry.table)
+    ]
+
+
+def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
+    """The columns that a statement gives a type, with it as written."""
+    for clause in read.clauses:
+        for column in (*clause.columns, *([clause.column] if clause.column is not None else ())):
+            if column.source_type is not None:
+                yield column.name, column.source_type
+
+
+def types_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, dict[str, str]]:
+    """The source types that the last change before an entry came with, by column in lower case, and
+    where it stands; none and () where no change before it came with types."""
+    silver = warehouse.name("silver", "cdc")
+    its = f"source = {sql_text(entry.table.source)} AND {named(entry.table)}"
+    assert entry.pos is not None
+    (last,) = warehouse.session.sql(
+        f"SELECT max(struct(pos, schema_id)) AS last FROM {silver} WHERE {its} "
+        f"AND kind = 'change' AND schema_id IS NOT NULL AND pos < {pos_literal(entry.pos)}"
+    ).collect()[0]
+    if last is None:
+        return (), {}
+    found = warehouse.session.sql(
+        f"SELECT columns FROM {silver} WHERE {its} AND kind = 'schema' "
+        f"AND schema_id = {sql_text(last['schema_id'])} LIMIT 1"
+    )
+    types = {
+        gold_name(c["name"]).lower(): c["source_type"] for (listed,) in rows(found) for c in listed
+    }
+    return tuple(last["pos"]), types
+
+
+def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
+    pos = tuple(row["pos"]) if row["pos"] else None
+    by_source = pos is not None and scheme(source, row["format"]) == "source"
+    own = TableName(row["db"], row["schema"], row["table"])
+    text, truncate = row["ddl"] or "", row["op"] == "truncate"
+    order = (pos[EPOCH], *pos[S1:STREAM]) if by_source and pos is not None else None
+    id_ = parse.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
+    dialect = row["dialect"] or guess_dialect(text, db=own.db, schema=own.schema)
+    read = _parsed(text, own, dialect, limits=source.limits.filled())
+    found = []
+    for number, touched in enumerate([own] if truncate else read.tables):
+        named = touched
+        if not named.name or named.name.lower() == (row["table"] or "").lower():
+            named = own
+        kind = "truncate" if truncate else "unparsed"
+        entry = Entry(
+            id=id_ if number == 0 else f"{id_}-{number}",
+            table=SourceTable(source.name, named.db, named.schema, named.name or ""),
+            risk="none" if truncate else "unparsed",
+            kind=kind,
+            statement=masked(text) if row["ddl"] is not None else None,
+            dialect=dialect,
+            pos=pos,
+            event_time=moment(row["micros"]),
+        )
+        found.append((entry, read.of(touched) if len(read.tables) > 1 else read))
+    return found
+
+
+def _parsed(text: str, own: TableName, dialect: str | None, *, limits: Limits) -> Statement:
+    if len(text) > limits.ddl_bytes:
+        return Statement(text=text, table=own, clauses=(Clause(kind="unparsed", table=own),))
+    dialect = dialect or guess_dialect(text, db=own.db, schema=own.schema)
+    read = parse.parse(text, dialect=dialect, db=own.db, schema=own.schema, table=own.name)
+    return statement_in_gold(read)

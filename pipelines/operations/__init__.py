@@ -1,0 +1,1 @@
+"""What the verbs of the command do, for a scheduler as for a person."""

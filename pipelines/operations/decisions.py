@@ -1,0 +1,146 @@
+"""`ingest ddl approve` and `ingest ddl reject`: the decision on schema changes, under gold's
+lease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ingest.config.load import Config
+from ingest.config.mistakes import nearest
+from ingest.errors import ConfigError, Mistake
+from pipelines.gold.approvals import seen_through
+from pipelines.ledger import generations
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.entries import WAITING, Entry, load, readded
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import load as load_progress
+from pipelines.targets.table import columns_of, keys_of
+
+DECIDABLE = {"approve": (*WAITING, "approved", "rejected", "ignored"), "reject": WAITING}
+
+
+SETTLED = {"approve": ("applied", "superseded"), "reject": ("rejected",)}
+
+
+def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
+    """The entries with these ids, which may be shortened as long as they are one's alone.
+
+    Raises ConfigError for an id of no entry or of several, or whose entry is past this decision.
+    """
+    entries = load(warehouse)
+    found: list[Entry] = []
+    mistakes: list[Mistake] = []
+    for id_ in dict.fromkeys(ids):
+        fits = [entries[id_]] if id_ in entries else []
+        fits = fits or [entry for known, entry in entries.items() if known.startswith(id_)]
+        if len(fits) != 1:
+            got = f"that of {len(fits)}" if fits else f"none's{nearest(id_, list(entries))}"
+            text = f"expected the id of one schema change, `{id_}` is {got}; `ddl list` shows them"
+            mistakes.append(Mistake("command line", None, text))
+        elif fits[0].status not in (*DECIDABLE[verb], *SETTLED[verb]):
+            text = f"expected a schema change to {verb}, got {fits[0].id}, which is"
+            mistakes.append(Mistake("command line", None, f"{text} {fits[0].status}"))
+        else:
+            found.append(fits[0])
+    if mistakes:
+        raise ConfigError(mistakes)
+    return sorted(found, key=lambda entry: (entry.pos or (), entry.id))
+
+
+def decide(
+    warehouse: Warehouse, config: Config, verb: str, *, ids: Sequence[str], by: str, why: str | None
+) -> list[Entry]:
+    """Approve or reject entries, now; gives them as they then are, `failed` ones included.
+
+    Waits for a run of gold to end. Raises ConfigError before anything is touched.
+    """
+    find(warehouse, ids, verb)
+    with lease(warehouse, "gold"):
+        stands = load_progress(warehouse)
+        ledgers: dict[str, Ledger] = {}
+        done = []
+        try:
+            for asked in find(warehouse, ids, verb):
+                source = asked.table.source
+                ledger = ledgers.setdefault(
+                    source, Ledger(warehouse, config, source, stands=stands)
+                )
+                entry = ledger.entries[asked.id]
+                if entry.status not in SETTLED[verb]:
+                    if verb == "reject":
+                        entry = counted(ledger, entry).settled("rejected", by=by, why=why)
+                    else:
+                        entry = _approved(ledger, entry, by=by, why=why)
+                    ledger.note(entry)
+                done.append(entry)
+        finally:
+            for ledger in ledgers.values():
+                ledger.save()
+    for source in ledgers:
+        _bring_on(warehouse, config, source, decided=done)
+    return done
+
+
+def _bring_on(
+    warehouse: Warehouse, config: Config, source: str, *, decided: Sequence[Entry]
+) -> None:
+    """Apply what waited for new generations of tables."""
+    from pipelines.gold.run import merge_tables
+
+    targets = {
+        entry.target
+        for entry in decided
+        if generations.anew(entry) and entry.table.source == source and entry.status == "applied"
+        if entry.target is not None
+    }
+    if targets:
+        merge_tables(warehouse, config, sources=[source], targets=sorted(targets))
+
+
+def counted(ledger: Ledger, entry: Entry) -> Entry:
+    """The entry with the number of rows that waited for it."""
+    from pipelines.ledger.impact import impact
+
+    return replace(entry, waiting_rows=impact(ledger.warehouse, [entry])[entry.id])
+
+
+def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
+    """The entry, approved and carried out; what comes of that is for the caller to write."""
+    if entry.risk == "none":
+        return entry
+    if entry.status == "approved":
+        return seen_through(ledger, entry)
+    first = _blocking(ledger, entry)
+    if first is not None:
+        text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
+        raise ConfigError([Mistake("command line", None, text)])
+    route = ledger.route(entry.table)
+    columns = columns_of(ledger.warehouse, route.target) if route is not None else None
+    if route is not None and columns is not None:
+        keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
+        seen = ledger.look(counted(ledger, entry), route, columns, keys=keys)
+        if entry.status == "failed" and entry.proposed:
+            # It may have been half done: what it began with says what is left to do.
+            seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
+        entry = seen
+    # What came of the one before is written by the same commit.
+    ledger.note(entry.settled("approved", by=by, why=why))
+    ledger.save()
+    return seen_through(ledger, ledger.entries[entry.id])
+
+
+def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
+    """The waiting change without which this one cannot be: a rename of what it adds anew, or what
+    takes away or renames a column whose name it gives to another."""
+    taken = {effect.brings for effect in entry.effects if effect.op == "rename"}
+    for other in ledger.of(entry.table):
+        if other.status not in WAITING or other.id == entry.id:
+            continue
+        renames = any(effect.op == "rename" for effect in other.effects)
+        frees = {e.column for e in other.effects if e.op in ("drop", "rename")}
+        earlier = (other.pos or ()) < (entry.pos or ())
+        if (renames and readded(entry, [other])) or (earlier and frees & taken):
+            return other
+    return None

@@ -1,0 +1,121 @@
+"""The product from Python: what the command does, in a Spark session of one's own.
+
+    from ingest import load
+    from pipelines import Warehouse, run, spark
+
+    config = load("conf")
+    session = spark(warehouse=Path(config.settings.warehouse))
+    warehouse = Warehouse(config.settings, session, root=str(config.root))
+    outcome = run(warehouse, config)
+
+What the command would print on standard error goes to the logger `pipelines`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from ingest.config.load import Config
+from ingest.sql.asof import at_pos, at_time
+from pipelines.gold import reconstruction
+from pipelines.gold.known import RoutesByTarget, known, one_of
+from pipelines.operations import rebuild as rebuilding
+from pipelines.operations import reconcile as reconciling
+from pipelines.operations.rebuild import Rebuilt
+from pipelines.operations.reconcile import Reconciled
+from pipelines.operations.run import Outcome, Run
+from pipelines.platform.console import Console
+from pipelines.platform.signals import Stop
+from pipelines.platform.warehouse import Warehouse
+
+STAGES = ("bronze", "silver", "gold")
+_LOGGER = logging.getLogger("pipelines")
+
+
+class _Logged(Console):
+    """Says nothing on standard error."""
+
+    def say(self, text: str) -> None:
+        """Log the line."""
+        _LOGGER.info("%s", text)
+
+
+def run(
+    warehouse: Warehouse,
+    config: Config,
+    *,
+    sources: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+    stages: Sequence[str] = STAGES,
+) -> Outcome:
+    """Bring everything new to bronze, silver and gold, as `ingest run` does.
+
+    Of `sources` and for `targets` alone where they are given. A source or table that fails is in
+    the outcome, whose `code` is that of the command, and the others go on.
+    """
+    named = list(sources) if sources is not None else list(config.sources)
+    console = _Logged(json=True)
+    at_work = Run(
+        *(warehouse, config, console),
+        sources=named,
+        targets=targets,
+        stages=stages,
+        stop=Stop(),
+    )
+    return at_work.until_done()
+
+
+def rebuild(
+    warehouse: Warehouse, config: Config, target: str, *, confirmed: bool = False
+) -> Rebuilt:
+    """Make a target anew from silver, as `ingest rebuild` does; `confirmed`: also where that
+    changes its key or mode.
+
+    Raises ConfigError where there is no such target, TableError where it can have no rows.
+    """
+    name, ways = _target(warehouse, config, target)
+    return rebuilding.rebuild(warehouse, config, name, ways=ways, confirmed=confirmed)
+
+
+def reconcile(warehouse: Warehouse, config: Config, target: str) -> Reconciled:
+    """Compare a target with its history, as `ingest reconcile` does; `right` says whether they
+    agree.
+
+    Raises ConfigError where there is no such target, TableError where it has no table.
+    """
+    name, ways = _target(warehouse, config, target)
+    return reconciling.reconcile(warehouse, config, name, ways=ways)
+
+
+def as_of(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    time: str | None = None,
+    pos: str | None = None,
+) -> DataFrame:
+    """A target as it stood at a time (ISO 8601, without a zone in UTC) or at a position (a JSON
+    array, of which a prefix will do), with the columns that gold adds.
+
+    Raises ConfigError where there is no such target, TableError where retention took away what
+    would tell, ValueError for a moment that is none.
+    """
+    if (time is None) == (pos is None):
+        raise ValueError("expected either time or pos")
+    moment = at_time(time) if time is not None else at_pos(pos or "")
+    name, ways = _target(warehouse, config, target)
+    with reconstruction.as_of(
+        warehouse, config, name, tables=ways[name], moment=moment
+    ) as standing:
+        # Evaluated here: what it reads from is taken back behind.
+        return standing.tried(lambda rows: standing.typed(rows).localCheckpoint())
+
+
+def _target(warehouse: Warehouse, config: Config, text: str) -> tuple[str, RoutesByTarget]:
+    """The target that is meant, and where every target's rows come from."""
+    ways = known(warehouse, config).ways
+    return one_of(text, ways, warehouse.settings), ways

@@ -1,0 +1,170 @@
+"""`ingest ddl` and `ingest rejects`: what waits for a decision, and what was set aside.
+
+Messages that could not be decoded stand in silver and are listed with those of gold.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ingest.codes import Code
+from ingest.config.mistakes import unknown_word
+from ingest.errors import ConfigError, Mistake
+from ingest.sql.casts import sql_text
+from pipelines.ledger.entries import STATUSES, load
+from pipelines.ledger.impact import impact
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.targets.rejects import DECODE_ID, present
+
+DDL = (
+    *("id", "source", "db", "schema", "table", "target", "status", "class", "kind"),
+    *("statement", "proposed", "pos", "event_time", "waiting_rows"),
+    *("decided_by", "decided_at", "why"),
+)
+DDL_SHOWN = ("id", "status", "class", "kind", "source", "target", "statement", "proposed")
+REJECTS = (
+    *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
+    *("code", "error", "value", "status"),
+)
+REJECT = (*REJECTS, "attempts")
+"""Of one reject, also how often a replay tried it in vain."""
+REJECT_STATUSES = ("open", "resolved", "dismissed")
+SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
+REJECTS_SHOWN = (
+    *("id", "stage", "status", "source", "topic", "partition", "offset", "row", "target"),
+    *("code", "error"),
+)
+
+
+def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
+    """The ledger's entries as they stand, in order of position: the columns DDL.
+
+    Raises ConfigError for a status that there is not.
+    """
+    if status is not None and status not in STATUSES:
+        text = unknown_word("--status", status, STATUSES)
+        raise ConfigError([Mistake("command line", None, text)])
+    if not warehouse.exists("gold", "_ddl"):
+        return []
+    wanted = "true" if status is None else f"status = {sql_text(status)}"
+    found = warehouse.session.sql(
+        f"SELECT {_names(DDL)} FROM {warehouse.name('gold', '_ddl')} "
+        f"WHERE {wanted} ORDER BY source, pos, id"
+    )
+    listed = list(rows(found))
+    entries = load(warehouse)
+    waiting = impact(warehouse, [entries[row[0]] for row in listed])
+    at = DDL.index("waiting_rows")
+    for row in listed:
+        row[at] = waiting[row[0]]
+    return listed
+
+
+class Wanted(NamedTuple):
+    """Which rejects: of a source, with a code, with a status, whose id begins so; None: whichever.
+    `limit`: at most so many; `values`: with their bytes."""
+
+    source: str | None = None
+    code: str | None = None
+    status: str | None = None
+    id: str | None = None
+    limit: int | None = None
+    values: bool = True
+
+
+ALL = Wanted()
+
+
+def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
+    """What could not be decoded or typed, in order of place: the columns REJECT.
+
+    Raises ConfigError for a code or status that there is not.
+    """
+    relation = _rejects(warehouse, wanted)
+    if relation is None:
+        return []
+    value = "value" if wanted.values else "CAST(NULL AS binary)"
+    names = _names(REJECT).replace("`value`", f"{value} AS `value`")
+    limit = f" LIMIT {wanted.limit}" if wanted.limit is not None else ""
+    found = warehouse.session.sql(
+        f"SELECT {names} FROM ({relation}) "
+        f"ORDER BY source, topic, `partition`, offset, `row`, stage, target{limit}"
+    )
+    return list(rows(found))
+
+
+def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
+    """How many there are of each kind: the columns SUMMARY."""
+    relation = _rejects(warehouse, wanted)
+    if relation is None:
+        return []
+    kind = ", ".join(SUMMARY[:-2])
+    found = warehouse.session.sql(
+        f"SELECT {kind}, count(*), min_by(error, struct(topic, `partition`, offset, `row`)) "
+        f"FROM ({relation}) GROUP BY {kind} ORDER BY count(*) DESC, {kind}"
+    )
+    return list(rows(found))
+
+
+def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
+    """SQL of the rejects that are wanted; None where nothing was set aside ever."""
+    for option, value, words in (
+        ("--code", wanted.code, [code.value for code in Code]),
+        ("--status", wanted.status, REJECT_STATUSES),
+    ):
+        if value is not None and value not in words:
+            raise ConfigError([Mistake("command line", None, unknown_word(option, value, words))])
+    selects = []
+    own = "true" if wanted.source is None else f"source = {sql_text(wanted.source)}"
+    logged = warehouse.exists("gold", "_rejects")
+    if warehouse.exists("silver", "cdc"):
+        names = "source, topic, `partition`, offset, `row`"
+        selects.append(
+            f"SELECT {DECODE_ID} AS id, 'decode' AS stage, {names}, "
+            "CAST(NULL AS string) AS target, error_code AS code, error, value, "
+            "'open' AS status, CAST(0 AS bigint) AS attempts "
+            f"FROM {warehouse.name('silver', 'cdc')} WHERE kind = 'reject' AND {own}"
+        )
+    if selects and logged:
+        # What a replay said of it is in gold's log, its bytes are in silver.
+        told = ", ".join(
+            f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
+            if name in ("code", "error", "status", "attempts")
+            else f"s.{quote(name)}"
+            for name in REJECT
+        )
+        joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
+        selects = [f"SELECT {told} FROM {joined}"]
+    if logged:
+        selects.append(
+            f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
+        )
+    if not selects:
+        return None
+    where = [
+        f"{name} = {sql_text(value)}"
+        for name, value in (("code", wanted.code), ("status", wanted.status))
+        if value is not None
+    ]
+    if wanted.id is not None:
+        where.append(f"startswith(id, {sql_text(wanted.id)})")
+    return (
+        f"SELECT {_names(REJECT)} FROM ({' UNION ALL '.join(selects)}) "
+        f"WHERE {' AND '.join(where) or 'true'}"
+    )
+
+
+def one(listed: list[list[Any]], id_: str, *, what: str) -> list[Any]:
+    """The row with this id, which may be shortened as long as it is one row's alone."""
+    found = [row for row in listed if str(row[0]).startswith(id_)]
+    exact = [row for row in found if row[0] == id_]
+    if len(found) == 1 or exact:
+        return (exact or found)[0]
+    got = "none" if not found else f"{len(found)}"
+    text = f"expected the id of one {what}, `{id_}` is that of {got}; `list` shows them"
+    raise ConfigError([Mistake("command line", None, text)])
+
+
+def _names(columns: tuple[str, ...]) -> str:
+    return ", ".join(map(quote, columns))

@@ -1,0 +1,168 @@
+"""`ingest maintain`: retention where the configuration asks for it, compaction, clean-up of files.
+
+Whatever has not been applied stays untouched: bronze of a source that silver lags behind, changes
+that gold has not merged. Compaction changes no rows, so that streams over a table read nothing
+again; files that no version needs go after Delta's own retention, a week unless the table says
+otherwise, so that readers may finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ingest.config.load import Config
+from ingest.sql.casts import sql_text
+from pipelines.gold.known import gold_tables, known
+from pipelines.operations.retention import trim_bronze, trim_target
+from pipelines.operations.status import source_rows
+from pipelines.platform.failures import described
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+
+MAINTAINED = ("kind", "table", "rows_trimmed", "files_before", "files_after", "note")
+_SMALL = 32 * 2**20
+_MANY = 8
+_OWN = ("_progress", "_ddl", "_rejects")
+
+
+@dataclass
+class Maintained:
+    """What was done to one table: rows that retention took away, files before and after; `failed`
+    says what could not be done."""
+
+    table: str
+    trimmed: int = 0
+    before: int = 0
+    after: int = 0
+    notes: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def row(self) -> tuple[str | int | None, ...]:
+        """As a row of MAINTAINED."""
+        note = "; ".join([*self.notes, *self.failed]) or None
+        return ("maintained", self.table, self.trimmed, self.before, self.after, note)
+
+    @contextmanager
+    def part(self, what: str = "") -> Iterator[None]:
+        """One part of the work, whose failure is noted and stops no other."""
+        try:
+            yield
+        except Exception as error:
+            self.failed.append(f"{what}{': ' if what else ''}{described(error)}")
+
+
+def maintain(
+    warehouse: Warehouse, config: Config, *, advance: Callable[[str, bool], None]
+) -> list[Maintained]:
+    """Retention, compaction and clean-up of every table there is, one row each.
+
+    `advance` is told each table that is done.
+    """
+    done: list[Maintained] = []
+    with lease(warehouse, "gold"), lease(warehouse, "silver"):
+        rows = source_rows(warehouse, config, failed=lambda _, __: None)
+        lag = {row[1]: int(row[3]) for row in rows}
+        for result in _each(warehouse, config, lag):
+            done.append(result)
+            advance(result.table, True)
+    return done
+
+
+def steps(warehouse: Warehouse) -> int:
+    """How many tables there are to look after."""
+    return 2 + len(gold_tables(warehouse)) + len(_OWN)
+
+
+def _each(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Iterator[Maintained]:
+    if warehouse.exists("bronze", "messages"):
+        yield _bronze(warehouse, config, lag)
+    if warehouse.exists("silver", "cdc"):
+        yield _silver(warehouse, config)
+    for name in [*gold_tables(warehouse), *_OWN]:
+        if warehouse.exists("gold", name):
+            yield _compacted(warehouse, "gold", name)
+
+
+def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Maintained:
+    done = Maintained("bronze.messages")
+    with done.part():
+        done.before = done.after = _files(warehouse, "bronze", "messages")
+    days = config.settings.retention.bronze
+    for source, behind in lag.items():
+        if behind:
+            done.notes.append(f"{source}: {behind:,} messages wait for silver, left as it is")
+            continue
+        with done.part(source):
+            if days is not None:
+                done.trimmed += trim_bronze(warehouse, source, days)
+            _compact(warehouse, "bronze", "messages", source=source)
+    with done.part():
+        if not any(lag.values()):
+            _clean(warehouse, "bronze", "messages")
+        done.after = _files(warehouse, "bronze", "messages")
+    return done
+
+
+def _silver(warehouse: Warehouse, config: Config) -> Maintained:
+    done = Maintained("silver.cdc")
+    with done.part():
+        done.before = done.after = _files(warehouse, "silver", "cdc")
+    days = config.settings.retention.silver
+    if days is not None:
+        for target, tables in known(warehouse, config).ways.items():
+            with done.part(target):
+                done.trimmed += trim_target(warehouse, config, target, tables=tables, days=days)
+    for source in config.sources:
+        with done.part(source):
+            _compact(warehouse, "silver", "cdc", source=source, cluster=("table", "batch"))
+    with done.part():
+        _clean(warehouse, "silver", "cdc")
+        done.after = _files(warehouse, "silver", "cdc")
+    return done
+
+
+def _compacted(warehouse: Warehouse, layer: str, table: str) -> Maintained:
+    done = Maintained(f"{layer}.{table}")
+    with done.part():
+        done.before = done.after = _files(warehouse, layer, table)
+        _compact(warehouse, layer, table)
+        _clean(warehouse, layer, table)
+        done.after = _files(warehouse, layer, table)
+    return done
+
+
+def _compact(
+    warehouse: Warehouse,
+    layer: str,
+    table: str,
+    *,
+    source: str | None = None,
+    cluster: Sequence[str] = (),
+) -> None:
+    """Put small files together, those of one source alone where one is given.
+
+    `cluster` are the columns whose values shall lie together, so that a reader of some skips the
+    files of others; it takes rewriting everything, so it waits until small files are a quarter.
+    """
+    name = warehouse.name(layer, table)
+    where = "" if source is None else f" WHERE source = {sql_text(source)}"
+    sizes = warehouse.session.sql(
+        f"SELECT _metadata.file_size AS size FROM {name}{where} "
+        "GROUP BY _metadata.file_path, _metadata.file_size"
+    ).collect()
+    small = [row["size"] for row in sizes if row["size"] < _SMALL]
+    if len(small) < _MANY or (cluster and 4 * sum(small) < sum(row["size"] for row in sizes)):
+        return
+    by = f" ZORDER BY ({', '.join(f'`{column}`' for column in cluster)})" if cluster else ""
+    warehouse.session.sql(f"OPTIMIZE {name}{where}{by}")
+
+
+def _clean(warehouse: Warehouse, layer: str, table: str) -> None:
+    warehouse.session.sql(f"VACUUM {warehouse.name(layer, table)}")
+
+
+def _files(warehouse: Warehouse, layer: str, table: str) -> int:
+    detail = warehouse.session.sql(f"DESCRIBE DETAIL {warehouse.name(layer, table)}").first()
+    return int(detail["numFiles"]) if detail is not None else 0

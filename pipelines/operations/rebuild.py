@@ -1,0 +1,220 @@
+"""Gold of one target anew from silver, in one commit, under the columns, key and mode of today.
+
+1. Fold what was applied to the target, up to its own progress, and overwrite the table with it: one
+   commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
+   finish. What the fold leaves out is set aside as a run does it.
+2. Note that every row now stands at its own newest change.
+3. Bring forward what silver has beyond that.
+
+A process that is killed in between leaves a whole table behind, old or new, and progress that holds
+for both. Where the table is gone it is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ingest.config.load import Config
+from ingest.config.modes import TargetContract
+from ingest.ddl.widening import canonical_type
+from ingest.errors import TableError
+from pipelines.apply.batch import TableBatch
+from pipelines.gold.known import RoutesByTarget
+from pipelines.gold.reconstruction import Reconstruction, as_applied
+from pipelines.gold.refold import Filled, fill, overwrite
+from pipelines.gold.run import Merged, merge_tables
+from pipelines.gold.untyped import untyped_columns
+from pipelines.ledger.entries import WAITING, Entry, write
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import Progress, Watermarks, highest, load, record, stand_of
+from pipelines.targets.table import check_kept, columns_of, create, create_anew, made_for
+
+REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
+
+
+class Change(NamedTuple):
+    """What a rebuild changes of the table itself; `grave`: of which rows it keeps, or how it tells
+    them apart."""
+
+    text: str
+    grave: bool = False
+
+
+class Rebuilt(NamedTuple):
+    """What a rebuild did: rows written, changes set aside that have no place in them, events
+    folded, seconds it took; `merged` is what came after. `changes`: what it changed of the table,
+    or, where `refused`, would change and did not."""
+
+    rows: int
+    rejected: int
+    events: int
+    seconds: float
+    merged: list[Merged]
+    changes: list[Change]
+    refused: bool = False
+
+    def row(self, target: str) -> tuple[str | int | float, ...]:
+        """As a row of REBUILT."""
+        return ("rebuilt", target, *self[:3], round(self.seconds, 3))
+
+
+def rebuild(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    ways: RoutesByTarget,
+    confirmed: bool = True,
+) -> Rebuilt:
+    """Make the target anew; see above. Raises TableError where it can have no rows.
+
+    Unless `confirmed`, a rebuild that changes the key or the mode of a table does nothing.
+    """
+    began = time.monotonic()
+    source = ways[target][0][0].source
+    done = Rebuilt(0, 0, 0, 0.0, [], [])
+    with lease(warehouse, "gold"):
+        stand = stand_of(warehouse, source, target)
+        if stand.outdated == "decoding":
+            raise TableError(stand.why_outdated)
+        if stand.applied[0]:
+            with as_applied(
+                warehouse, config, target, tables=ways[target], stand=stand, today=True
+            ) as standing:
+                gone = not warehouse.exists("gold", target)
+                changes = [] if gone else _changes(standing, stand.made)
+                if any(change.grave for change in changes) and not confirmed:
+                    return done._replace(changes=changes, refused=True)
+                filled = _filled(standing, gone=gone, changes=changes)
+                events = sum(work.total("changes") for work in standing.works)
+                noted = _noted(stand, standing, gone=gone)
+            seconds = time.monotonic() - began
+            noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
+            record(warehouse, [replace(noted, seconds=seconds)], load(warehouse))
+            write(warehouse, _confirmed(standing))
+            done = Rebuilt(*filled, events, seconds, [], changes)
+    merged = merge_tables(warehouse, config, sources=[source], targets=[target])
+    return done._replace(merged=merged)
+
+
+def _filled(standing: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
+    """Write the rows, into the table as it is where that will do."""
+    warehouse, target, made = standing.warehouse, standing.target, standing.made
+    if gone:
+        create(warehouse, target, standing.columns, made=made, soft=standing.soft)
+    if not changes:
+        check_kept(warehouse, target, mode=made.mode, soft=standing.soft)
+        return overwrite(standing)
+
+    def replaced(rows: str) -> None:
+        create_anew(warehouse, target, standing.typed(rows), made=made)
+
+    return fill(standing, replaced)
+
+
+def _changes(standing: Reconstruction, before: TargetContract | None) -> list[Change]:
+    """What of the table itself is not as the configuration and the messages have it today."""
+    warehouse, target = standing.warehouse, standing.target
+    held = {
+        name.lower(): (name, type_) for name, type_ in (columns_of(warehouse, target) or {}).items()
+    }
+    found = []
+    for name, type_ in standing.columns.items():
+        was = held.pop(name.lower(), None)
+        if was is None:
+            found.append(Change(f"column {name} {type_} is new"))
+        elif canonical_type(was[1]) != canonical_type(type_):
+            found.append(Change(f"column {name} {was[1]} becomes {type_}"))
+    found += [Change(f"column {name} {type_} goes") for name, type_ in held.values()]
+    kept = made_for(warehouse, target) or before
+    made = standing.made
+    if kept is not None and kept.mode != made.mode:
+        now, then = kept.mode.removeprefix("scd"), made.mode.removeprefix("scd")
+        found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
+    if kept is not None and {key.lower() for key in kept.keys} != {k.lower() for k in made.keys}:
+        old, new = ", ".join(kept.keys) or "none", ", ".join(made.keys) or "none"
+        found.append(Change(f"key ({old}) becomes ({new})", grave=True))
+    return found
+
+
+def _confirmed(standing: Reconstruction) -> list[Entry]:
+    """The entries of the ledger that waited for the key which the target has now.
+
+    One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
+    """
+    keys = {key.lower() for key in standing.keys}
+    return [
+        entry.settled("applied", by="rebuild")
+        for entry in standing.entries
+        if entry.status in WAITING
+        if any(e.op == "key" and keys >= {(a or "").lower() for a in e.args} for e in entry.effects)
+        if all(effect.op == "key" for effect in entry.effects)
+    ]
+
+
+def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress:
+    """Parked or not, the target is where it was; but no row is below a change that was skipped, as
+    a version may be, and deletes and truncates are what the configuration makes of them now."""
+    made = standing.made
+    untyped = untyped_columns(
+        stand.untyped, standing.columns, standing.route, new=(), typed=standing.told
+    )
+    stand = replace(stand, untyped=untyped, declared=dict(standing.route.columns))
+    other = stand.made is not None and (stand.made.mode, stand.made.keys) != made[:2]
+    works = {work.shape.label: work for work in standing.works}
+    if stand.outdated is not None:
+        anew = {label: _marked_anew(work) for label, work in works.items()}
+        top = highest(mark.applied for mark in anew.values())
+        times = [s.newest for work in standing.works for s in work.slices if s.newest is not None]
+        return replace(
+            stand.fresh(),
+            marks=anew,
+            made=made,
+            outdated=None,
+            unsent={},
+            last_pos=top,
+            freshness=max(times, default=None),
+        )
+    versions = made.mode == "scd2" or other or gone
+    marks = {}
+    for label, mark in stand.marks.items():
+        work = works.get(label)
+        marks[label] = replace(
+            mark,
+            skipped=mark.applied if versions else None,
+            cuts=tuple(sorted(work.new_cuts)) if work is not None else (),
+            foreign=mark.foreign or (work is not None and _foreign(work)),
+        )
+    differed = stand.made is not None and stand.made.differs(made)
+    well = differed or gone or other
+    status, error = ("ok", None) if well else (stand.status, stand.error)
+    return replace(stand.fresh(), marks=marks, made=made, status=status, error=error)
+
+
+def _marked_anew(work: TableBatch) -> Watermarks:
+    """What gold remembers of a source table whose rows stand elsewhere than they did: of what it
+    cannot tell, the most careful."""
+    applied = highest(slice_.highest for slice_ in work.slices)
+    partials = bool(work.total("partials"))
+    return Watermarks(
+        applied=applied,
+        removed=highest(slice_.removed for slice_ in work.slices),
+        skipped=applied,
+        cuts=tuple(sorted(work.new_cuts)),
+        partials=partials or work.partial,
+        orphans=applied if partials else None,
+        foreign=_foreign(work),
+        unhashed=bool(work.total("unhashed")),
+        horizons=work.marks.horizons,
+        changes=work.total("changes"),
+        widest=max((slice_.widest for slice_ in work.slices), default=0),
+    )
+
+
+def _foreign(work: TableBatch) -> bool:
+    """Whether silver's own keys of the source table are not the target's."""
+    return bool(work.shape.keys) and not work.shape.native

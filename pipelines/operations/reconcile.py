@@ -1,0 +1,187 @@
+"""Gold against the fold of silver, or against a snapshot of the source: what differs, row by row.
+
+Counts and hashes are compared first; rows are joined only where those differ. What is compared are
+the values of the rows, and for the fold also where they come from: a row's position may be below
+that of the fold, since a change that changes nothing is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ingest.config.load import Config
+from ingest.errors import TableError
+from ingest.sql.compare import DIFFERENT, EXTRA, MISSING, differences, summary
+from ingest.sql.projection import column
+from pipelines.gold.accounting import LeftOut, left_out
+from pipelines.gold.known import RoutesByTarget
+from pipelines.gold.reconstruction import Reconstruction, as_applied
+from pipelines.operations.snapshots import snapshot_rows
+from pipelines.platform.leases import lease
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import stand_of
+
+Difference = tuple[Any, ...]
+DIFFERENCE = ("kind", "key", "columns", "found", "expected")
+
+
+class Side(NamedTuple):
+    """One of two tables that are compared: how many rows, and the hash of them all."""
+
+    rows: int
+    hash: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows, hash {self.hash % 2**64:016x}"
+
+
+class Reconciled(NamedTuple):
+    """What a comparison found: `differences` are rows of DIFFERENCE."""
+
+    gold: Side
+    other: Side
+    differences: list[Difference]
+    against: str = "history"
+    left_out: LeftOut = LeftOut()
+
+    @property
+    def equal(self) -> bool:
+        return self.gold == self.other
+
+    @property
+    def right(self) -> bool:
+        """Whether the rows are those of history, and every change that is in none is a reject."""
+        return self.equal and not self.left_out.untold
+
+    @property
+    def told(self) -> str:
+        """One sentence: what was counted, what differs, and what history has beside its rows."""
+        sides = f"gold has {self.gold}, {self.against} {self.other}"
+        told = f"{sides}; no difference"
+        if not self.equal:
+            kinds = [difference[0] for difference in self.differences]
+            counts = (f"{kinds.count(kind)} {kind}" for kind in (MISSING, EXTRA, DIFFERENT))
+            told = f"{sides}; {', '.join(counts)}"
+        if self.left_out.changes:
+            told += f"; {self.left_out.changes:,} changes of history have no place in gold"
+            told += ", all of them among the rejects" if not self.left_out.untold else ""
+        if self.left_out.untold:
+            told += f", {self.left_out.untold:,} of them in no reject: `ingest rebuild` enters them"
+        return told
+
+
+def reconcile(
+    warehouse: Warehouse, config: Config, target: str, *, ways: RoutesByTarget
+) -> Reconciled:
+    """Compare a target with the fold of the history that was applied to it.
+
+    Raises TableError where there is no such table.
+    """
+    with lease(warehouse, "gold"):
+        stand = stand_of(warehouse, ways[target][0][0].source, target)
+        gold = _pinned(warehouse, target)
+    with as_applied(warehouse, config, target, tables=ways[target], stand=stand) as standing:
+        compared = standing.compared
+        mine = _side(warehouse, summary(gold, compared))
+        out: list[LeftOut] = []
+        other = standing.tried(
+            lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos")),
+            before=lambda: out.append(left_out(standing)),
+        )
+        found: list[Difference] = []
+        if mine != other:
+            found = _listed(
+                warehouse,
+                standing,
+                gold,
+                expected=f"({standing.sure()})",
+                compared=compared,
+                order="_pos",
+            )
+    return Reconciled(mine, other, found, left_out=next(iter(out), LeftOut()))
+
+
+def reconcile_snapshot(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    ways: RoutesByTarget,
+    path: str,
+    format_: str | None,
+) -> Reconciled:
+    """Compare a target's present rows with a snapshot of the source, on the columns of both.
+
+    Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
+    there is no such table.
+    """
+    stand = stand_of(warehouse, ways[target][0][0].source, target)
+    gold = _pinned(warehouse, target)
+    with Reconstruction(
+        warehouse, config, target, tables=ways[target], marks=stand.marks
+    ) as standing:
+        if standing.made.mode == "append":
+            raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
+        snapshot, columns = snapshot_rows(warehouse, config, standing, path=path, format_=format_)
+        present = " AND ".join(standing.present) or "true"
+        listed = ", ".join(map(column, columns))
+        gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
+        mine = _side(warehouse, summary(gold, columns))
+        other = _side(warehouse, summary(snapshot, columns))
+        found: list[Difference] = []
+        if mine != other:
+            found = _listed(
+                warehouse, standing, gold, expected=snapshot, compared=columns, order="1"
+            )
+    return Reconciled(mine, other, found, "the snapshot")
+
+
+def _pinned(warehouse: Warehouse, target: str) -> str:
+    """SQL of the table as it is now, whatever is written to it later."""
+    if not warehouse.exists("gold", target):
+        raise TableError(
+            f"there is no gold table {target}: `ingest run` makes it or, where it was dropped, "
+            f"`ingest rebuild {target}`"
+        )
+    name = warehouse.name("gold", target)
+    last = warehouse.session.sql(f"DESCRIBE HISTORY {name} LIMIT 1").first()
+    assert last is not None
+    return f"{name} VERSION AS OF {last['version']}"
+
+
+def _side(warehouse: Warehouse, query: str) -> Side:
+    [(count, total, *_)] = rows(warehouse.session.sql(query))
+    return Side(int(count), int(total))
+
+
+def _listed(
+    warehouse: Warehouse,
+    standing: Reconstruction,
+    found: str,
+    *,
+    expected: str,
+    compared: Sequence[str],
+    order: str,
+) -> list[Difference]:
+    keys = standing.row_keys
+    by = ", ".join(map(column, keys))
+    values = [name for name in compared if name not in keys]
+    held = ", ".join(map(column, [*keys, *values]))
+    nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
+    numbered = f"(SELECT struct({held}) AS held, {nth} FROM "
+    query = differences(f"{numbered}{found})", f"{numbered}{expected})", keys, columns=values)
+    listed: list[Difference] = []
+    for kind, columns, mine, other in rows(warehouse.session.sql(query)):
+        kept = columns if columns is not None else values
+        listed.append(
+            (
+                kind,
+                {name: (mine or other)[name] for name in keys},
+                columns,
+                mine and {name: mine[name] for name in kept},
+                other and {name: other[name] for name in kept},
+            )
+        )
+    return listed

@@ -1,0 +1,198 @@
+"""`ingest redecode --source S`: all of bronze decoded again into silver, by today's configuration.
+
+1. Every target of the source is marked: until it is rebuilt nothing is applied to it.
+2. What bronze holds of the messages that silver knows is decoded into one batch, which takes the
+   place of the source's rows by one commit of Delta Lake. Messages that retention has taken out of
+   bronze keep their rows, in that batch, too.
+3. Halves of updates and shards are joined as behind a stream.
+4. What the decoding said of itself is noted: the declaration, rejects that are none any more, how
+   far the targets are once they are rebuilt. Then they are.
+
+Readers of silver see the old rows or the new. A process that is killed leaves the targets marked,
+and a second call does all of it again, so nothing is there twice. Messages that silver has not seen
+yet stay where they are, for the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.config.load import Config
+from ingest.config.sources import Source
+from ingest.decode.batches import decode
+from ingest.decode.spec import decode_spec
+from ingest.errors import IngestError
+from ingest.names import SourceTable
+from ingest.sql.casts import sql_text
+from pipelines.gold.known import known
+from pipelines.gold.run import Merged, merge_tables
+from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.entries import load as entries_of
+from pipelines.ledger.generations import anew, append_truncates
+from pipelines.operations.rebuild import Rebuilt, rebuild
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse, create_bronze
+from pipelines.silver import declarations
+from pipelines.silver.arrivals import forget_places, placed_again
+from pipelines.silver.chunks import join_shards, walk_from
+from pipelines.silver.counts import Counts, count
+from pipelines.silver.split_updates import join_split_updates
+from pipelines.silver.stream import DECODED, INPUT, last_batch
+from pipelines.silver.transactions import cut
+from pipelines.targets.progress import (
+    SWEEP,
+    Names,
+    Outdated,
+    Progress,
+    create_progress,
+    load,
+    record,
+)
+
+REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
+_PLACE = ("epoch", "topic", "partition", "offset")
+
+
+class Redecoded(NamedTuple):
+    """What silver has of the source now: messages decoded again, rows of all kinds, rejects among
+    them, and messages that keep their rows since bronze has them no more. `targets`: what became
+    of each, or why it waits."""
+
+    messages: int
+    rows: int
+    rejects: int
+    kept: int
+    targets: dict[str, Rebuilt | str]
+    merged: list[Merged]
+
+
+def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
+    """Decode a source again, see above, and rebuild its targets."""
+    declared = config.sources[source]
+    create_bronze(warehouse)
+    if not warehouse.exists("silver", "cdc"):
+        declarations.remember(warehouse, declared)
+        return Redecoded(0, 0, 0, 0, {}, [])
+    create_progress(warehouse)
+    with lease(warehouse, "gold"), lease(warehouse, "silver"):
+        _mark(warehouse, source)
+        counts, kept = _decoded(warehouse, declared)
+        forget_places(warehouse.checkpoint("silver", source))
+        _forget_rejects(warehouse, source)
+        _empty_again(warehouse, source)
+        declarations.remember(warehouse, declared)
+        marked = _reached(warehouse, config, source)
+    targets = {target: _rebuilt(warehouse, config, target) for target in marked}
+    merged = merge_tables(warehouse, config, sources=[source])
+    return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
+
+
+def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str:
+    """What a rebuild did, or why there was none."""
+    ways = known(warehouse, config).ways
+    if target not in ways:
+        return "no source table leads there any more"
+    try:
+        return rebuild(warehouse, config, target, ways=ways, confirmed=False)
+    except IngestError as error:
+        return str(error)
+
+
+def _mark(warehouse: Warehouse, source: str) -> None:
+    """Let nothing be applied to what the source has fed, until it is rebuilt."""
+    stands = load(warehouse)
+    own = [stand for (of, target), stand in stands.items() if of == source and target != SWEEP]
+    record(warehouse, [_outdated(stand, "decoding") for stand in own if stand.marks], stands)
+
+
+def _outdated(stand: Progress, how: Outdated) -> Progress:
+    stand = replace(stand.fresh(), outdated=how)
+    return replace(stand, status="parked", error=stand.why_outdated)
+
+
+def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
+    """Replace the source's rows; what there is of them now, and how many messages keep theirs."""
+    batch = last_batch(warehouse) + 1
+    silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
+    seen = silver.select(*_PLACE).distinct()
+    messages = bronze.join(seen, list(_PLACE), "left_semi").select(*INPUT)
+    messages = placed_again(warehouse, source, messages)
+    run = decode({source.name: decode_spec(source)})
+    decoded = messages.sortWithinPartitions(*_PLACE).mapInArrow(run, DECODED)
+    rest = silver.join(bronze.select(*_PLACE), list(_PLACE), "left_anti").drop("batch")
+    kept = rest.select(*_PLACE).distinct().count()
+    rows = decoded.unionByName(rest) if kept else decoded
+    rows = rows.withColumn("batch", F.lit(batch).cast("bigint"))
+    own = f"source = {sql_text(source.name)}"
+    warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=batch)
+    counts = count(_batch(warehouse, batch))
+    last = batch
+    if source.format in ("auto", "dataworks"):
+        once = ("silver/redecode/pairs", batch)
+        joined = join_split_updates(
+            warehouse, source.name, batch, counts=counts, once=once, to=batch + 1
+        )
+        last += bool(joined)
+    if source.format in ("auto", "ob_avro"):
+        checkpoint = warehouse.checkpoint("silver", source.name)
+        walk_from(checkpoint, batch)
+        join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=bool(counts.shards))
+    return counts._replace(messages=counts.messages - kept), kept
+
+
+def _batch(warehouse: Warehouse, batch: int) -> DataFrame:
+    return warehouse.read("silver", "cdc").where(F.col("batch") == batch)
+
+
+def _forget_rejects(warehouse: Warehouse, source: str) -> None:
+    """Take away what replays said of messages that are decoded anew, but for what was dismissed."""
+    if warehouse.exists("gold", "_rejects"):
+        warehouse.session.sql(
+            f"DELETE FROM {warehouse.name('gold', '_rejects')} WHERE stage = 'decode' "
+            f"AND source = {sql_text(source)} AND status <> 'dismissed'"
+        )
+
+
+def _empty_again(warehouse: Warehouse, source: str) -> None:
+    """Bring back the truncates that new generations of tables are."""
+    entries = entries_of(warehouse, source).values()
+    append_truncates(warehouse, [e for e in entries if anew(e) and e.status == "applied"])
+
+
+def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
+    """Note how far each target of the source is once it is rebuilt from silver as it is now."""
+    stands = load(warehouse)
+    ledger = Ledger(warehouse, config, source, stands=stands)
+    rows = warehouse.session.sql(
+        f"SELECT db, schema, `table`, max(batch) FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND kind = 'change' AND `table` IS NOT NULL "
+        "GROUP BY db, schema, `table`"
+    ).collect()
+    # A source table that is parked by itself is in no rebuild, and comes after it.
+    led = {table for way in known(warehouse, config).ways.values() for table, _ in way}
+    fed: dict[str, dict[Names, int | None]] = {}
+    for db, schema, table, batch in rows:
+        name = SourceTable(source, db, schema, table)
+        route = ledger.route(ledger.moves.get(name, name))
+        if route is not None and name in led:
+            fed.setdefault(route.target, {})[db, schema, table] = batch
+    limit, last = cut(warehouse, config, source, above=0), last_batch(warehouse)
+    noted: list[Progress] = []
+    for (of, target), stand in list(stands.items()):
+        if of != source or target == SWEEP or stand.outdated is None:
+            continue
+        now = replace(
+            stand,
+            batch=limit.last if limit.last is not None else last,
+            below=limit.below,
+            seen=limit.newest,
+            tables=fed.get(target, {}),
+        )
+        noted.append(_outdated(now, "decoded"))
+    record(warehouse, noted, stands)
+    return [row.target for row in noted]

@@ -1,0 +1,258 @@
+"""`ingest rejects replay`: what was set aside, tried again with today's code and configuration.
+
+Of messages that could not be decoded the bytes stand in bronze. They are decoded once more, and
+what they give is appended to silver in one commit, each row at its own position and epoch, as the
+next batch of gold. A message that silver has rows of is done: so a replay that was killed is told
+from one that never ran, and done twice it does nothing. Events that gold set aside are looked after
+by `pipelines.gold.retyping`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.codes import Code
+from ingest.config.load import Config
+from ingest.config.sources import Source
+from ingest.decode.batches import decode
+from ingest.decode.spec import decode_spec
+from ingest.events import SILVER
+from ingest.sql.casts import sql_text
+from pipelines.gold.approvals import finish
+from pipelines.gold.known import tables_in
+from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
+from pipelines.gold.run import Merged, merge_tables
+from pipelines.ledger.decisions import Ledger
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import declarations
+from pipelines.silver.arrivals import placed_again
+from pipelines.silver.counts import count
+from pipelines.silver.split_updates import join_split_updates
+from pipelines.silver.stream import DECODED, INPUT, last_batch
+from pipelines.targets.progress import load
+from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rejects, merge, present
+
+_SET_DOWN = "_replay_"
+"""How the tables are called that hold what was decoded until it is looked at."""
+_PLACE = ("topic", "partition", "offset")
+
+
+class Replayed(NamedTuple):
+    """What became of the rejects of one stage of one source."""
+
+    stage: str
+    source: str
+    tried: int
+    resolved: int
+
+
+class Replay(NamedTuple):
+    """What one replay did: with the rejects of each stage, and in gold."""
+
+    stages: tuple[Replayed, Replayed]
+    merged: list[Merged]
+
+
+def replay(warehouse: Warehouse, config: Config, source: str, *, code: str | None) -> Replay:
+    """Try the open rejects of a source again, those with `code` alone where it is given.
+
+    Raises SourceError where silver was decoded by other declarations than today's.
+    """
+    if not warehouse.exists("silver", "cdc"):
+        return Replay((Replayed("decode", source, 0, 0), Replayed("gold", source, 0, 0)), [])
+    with lease(warehouse, "silver"):
+        declarations.check(warehouse, config.sources[source])
+        decoded = _decoded(warehouse, config.sources[source], code)
+    merged = merge_tables(warehouse, config, sources=[source]) if decoded.resolved else []
+    merged += _made(warehouse, config, source)
+    with lease(warehouse, "gold"):
+        typed = _typed(warehouse, config, source, code=code)
+    return Replay((decoded, typed), merged)
+
+
+def _decoded(warehouse: Warehouse, source: Source, code: str | None) -> Replayed:
+    """Decode the open rejects of silver once more: once, and what that gave is looked at.
+
+    Only counts come to the driver.
+    """
+    create_rejects(warehouse)
+    tried = _counted(warehouse, source.name, code)
+    if not tried.found:
+        return Replayed("decode", source.name, 0, 0)
+    with _set_down(warehouse, source, code) as decoded:
+        failed = decoded.where("kind = 'reject'")
+        good = decoded.join(failed.select(*_PLACE).distinct(), list(_PLACE), "left_anti")
+        if tried.found > tried.done and not good.isEmpty():
+            _append(warehouse, source, good)
+        # What silver has now is done, whoever brought it.
+        now = _counted(warehouse, source.name, code)
+        _note(warehouse, source.name, code, failed=failed)
+    return Replayed("decode", source.name, now.found, now.done)
+
+
+class _Counted(NamedTuple):
+    """Open rejects, and those of them of whose messages silver has rows."""
+
+    found: int
+    done: int
+
+
+def _counted(warehouse: Warehouse, source: str, code: str | None) -> _Counted:
+    row = warehouse.session.sql(
+        f"SELECT count(*), count_if(done) FROM ({_undecoded(warehouse, source, code)})"
+    ).first()
+    assert row is not None
+    return _Counted(*row)
+
+
+@contextmanager
+def _set_down(warehouse: Warehouse, source: Source, code: str | None) -> Iterator[DataFrame]:
+    """The silver rows that the messages of open rejects are today, in a table of their own until
+    the end: who reads them twice does not have them decoded twice, which could differ."""
+    for left in tables_in(warehouse, "silver"):
+        # By a replay that was killed.
+        if left.startswith(_SET_DOWN):
+            warehouse.drop("silver", left)
+    name = f"{_SET_DOWN}{uuid.uuid4().hex}"
+    run = decode({source.name: decode_spec(source)})
+    columns = [(column.name, column.type) for column in SILVER if column.name != "batch"]
+    try:
+        warehouse.create("silver", name, columns)
+        messages = _messages(warehouse, source.name, code).select(*INPUT)
+        messages = placed_again(warehouse, source, messages)
+        decoded = messages.sortWithinPartitions(*_PLACE).mapInArrow(run, DECODED)
+        warehouse.append(decoded, "silver", name)
+        yield warehouse.read("silver", name)
+    finally:
+        warehouse.drop("silver", name)
+
+
+def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
+    """Bring what could be decoded to silver, in one commit."""
+    batch = last_batch(warehouse) + 1
+    rows = good.withColumn("batch", F.lit(batch).cast("bigint"))
+    columns = [column.name for column in SILVER]
+    once = ("silver/replay", batch)
+    warehouse.append(rows.select(*columns), "silver", "cdc", once=once, note=batch)
+    if source.format in ("auto", "dataworks"):
+        came = warehouse.read("silver", "cdc").where(F.col("batch") == batch)
+        pairs = ("silver/replay/pairs", batch)
+        join_split_updates(
+            warehouse, source.name, batch, counts=count(came), once=pairs, to=batch + 1
+        )
+
+
+def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:
+    """Write down what became of the open rejects: those that are done, and why others are not."""
+    view = f"_failed_{uuid.uuid4().hex}"
+    failed.createOrReplaceTempView(view)
+    place = ", ".join(f"`{name}`" for name in _PLACE)
+    same = " AND ".join(f"f.`{name}` = u.`{name}`" for name in _PLACE)
+    now = {
+        "stage": "'decode'",
+        "source": sql_text(source),
+        "target": "CAST(NULL AS string)",
+        "value": "CAST(NULL AS binary)",
+        "misfits": NO_MISFITS,
+        "code": "coalesce(f.why.error_code, u.code)",
+        "error": "coalesce(f.why.error, u.error)",
+        "status": "IF(u.done, 'resolved', 'open')",
+        "attempts": "u.attempts + IF(u.done, 0, 1)",
+        "at": "current_timestamp()",
+        "version": "u.version + 1",
+    }
+    listed = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
+    try:
+        merge(
+            warehouse,
+            f"SELECT {listed} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
+            f"{place}, min_by(struct(error_code, error), `row`) AS why FROM {view} "
+            f"GROUP BY {place}) f ON {same}",
+        )
+    finally:
+        warehouse.session.catalog.dropTempView(view)
+
+
+def _undecoded(warehouse: Warehouse, source: str, code: str | None) -> str:
+    """SQL of the open rejects of silver; `done`: silver has rows of the message."""
+    silver = warehouse.name("silver", "cdc")
+    own = f"source = {sql_text(source)}"
+    said = "coalesce(r.code, s.why.error_code)"
+    where = f"coalesce(r.status, 'open') = 'open' AND {said} <> {sql_text(_SHARDS)}"
+    if code is not None:
+        where += f" AND {said} = {sql_text(code)}"
+    # Silver has an `id` of its own: the message's.
+    rejected = (
+        f"SELECT {DECODE_ID} AS reject, topic, `partition`, offset, `row`, "
+        "min(struct(error_code, error)) AS why "
+        f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL"
+    )
+    return f"""SELECT s.reject AS id, s.topic, s.`partition`, s.offset, s.`row`, {said} AS code,
+  coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
+  coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done
+FROM ({rejected}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.reject
+LEFT JOIN (SELECT DISTINCT topic, `partition`, offset FROM {silver}
+  WHERE {own} AND kind <> 'reject') d
+  ON d.topic = s.topic AND d.`partition` = s.`partition` AND d.offset = s.offset
+WHERE {where} GROUP BY ALL"""
+
+
+_SHARDS = Code.FRAGMENT_INCOMPLETE.value
+"""A message that lacks others: it is whole when they come, and decoding it anew brings nothing."""
+
+
+def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
+    """The messages of open rejects that silver has no rows of, as bronze holds them."""
+    undecoded = warehouse.session.sql(
+        f"SELECT DISTINCT topic, `partition`, offset "
+        f"FROM ({_undecoded(warehouse, source, code)}) WHERE NOT done"
+    )
+    bronze = warehouse.read("bronze", "messages").where(F.col("source") == source)
+    return bronze.join(undecoded, list(_PLACE), "left_semi")
+
+
+def _made(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
+    """Targets that could not be made for want of a key, made where there is one now."""
+    if not warehouse.exists("gold", "_rejects"):
+        return []
+    waiting = waiting_targets(warehouse, source, Code.NO_KEY.value)
+    lacking = [target for target in waiting if not warehouse.exists("gold", target)]
+    if not lacking:
+        return []
+    return merge_tables(warehouse, config, sources=[source], targets=lacking)
+
+
+def _typed(warehouse: Warehouse, config: Config, source: str, *, code: str | None) -> Replayed:
+    """Type the open rejects of gold once more."""
+    if not warehouse.exists("gold", "_rejects"):
+        return Replayed("gold", source, 0, 0)
+    stands = load(warehouse)
+    ledger = Ledger(warehouse, config, source, stands=stands)
+    tried = resolved = 0
+    for target in waiting_targets(warehouse, source, code):
+        if (stand := stands.get((source, target))) is not None and stand.outdated is not None:
+            continue
+        for number, part in enumerate(opened(warehouse, source, target, code=code)):
+            if not number:
+                _grow(ledger, part)
+            tried += len(part)
+            resolved += replay_target(ledger, part, attempt=True)
+    return Replayed("gold", source, tried, resolved)
+
+
+def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
+    """Let the target of these rejects have the types that are declared for it today."""
+    for table in tables_of(ledger.warehouse, ledger.source, chosen):
+        route = ledger.route(table)
+        if route is not None and route.target == chosen[0]["target"]:
+            ledger.drift.declared(table, route)
+    ledger.save()
+    for entry in ledger.unfinished():
+        finish(ledger, entry)

@@ -1,0 +1,127 @@
+"""`ingest reset`: what the product made of a target or a source, taken away, so that the next run
+makes it anew.
+
+A target: its gold table, its progress, what gold set aside of it and the ledger's entries of its
+source tables, decisions included. History stays in silver, from which the next run makes the target
+as if it were new.
+
+A source: that of all its targets, its rows in silver and silver's progress. Bronze stays, from
+which the next run decodes everything again; unless that goes too, with how far its files or topics
+were read: then the next run reads what the transport still has.
+
+What tells how far messages were read goes before the messages: a process that is killed leaves some
+to be read twice rather than never, and a second call takes the rest.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ingest.sql.casts import sql_text
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.declarations import forget
+from pipelines.silver.stream import last_batch
+from pipelines.targets.progress import SWEEP, load
+
+RESET = ("kind", "what", "rows")
+
+
+class Gone(NamedTuple):
+    """One thing that goes, or went, and how many rows it had."""
+
+    what: str
+    rows: int
+
+    def row(self) -> tuple[str | int, ...]:
+        """As a row of RESET."""
+        return ("reset", *self)
+
+
+def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
+    """What a reset of the target takes away."""
+    found = []
+    if warehouse.exists("gold", target):
+        found.append(Gone(f"gold.{target}", warehouse.read("gold", target).count()))
+    for table, what in (
+        ("_rejects", "rejects of gold"),
+        ("_ddl", "schema changes, with their decisions"),
+        ("_progress", "records of progress"),
+    ):
+        where = f"source = {sql_text(source)} AND target = {sql_text(target)}"
+        if table == "_rejects":
+            where += " AND stage = 'gold'"
+        if count := _count(warehouse, "gold", table, where=where):
+            found.append(Gone(f"{what} of {target}", count))
+    return found
+
+
+def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
+    """Take it away; gives what went."""
+    with lease(warehouse, "gold"):
+        found = of_target(warehouse, source, target)
+        # The table first: while there is progress without it, the target is parked.
+        warehouse.drop("gold", target)
+        where = f"source = {sql_text(source)} AND target = {sql_text(target)}"
+        _delete(warehouse, "gold", "_rejects", where=f"{where} AND stage = 'gold'")
+        _delete(warehouse, "gold", "_ddl", where=where)
+        _delete(warehouse, "gold", "_progress", where=where)
+    return found
+
+
+def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
+    """What a reset of the source takes away."""
+    found = [
+        gone
+        for target in targets_of(warehouse, source)
+        for gone in of_target(warehouse, source, target)
+    ]
+    own = f"source = {sql_text(source)}"
+    if rows := _count(warehouse, "silver", "cdc", where=own):
+        found.append(Gone(f"silver.cdc of {source}", rows))
+    if bronze and (rows := _count(warehouse, "bronze", "messages", where=own)):
+        found.append(Gone(f"bronze.messages of {source}", rows))
+    return found
+
+
+def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
+    """Take it away; gives what went."""
+    found = of_source(warehouse, source, bronze=bronze)
+    for target in targets_of(warehouse, source):
+        reset_target(warehouse, source, target)
+    own = f"source = {sql_text(source)}"
+    with lease(warehouse, "gold"), lease(warehouse, "silver"):
+        for table in ("_rejects", "_ddl", "_progress"):
+            _delete(warehouse, "gold", table, where=own)
+        shutil.rmtree(warehouse.checkpoint("silver", source), ignore_errors=True)
+        if _count(warehouse, "silver", "cdc", where=own):
+            # Batches are numbered on from the last one, be its rows there or not.
+            none = warehouse.read("silver", "cdc").where("false")
+            warehouse.replace(none, "silver", "cdc", where=own, note=last_batch(warehouse))
+        forget(warehouse, source)
+    if bronze:
+        with lease(warehouse, f"bronze/{source}"):
+            shutil.rmtree(warehouse.checkpoint("bronze", source), ignore_errors=True)
+            _delete(warehouse, "bronze", "messages", where=own)
+    return found
+
+
+def targets_of(warehouse: Warehouse, source: str) -> list[str]:
+    """The targets that the source has fed."""
+    if not warehouse.exists("gold", "_progress"):
+        return []
+    stands: Iterable[tuple[str, str]] = load(warehouse)
+    return sorted(target for of, target in stands if of == source and target != SWEEP)
+
+
+def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:
+    if not warehouse.exists(layer, table):
+        return 0
+    return warehouse.read(layer, table).where(where).count()
+
+
+def _delete(warehouse: Warehouse, layer: str, table: str, *, where: str) -> None:
+    if warehouse.exists(layer, table):
+        warehouse.session.sql(f"DELETE FROM {warehouse.name(layer, table)} WHERE {where}")

@@ -1,0 +1,135 @@
+"""What retention takes away: messages of bronze that were decoded, changes of silver that are past.
+
+A change of silver is taken away when it is old, applied, and superseded by an old whole image or
+delete of its key above it: so what is left still folds to the same table, now and as of any moment
+since. Left whole are the truncates, keys that changes of the key link, tables whose gold keeps
+versions or every change, and tables that live in silver only. Where a table was trimmed is
+remembered before a row goes (`Horizon`): a change that comes from below it later is set aside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ingest.config.load import Config
+from ingest.config.routes import Route
+from ingest.names import SourceTable
+from ingest.position import Pos, pos_literal, source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import events
+from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.gold.reconstruction import as_applied
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import named
+from pipelines.targets.progress import Horizon, Progress, Watermarks, load, record, stand_of
+from pipelines.targets.table import keep_horizons
+
+
+class Past(NamedTuple):
+    """Superseded changes: a relation of their coordinates, and what lies above them all."""
+
+    rows: str
+    pos: Pos
+    time: int | None
+
+
+def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
+    """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
+    done = warehouse.session.sql(
+        f"DELETE FROM {warehouse.name('bronze', 'messages')} "
+        f"WHERE source = {sql_text(source)} AND ingested_at < {_ago(days)}"
+    ).first()
+    return int(done[0]) if done is not None else 0
+
+
+def trim_target(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    tables: Sequence[tuple[SourceTable, Route]],
+    days: int,
+) -> int:
+    """Delete superseded changes of a target's source tables; how many there were."""
+    stand = stand_of(warehouse, tables[0][0].source, target)
+    if not stand.batch or not warehouse.exists("gold", target):
+        return 0
+    # The last batch stays: silver numbers its appends by the highest there is.
+    newest = warehouse.session.sql(
+        f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
+    ).first()
+    old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
+    with as_applied(warehouse, config, target, tables=tables, stand=stand) as standing:
+        # By `sequence_by` a change has another position than silver's, where horizons stand.
+        if standing.made.mode != "scd1" or standing.made.sequence:
+            return 0
+        found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
+        if not found:
+            return 0
+        marks = {
+            **stand.marks,
+            **{work.shape.label: _noted(work, stand, past) for work, past in found},
+        }
+        # First: were it noted after, a kill in between would leave a trimmed history unnoted.
+        noted = replace(stand.fresh(), marks=marks, status=stand.status, error=stand.error)
+        keep_horizons(warehouse, target, {label: m.horizons for label, m in marks.items()})
+        record(warehouse, [noted], load(warehouse))
+        return sum(_deleted(work, past) for work, past in found)
+
+
+def _superseded(work: TableBatch, old: str) -> Past | None:
+    session = work.warehouse.session
+    changes = events(work.shape, work.history(f"op <> 'truncate' AND {old}"))
+    moved = events(work.shape, work.history(work.shape.moved))
+    base = "NOT partial AND lacks = 0 AND op <> 'delete'"
+    base = base if work.soft else f"({base} OR op = 'delete')"
+    rows = work.view(
+        session.sql(
+            f"""WITH old AS (SELECT o.* FROM ({changes}) o LEFT ANTI JOIN (
+  SELECT explode(array(key, key_before)) AS key FROM ({moved}) WHERE key_before IS NOT NULL) m
+  ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
+bases AS (SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} GROUP BY key)
+SELECT o.topic, o.`partition`, o.offset, o.`row`, o.batch, b.base.pos, b.base.event_time
+FROM old o JOIN bases b ON o.key = b.key
+WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
+        )
+    )
+    top = session.sql(f"SELECT max(pos), max(event_time) FROM {rows}").first()
+    return Past(rows, tuple(top[0]), top[1]) if top is not None and top[0] else None
+
+
+def _noted(work: TableBatch, stand: Progress, past: Past) -> Watermarks:
+    """The marks with the new horizon, and of the earlier ones those that keep something out."""
+    marks = stand.marks.get(work.shape.label, Watermarks())
+    kept = [
+        horizon
+        for horizon in marks.horizons
+        if not work.warehouse.session.sql(
+            silver_changes(
+                work.warehouse,
+                (work.table, *work.also),
+                f"batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)}",
+            )
+        ).isEmpty()
+    ]
+    return replace(marks, horizons=(*kept, Horizon(past.pos, stand.applied[0], past.time)))
+
+
+def _deleted(work: TableBatch, past: Past) -> int:
+    coordinates = " AND ".join(
+        f"s.`{name}` = d.`{name}`" for name in ("topic", "partition", "offset", "row", "batch")
+    )
+    done = work.warehouse.session.sql(
+        f"MERGE INTO {work.warehouse.name('silver', 'cdc')} s USING {past.rows} d "
+        f"ON s.source = {sql_text(work.table.source)} AND s.kind = 'change' "
+        f"AND {named(work.table)} AND {coordinates} WHEN MATCHED THEN DELETE"
+    ).first()
+    return int(done["num_deleted_rows"]) if done is not None else 0
+
+
+def _ago(days: int) -> str:
+    """SQL of a time so many days ago, the same whenever it is run."""
+    return f"timestamp_micros({int(time.time() * 1_000_000) - days * 86_400_000_000})"

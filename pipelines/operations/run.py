@@ -1,0 +1,331 @@
+"""`ingest run` and its stages: bronze and silver by source, then gold, until nothing is left.
+
+A source or table that fails is named and the others go on. A pass that brought no message is the
+last one, unless the run is to continue until it is told to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from ingest.config.load import Config
+from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
+from pipelines.bronze.source import ingest_source
+from pipelines.gold.backlog import unmatched
+from pipelines.gold.known import known, no_target, unknown_targets
+from pipelines.gold.run import Merged, merge_tables
+from pipelines.gold.untyped import untyped
+from pipelines.operations.views import publish
+from pipelines.platform.console import Advance, Console
+from pipelines.platform.failures import described
+from pipelines.platform.signals import Stop
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.stream import decode_source
+from pipelines.silver.transactions import waiting
+
+Result = TypeVar("Result")
+SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
+TABLE = ("kind", "table", *(name for name in Merged._fields if name != "target"))
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "bronze": ("messages",),
+    "silver": ("rows", "rejects"),
+    "gold": (),
+}
+PAUSE = 1.0
+"""Seconds that a continuous run waits after a pass that brought nothing."""
+
+
+@dataclass
+class Source:
+    """What a run did with one source; `decoded` counts the messages that its rows are of."""
+
+    messages: int = 0
+    rows: int = 0
+    rejects: int = 0
+    error: str | None = None
+    decoded: int = 0
+
+
+@dataclass
+class Outcome:
+    """What a run did.
+
+    `platform` says what of the surroundings failed, `held` what another run has the lease of,
+    `unknown` which targets do not exist, `spoilt` of which sources too much was set aside; `done`
+    counts what could be done.
+    """
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    tables: dict[tuple[str, str], Merged] = field(default_factory=dict)
+    warned: list[str] = field(default_factory=list)
+    platform: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    spoilt: list[str] = field(default_factory=list)
+    done: int = 0
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        errors = [source.error for source in self.sources.values() if source.error is not None]
+        if self.platform and not self.done:
+            return 2
+        parked = any(merged.error is not None for merged in self.tables.values())
+        failed = any(error not in self.held for error in errors)
+        if failed or parked or self.warned or self.unknown or self.spoilt:
+            return 1
+        return TRY_AGAIN if self.held else 0
+
+    def show(self, console: Console, stages: Sequence[str]) -> None:
+        """Print what was done with each source and table, and where to look for rejects."""
+        sources = [
+            ("source", name, done.messages, done.rows, done.rejects, done.error)
+            for name, done in self.sources.items()
+        ]
+        shown = [name for stage in stages for name in _SHOWN[stage]]
+        if shown:
+            console.rows(SOURCE, sources, shown=("source", *shown, "error"))
+        tables = [
+            ("table", *merged._replace(seconds=round(merged.seconds, 3)))
+            for _, merged in sorted(self.tables.items())
+        ]
+        if tables:
+            console.rows(TABLE, tables, shown=TABLE[1:])
+        elif stages == ("gold",):
+            console.text("nothing new")
+        rejects = sum(done.rejects for done in self.sources.values())
+        rejects += sum(merged.rejected for merged in self.tables.values())
+        if rejects:
+            console.say(f"{rejects:,} set aside; `ingest rejects list` shows them")
+
+
+class Run:
+    """One call of `run`, or of one of its stages."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        console: Console,
+        *,
+        sources: Sequence[str],
+        targets: Sequence[str] | None,
+        stages: Sequence[str],
+        stop: Stop,
+    ) -> None:
+        self._warehouse = warehouse
+        warehouse.patience = warehouse.patience._replace(stop=stop)
+        self._config = config
+        self._console = console
+        self._sources = sources
+        self._targets = targets
+        self._stages = stages
+        self._stop = stop
+        self._said: set[str] = set()
+        self.outcome = Outcome(sources={name: Source() for name in sources})
+
+    def until_done(self) -> Outcome:
+        """Pass after pass until one brings no message, which ends after bronze."""
+        more = self._pass()
+        while more and not self._stop():
+            more = self._pass(again=True)
+        self._name_unknown_targets()
+        self._name_spoilt_sources()
+        return self.outcome
+
+    def until_stopped(self) -> Outcome:
+        """Pass after pass until `stop`; failures are those of the last pass."""
+        while not self._stop():
+            self.outcome.platform.clear()
+            self.outcome.held.clear()
+            self.outcome.warned.clear()
+            self.outcome.done = 0
+            if not self._pass():
+                self._stop.wait(PAUSE)
+        self._name_spoilt_sources()
+        return self.outcome
+
+    def _pass(self, *, again: bool = False) -> bool:
+        """Every stage once; whether there may be more. `again`: only if there are new messages.
+
+        Bronze of every source comes before silver of any: a stream over bronze passes over all
+        that was appended, other sources' rows too.
+        """
+        brought = 0
+        failed = {name: done.error for name, done in self.outcome.sources.items()}
+        for done in self.outcome.sources.values():
+            done.error = None
+        steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
+        steps += "gold" in self._stages
+        what = "run" if len(self._stages) > 1 else self._stages[0]
+        with self._console.progress(what, steps) as advance:
+            for name in self._sources if "bronze" in self._stages else ():
+                if self._stop():
+                    return False
+                brought += self._bronze(name, advance)
+            if again and not brought:
+                # What failed in silver was not tried once more.
+                for name, done in self.outcome.sources.items():
+                    done.error = done.error or failed[name]
+                return False
+            for name in self._sources if "silver" in self._stages else ():
+                if self._stop():
+                    return False
+                self._silver(name, advance)
+            if "gold" in self._stages and not self._stop():
+                self._gold(advance)
+        return brought > 0
+
+    def _bronze(self, name: str, advance: Advance) -> int:
+        """New messages of one source; how many."""
+        declared = self._config.sources[name]
+        done = self.outcome.sources[name]
+        found = self._attempt(
+            name, lambda: ingest_source(self._warehouse, declared, stop=self._stop)
+        )
+        brought = 0
+        if found is not None:
+            self.outcome.done += 1
+            brought = found.messages
+            done.messages += brought
+            for path in found.files_changed:
+                self._warn(f"source {name}: {path} changed after it was read; it stays as read")
+            for unreadable in found.files_unreadable:
+                self._warn(f"source {name}: {unreadable}")
+        advance(f"bronze {name}: {brought:,} messages", brought > 0)
+        return brought
+
+    def _silver(self, name: str, advance: Advance) -> None:
+        """What bronze has of one source, decoded."""
+        declared = self._config.sources[name]
+        done = self.outcome.sources[name]
+        decoded = self._attempt(
+            name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
+        )
+        rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
+        done.rows += rows
+        done.rejects += rejects
+        done.decoded += decoded.messages if decoded is not None else 0
+        self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
+        advance(f"silver {name}: {rows:,} rows, {rejects:,} rejects", rows > 0)
+
+    def _gold(self, advance: Advance) -> None:
+        merged = self._attempt(
+            None,
+            lambda: merge_tables(
+                self._warehouse,
+                self._config,
+                sources=self._sources,
+                targets=self._targets,
+                stop=self._stop,
+                failed=lambda name, error: self._failed(name, error, "gold: "),
+                at_work=lambda target: advance.at(f"gold {target}"),
+            ),
+        )
+        if merged is None:
+            return
+        self.outcome.done += bool(merged) or len(self._stages) == 1
+        targets = {row.target for row in merged}
+        for name in self._sources:
+            for text in self._attempt(name, partial(self._stays, name, targets)) or ():
+                self._say(text)
+        for row in merged:
+            if row.error is not None:
+                self._say(f"table {row.target} is parked: {row.error}")
+            key = (row.source, row.target)
+            self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
+        if merged:
+            self._attempt(None, lambda: publish(self._warehouse, self._config))
+        advance(f"gold: {len(merged):,} tables with changes", bool(merged))
+
+    def _attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives; None where it failed, which is said and noted; `source` None: gold."""
+        try:
+            return work()
+        except Exception as error:
+            self._failed(source, error)
+            return None
+
+    def _failed(self, source: str | None, error: Exception, stage: str = "") -> None:
+        """Say and note what failed."""
+        text = described(error)
+        if source is not None:
+            # What fails names its source for those who call it by itself.
+            text = stage + text.removeprefix(f"source {source}: ")
+            self.outcome.sources[source].error = text
+        if isinstance(error, LeaseHeld):
+            self._say(text)
+            self.outcome.held.append(text)
+            return
+        if isinstance(error, PlatformError):
+            self.outcome.platform.append(text)
+        if source is None:
+            self._warn(f"gold failed: {text}")
+        else:
+            self._say(f"source {source} failed: {text}")
+
+    def _stays(self, source: str, targets: set[str]) -> list[str]:
+        """What of a source stays in silver, and why, and what of `targets` has no types."""
+        about = (self._warehouse, self._config, [source])
+        return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
+
+    def _warn(self, text: str) -> None:
+        self._say(text)
+        self.outcome.warned.append(text)
+
+    def _say(self, text: str) -> None:
+        """Tell the user, once in a run."""
+        if text not in self._said:
+            self._said.add(text)
+            self._console.say(text)
+
+    def _name_unknown_targets(self) -> None:
+        """Those that were asked for before anything was known of the source's tables."""
+        if self._targets is None or "gold" not in self._stages:
+            return
+        names = known(self._warehouse, self._config).names
+        for target in unknown_targets(self._targets, names):
+            self._say(no_target(target, names))
+            self.outcome.unknown.append(target)
+
+    def _name_spoilt_sources(self) -> None:
+        """Sources of which too much was set aside: by their own setting, or everything."""
+        for name, done in self.outcome.sources.items():
+            limit = self._config.sources[name].rejects
+            tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
+            rejected, events = (sum(row.rejected for row in tables), sum(r.events for r in tables))
+            see = f"`ingest rejects list --source {name}` shows them"
+            text = None
+            if done.rejects and done.rejects == done.rows:
+                all_ = (
+                    f"all {done.decoded:,} messages were"
+                    if done.decoded > 1
+                    else "its one message was"
+                )
+                text = f"{all_} set aside, none could be decoded: is its format right? {see}"
+            elif limit.above(done.rejects, done.decoded):
+                text = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+            elif limit.above(rejected, events):
+                text = f"gold set aside {rejected:,} of {events:,} changes"
+            elif isinstance(limit.fail_above, int) and limit.above(done.rejects + rejected, 0):
+                text = f"{done.rejects:,} messages and {rejected:,} changes were set aside"
+            if text is not None:
+                if see not in text:
+                    text += f", more than rejects.fail_above allows ({limit.fail_above}): {see}"
+                self._say(f"source {name}: {text}")
+                self.outcome.spoilt.append(name)
+
+
+def _added(before: Merged | None, now: Merged) -> Merged:
+    """Both passes' counts; the error is the last one's."""
+    if before is None:
+        return now
+    counts = {
+        name: getattr(before, name) + getattr(now, name)
+        for name in Merged._fields
+        if name not in ("target", "source", "error")
+    }
+    return now._replace(**counts)

@@ -1,0 +1,80 @@
+"""A snapshot of a source table, read by Spark from wherever it was put, with a target's types."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from ingest.config.load import Config
+from ingest.config.mistakes import unknown_word
+from ingest.errors import ConfigError, Mistake
+from ingest.sql.compare import as_target
+from ingest.sql.metadata import gold_name
+from ingest.sql.projection import column
+from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.warehouse import Warehouse
+
+FORMATS = {
+    "delta": {},
+    "parquet": {},
+    "orc": {},
+    "csv": {"header": "true", "escape": '"'},
+    "json": {"primitivesAsString": "true"},
+}
+"""Format -> how Spark reads it; texts stay texts."""
+_BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
+
+
+def snapshot_rows(
+    warehouse: Warehouse,
+    config: Config,
+    standing: Reconstruction,
+    *,
+    path: str,
+    format_: str | None,
+) -> tuple[str, list[str]]:
+    """SQL of the snapshot's rows and its columns, both as the target has them.
+
+    Columns are matched without case; those of one side alone are left out. Raises ConfigError.
+    """
+    frame = _read(warehouse, path, format_)
+    types = {gold_name(field.name).lower(): field for field in frame.schema.fields}
+    columns = [name for name in standing.columns if name.lower() in types]
+    missing = [key for key in standing.keys if key not in columns]
+    if missing:
+        raise _wrong(f"expected the key column {', '.join(missing)}, got {', '.join(types)}")
+    zone = config.sources[standing.source].time_zone
+    listed = []
+    for name in columns:
+        field = types[name.lower()]
+        value = as_target(
+            column(field.name), field.dataType.simpleString(), standing.columns[name], zone=zone
+        )
+        listed.append(f"{value} AS {column(name)}")
+    view = standing.view(frame)
+    return f"(SELECT {', '.join(listed)} FROM {view})", columns
+
+
+def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:
+    found = format_ if format_ is not None else _format_of(path)
+    if found not in FORMATS:
+        raise _wrong(unknown_word("--format", found, FORMATS))
+    try:
+        return warehouse.session.read.format(found).options(**FORMATS[found]).load(path)
+    except AnalysisException as error:
+        raise _wrong(str(error).strip().split("\n")[0]) from None
+
+
+def _format_of(path: str) -> str:
+    """By the name's ending, a Delta table by its log; else Parquet."""
+    if (Path(path) / "_delta_log").is_dir():
+        return "delta"
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    suffix = _BY_SUFFIX.get(suffix, suffix)
+    return suffix if suffix in FORMATS else "parquet"
+
+
+def _wrong(text: str) -> ConfigError:
+    return ConfigError([Mistake("snapshot", None, text)])

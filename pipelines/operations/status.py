@@ -1,0 +1,232 @@
+"""`ingest status`: where each source and each target stands, from the tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ingest.codes import Code
+from ingest.config.load import Config
+from ingest.config.modes import label
+from ingest.config.sources import Source
+from ingest.decode.spec import placed_by_timestamp
+from ingest.errors import IngestError
+from ingest.position import EPOCH
+from ingest.sql.casts import sql_text
+from pipelines.gold.advance import is_gone
+from pipelines.gold.known import gold_tables
+from pipelines.operations.listings import DDL, ddl
+from pipelines.platform.console import Advance
+from pipelines.platform.rows import records
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import SWEEP, has_rows_applied, made_of
+from pipelines.targets.rejects import DECODE_ID
+
+SOURCE = ("kind", "source", "messages", "lag", "unread_files", "rejects", "stepped_back")
+TABLE = (
+    *("kind", "table", "source", "rows", "last_pos", "freshness", "late", "rejected"),
+    *("parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
+)
+
+
+Failed = Callable[[str, Exception], None]
+"""Told what cannot be looked up, and why; the rest goes on."""
+
+
+def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list[list[Any]]:
+    """A row a declared source: the columns SOURCE.
+
+    `lag` counts messages of bronze that silver has not decoded, `unread_files` files that bronze
+    has not read (null for Kafka, and where the files cannot be listed), `stepped_back` messages
+    whose timestamps contradict their partition's order. `failed` is told of a log of files that is
+    damaged.
+    """
+    messages = _counts(
+        warehouse,
+        "bronze",
+        "messages",
+        query="SELECT source, count(*) AS n FROM {table} GROUP BY source",
+    )
+    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted, in
+    # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
+    # retention takes messages away once they are decoded.
+    known = _counts(warehouse, "silver", "cdc", query=_offsets("{table}"))
+    bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
+    both = f"(SELECT {_PLACE} FROM {{table}} UNION ALL SELECT {_PLACE} FROM {bronze})"
+    reached = _counts(warehouse, "silver", "cdc", query=_offsets(both))
+    lag = {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
+    if not known:
+        lag = messages
+    rejects = _counts(
+        warehouse,
+        "silver",
+        "cdc",
+        query=f"SELECT source, count(*) AS n FROM (SELECT source, {DECODE_ID} AS id FROM {{table}} "
+        f"WHERE kind = 'reject') s {_closed(warehouse)} GROUP BY source",
+    )
+    back = _stepped_back(
+        warehouse,
+        [name for name, source in config.sources.items() if placed_by_timestamp(source)],
+    )
+    return [
+        [
+            "source",
+            name,
+            messages.get(name, 0),
+            lag.get(name, 0),
+            _unread_files(warehouse, source, failed),
+            rejects.get(name, 0),
+            back.get(name, 0),
+        ]
+        for name, source in config.sources.items()
+    ]
+
+
+def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, int]:
+    """How many messages came with a timestamp that is not their place by arrival."""
+    if not sources:
+        return {}
+    names = ", ".join(map(sql_text, sorted(sources)))
+    code = sql_text(Code.CLOCK_STEPPED_BACK.value)
+    return _counts(
+        warehouse,
+        "silver",
+        "cdc",
+        query="SELECT source, count(DISTINCT epoch, topic, `partition`, offset) AS n FROM {table} "
+        f"WHERE source IN ({names}) AND array_contains(warnings, {code}) "
+        "GROUP BY source",
+    )
+
+
+def _closed(warehouse: Warehouse) -> str:
+    """SQL that takes away the rejects that were resolved or dismissed."""
+    if not warehouse.exists("gold", "_rejects"):
+        return ""
+    name = warehouse.name("gold", "_rejects").replace("{", "{{").replace("}", "}}")
+    return f"LEFT ANTI JOIN (SELECT id FROM {name} WHERE status <> 'open') r ON r.id = s.id"
+
+
+_PLACE = "source, topic, `partition`, offset"
+
+
+def _offsets(relation: str) -> str:
+    """SQL of how many different messages the relation knows, by source."""
+    return (
+        "SELECT source, sum(bitmap_count(bits)) AS n FROM (SELECT source, "
+        "bitmap_construct_agg(bitmap_bit_position(offset)) AS bits "
+        f"FROM {relation} GROUP BY source, topic, `partition`, bitmap_bucket_number(offset)) "
+        "GROUP BY source"
+    )
+
+
+def table_rows(
+    warehouse: Warehouse, config: Config, *, advance: Advance, failed: Failed
+) -> list[list[Any]]:
+    """A row a target, created or not, and one a source table that is parked by itself: the columns
+    TABLE. `advance` is told each that is done, `failed` what cannot be counted."""
+    stands = {
+        row["target"]: row
+        for row in _progress(warehouse)
+        # A source table stands for itself only while it is parked.
+        if ":" not in row["target"] or row["status"] == "parked"
+    }
+    pending: dict[str, int] = {}
+    for entry in ddl(warehouse, status="pending"):
+        target = entry[DDL.index("target")]
+        pending[target] = pending.get(target, 0) + 1
+    rejected = _counts(
+        warehouse,
+        "gold",
+        "_rejects",
+        query="SELECT target, count(*) AS n FROM (SELECT target, max_by(status, version) AS status "
+        "FROM {table} GROUP BY id, target) WHERE status = 'open' GROUP BY target",
+    )
+    created = set(gold_tables(warehouse))
+
+    def row(target: str) -> list[Any]:
+        stand = stands.get(target, {})
+        source = config.sources.get(stand.get("source", ""))
+        epoch = source.epoch if source is not None else 0
+        total: int | None
+        old: int | None
+        try:
+            total, old = _size(warehouse, target, epoch) if target in created else (0, 0)
+        except Exception as error:
+            failed(f"table {target}", error)
+            total = old = None
+        parked, why = stand.get("status") == "parked", stand.get("error")
+        if target not in created and has_rows_applied(stand.get("state")):
+            parked, why = True, is_gone(target)
+        advance(target, False)
+        return [
+            "table",
+            target,
+            stand.get("source"),
+            total,
+            stand.get("last_pos"),
+            stand.get("freshness"),
+            stand.get("late") or 0,
+            rejected.get(target, 0),
+            parked,
+            why,
+            pending.get(target, 0),
+            old,
+            label(made_of(stand.get("state"))),
+        ]
+
+    with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
+        return list(pool.map(row, sorted({*created, *stands})))
+
+
+def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
+    """The newest row of each target, with `late` summed over all its runs: keys that late changes
+    made to be folded again, and late changes that newer ones had overtaken."""
+    if not warehouse.exists("gold", "_progress"):
+        return []
+    return records(
+        warehouse.session.sql(
+            "SELECT target, last.*, late FROM (SELECT target, sum(late + stale) AS late, "
+            "max_by(struct(source, status, error, last_pos, freshness, state), struct(at, batch)) "
+            f"AS last FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SWEEP}' "
+            "GROUP BY target)"
+        )
+    )
+
+
+def _size(warehouse: Warehouse, target: str, epoch: int) -> tuple[int, int]:
+    """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15)."""
+    old = f"count_if(element_at(_pos, {EPOCH}) < {epoch})" if epoch else "0"
+    session: SparkSession = warehouse.session
+    found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
+    return (0, 0) if found is None else (int(found[0]), int(found[1]))
+
+
+def _counts(warehouse: Warehouse, layer: str, table: str, *, query: str) -> dict[str, int]:
+    """What `query` counts, by its first column; nothing where the table does not exist."""
+    if not warehouse.exists(layer, table):
+        return {}
+    found = warehouse.session.sql(query.format(table=warehouse.name(layer, table)))
+    return {row[0]: int(row[1]) for row in found.collect()}
+
+
+def _unread_files(warehouse: Warehouse, source: Source, failed: Failed) -> int | None:
+    if source.files is None:
+        return None
+    from pipelines.bronze.files import file_log
+    from pipelines.bronze.listing import is_uri, list_local
+
+    if is_uri(source.files.path):
+        return None
+    try:
+        listed, _ = list_local(source.name, source.files.path, root=warehouse.root)
+    except IngestError:
+        return None
+    try:
+        read = file_log(warehouse, source.name).files
+    except IngestError as error:
+        failed(f"source {source.name}", error)
+        return None
+    return sum(file.path not in read for file in listed)

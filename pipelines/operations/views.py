@@ -1,0 +1,344 @@
+"""The names that SQL may use: tables and views, made known when a statement names them.
+
+Locally a table is its folder and the session's catalog is empty at every start: so what a statement
+names is registered just before it runs, some milliseconds a name, whatever else there is. In a
+catalog tables have names anyway and views are created once, by `publish`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.codes import Code
+from ingest.config.load import Config
+from ingest.config.mistakes import nearest, unknown_word
+from ingest.config.routes import Route
+from ingest.errors import ConfigError, Mistake
+from ingest.names import SourceTable
+from ingest.sql.casts import sql_text, typed
+from ingest.sql.projection import as_text
+from pipelines.gold.known import known, local_tables, one_of, tables_in
+from pipelines.ledger.entries import load
+from pipelines.ledger.renames import namings
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.silver.history import (
+    Earlier,
+    Looked,
+    data_columns,
+    history_view,
+    listed,
+    moves,
+    of_key,
+    order,
+)
+from pipelines.silver.transactions import transactions
+from pipelines.targets.table import keys_of
+
+LAYERS = ("bronze", "silver", "gold", "history")
+VIEWS = ("changes", "ddl", "rejects", "schemas", "transactions")
+
+
+class Registered(NamedTuple):
+    """What a session knows of one warehouse: name -> TABLE or VIEW."""
+
+    folder: str
+    names: dict[str, str]
+
+
+_registered: WeakKeyDictionary[SparkSession, Registered] = WeakKeyDictionary()
+
+
+def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
+    """The query of one of VIEWS."""
+    silver = warehouse.name("silver", "cdc")
+    if name == "schemas":
+        return (
+            "SELECT * EXCEPT (_copy) FROM (SELECT *, row_number() OVER ("
+            "PARTITION BY source, db, schema, table, schema_id "
+            "ORDER BY batch, topic, partition, offset) AS _copy "
+            f"FROM {silver} WHERE kind = 'schema') WHERE _copy = 1"
+        )
+    if name == "transactions":
+        return transactions(warehouse, config)
+    kind = {"changes": "change", "ddl": "ddl", "rejects": "reject"}[name]
+    query = f"SELECT * FROM {silver} WHERE kind = '{kind}'"
+    return _without_joined(query, config) if name == "changes" else query
+
+
+def _without_joined(changes: str, config: Config) -> str:
+    """SQL of the changes without the lone halves of updates that were joined."""
+    splitting = [
+        sql_text(name)
+        for name, source in config.sources.items()
+        if source.format in ("auto", "dataworks")
+    ]
+    if not splitting:
+        return changes
+    split, joined = sql_text(Code.SPLIT_UPDATE.value), sql_text(Code.JOINED_UPDATE.value)
+    same = ("source", "epoch", "topic", "partition", "offset", "row")
+    on = " AND ".join(f"c.{quote(name)} = p.{quote(name)}" for name in same)
+    return (
+        f"SELECT c.* FROM ({changes}) c LEFT ANTI JOIN (SELECT {', '.join(map(quote, same))} "
+        f"FROM ({changes}) WHERE source IN ({', '.join(splitting)}) "
+        f"AND array_contains(warnings, {joined})) p ON {on} AND array_contains(c.warnings, {split})"
+    )
+
+
+def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
+    """The (schema, table) pairs that `query` may mean; `*` for every table of a schema.
+
+    Found among the tokens, so that any statement will do, also one that only Spark can parse; a
+    column `alias.name` found too many costs nothing.
+    """
+    ours = {schema.casefold(): schema for schema in schemas}
+    tokens = _tokens(query)
+    found: dict[tuple[str, str], None] = {}
+    for i, text in enumerate(tokens):
+        schema = ours.get(text.casefold())
+        if schema is None:
+            continue
+        if tokens[i + 1 : i + 2] == ["."] and len(tokens) > i + 2:
+            found[schema, tokens[i + 2]] = None
+        elif tokens[0].casefold() == "show":
+            found[schema, "*"] = None
+    return list(found)
+
+
+def _tokens(query: str) -> list[str]:
+    from sqlglot import Tokenizer, tokenize
+    from sqlglot.errors import TokenError
+
+    try:
+        tokens = tokenize(query, read="databricks")
+    except TokenError:
+        # Spark will say what is wrong with it.
+        return []
+    texts = [token.text for token in tokens]
+    if len(tokens) > 1 and tokens[0].token_type in Tokenizer.COMMANDS:
+        # The rest of a statement that sqlglot takes for a command (SHOW, OPTIMIZE) is one token.
+        texts[1:2] = _tokens(texts[1])
+    return texts
+
+
+def register(warehouse: Warehouse, config: Config, query: str) -> None:
+    """Make known what `query` names of the four schemas; what does not exist is left to Spark."""
+    session = warehouse.session
+    if not warehouse.local:
+        assert warehouse.settings.catalog is not None
+        session.catalog.setCurrentCatalog(warehouse.settings.catalog)
+        return
+    _forget_others(warehouse)
+    for schema, table in named(query, _schemas(warehouse)):
+        place = quote(schema)
+        folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
+        session.sql(f"CREATE SCHEMA IF NOT EXISTS {place} LOCATION {sql_text(str(folder))}")
+        for layer in _schemas(warehouse)[schema]:
+            for name in offered(warehouse, config, layer):
+                if table == "*" or table.casefold() == name.casefold():
+                    _register(warehouse, config, layer, name=name)
+
+
+def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
+    """The tables and views of a layer that there are to query."""
+    if layer == "history":
+        return sorted(known(warehouse, config).ways)
+    names = local_tables(warehouse, layer)
+    return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
+
+
+def unknown_table(warehouse: Warehouse, config: Config, error: AnalysisException) -> str | None:
+    """The sentence on a table that Spark did not find, with the nearest; None for other errors."""
+    if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+        return None
+    relation = error.getMessageParameters() or {}
+    name = relation.get("relationName", "").replace("`", "")
+    schema = name.rpartition(".")[0].casefold()
+    names = [
+        f"{known_schema}.{table}"
+        for known_schema, layers in (_schemas(warehouse) if warehouse.local else {}).items()
+        if known_schema.casefold() == schema or schema not in map(str.casefold, _schemas(warehouse))
+        for layer in layers
+        for table in offered(warehouse, config, layer)
+    ]
+    there = nearest(name, names) if names else "; `ingest run` makes the tables"
+    return f"there is no table or view {name}{there}"
+
+
+def _schemas(warehouse: Warehouse) -> dict[str, list[str]]:
+    """Schema -> its layers: bronze and silver may share one."""
+    found: dict[str, list[str]] = {}
+    for layer in LAYERS:
+        found.setdefault(warehouse.schema(layer), []).append(layer)
+    return found
+
+
+def _register(warehouse: Warehouse, config: Config, layer: str, *, name: str) -> None:
+    session = warehouse.session
+    full = quote(warehouse.schema(layer), name)
+    names = _registered[session].names
+    if layer == "history" or (layer == "silver" and name in VIEWS):
+        view = history_query if layer == "history" else silver_view
+        session.sql(f"CREATE OR REPLACE VIEW {full} AS {view(warehouse, config, name)}")
+        names[full] = "VIEW"
+    elif full not in names:
+        location = sql_text(str(warehouse.folder(layer, name)))
+        session.sql(f"CREATE TABLE {full} USING DELTA LOCATION {location}")
+        names[full] = "TABLE"
+
+
+def _forget_others(warehouse: Warehouse) -> None:
+    """Drop the names that this session has for the tables of another warehouse.
+
+    Their files stay where they are: they are external tables.
+    """
+    folder = warehouse.settings.warehouse
+    ours = _registered.setdefault(warehouse.session, Registered(folder, {}))
+    if ours.folder != folder:
+        for full, kind in ours.names.items():
+            warehouse.session.sql(f"DROP {kind} IF EXISTS {full}")
+        _registered[warehouse.session] = Registered(folder, {})
+
+
+def publish(warehouse: Warehouse, config: Config) -> None:
+    """Create the views in the catalog, those that are not there as they should be; locally there is
+    nothing to do."""
+    if warehouse.local or not warehouse.exists("silver", "cdc"):
+        return
+    wanted = {("silver", view): silver_view(warehouse, config, view) for view in VIEWS}
+    for target, tables in known(warehouse, config).ways.items():
+        columns = data_columns(warehouse, target, tables)
+        wanted["history", target] = _history(warehouse, config, tables, columns=columns)
+    assert warehouse.settings.catalog is not None
+    place = quote(warehouse.settings.catalog, warehouse.schema("history"))
+    warehouse.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+    there = {
+        (layer, name.lower())
+        for layer in ("silver", "history")
+        for name in tables_in(warehouse, layer)
+    }
+    noted = Path(warehouse.checkpoint("views.json"))
+    before = _noted(noted)
+    now = {}
+    for (layer, name), query in wanted.items():
+        full = warehouse.name(layer, name)
+        now[full] = hashlib.sha256(query.encode()).hexdigest()
+        if before.get(full) != now[full] or (layer, name.lower()) not in there:
+            warehouse.session.sql(f"CREATE OR REPLACE VIEW {full} AS {query}")
+    if now != before:
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        noted.write_text(json.dumps(now))
+
+
+def _noted(file: Path) -> dict[str, str]:
+    """View -> a fingerprint of its query, as it was created last."""
+    try:
+        found: dict[str, str] = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
+    """The query behind `history.<target>`, with the columns that the target has now."""
+    tables = known(warehouse, config).ways[target]
+    return _history(warehouse, config, tables, columns=data_columns(warehouse, target, tables))
+
+
+def _history(
+    warehouse: Warehouse,
+    config: Config,
+    tables: Sequence[tuple[SourceTable, Route]],
+    *,
+    columns: Mapping[str, str],
+    looked: Sequence[str] = (),
+) -> str:
+    entries = load(warehouse).values()
+    read = namings(entries, [table for table, _ in tables])
+    return history_view(warehouse, config, tables, columns=columns, read=read, looked=looked)
+
+
+def history_frame(
+    warehouse: Warehouse, config: Config, table: str, *, key: Mapping[str, str]
+) -> tuple[DataFrame, dict[str, str]]:
+    """The changes of a target, or of those of its rows with `key`, in order; and its columns.
+
+    Raises ConfigError for a table or column that does not exist, or a value that its column cannot
+    have.
+    """
+    ways = known(warehouse, config).ways
+    target = one_of(table, ways, warehouse.settings)
+    columns = data_columns(warehouse, target, ways[target])
+    where, looked = "true", None
+    if key:
+        looked = _looked(warehouse, config, ways[target], target=target, columns=columns, key=key)
+    query = _history(
+        warehouse, config, ways[target], columns=columns, looked=looked.columns if looked else ()
+    )
+    if looked is not None:
+        where = of_key(columns, looked, _earlier(warehouse, query, columns, looked=looked))
+    frame = warehouse.session.sql(
+        f"SELECT {listed(columns)} FROM ({query}) WHERE {where} ORDER BY {order(columns)}"
+    )
+    return frame, columns
+
+
+def _looked(
+    warehouse: Warehouse,
+    config: Config,
+    tables: Sequence[tuple[SourceTable, Route]],
+    *,
+    target: str,
+    columns: Mapping[str, str],
+    key: Mapping[str, str],
+) -> Looked:
+    """What `--key` asks for, by the target's own names and types."""
+    by_case = {name.casefold(): name for name in columns}
+    wrong = [
+        Mistake("command line", None, unknown_word("--key", name, columns))
+        for name in key
+        if name.casefold() not in by_case
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    asked = {by_case[name.casefold()]: value for name, value in key.items()}
+    zone = config.sources[tables[0][0].source].time_zone
+    texts = ", ".join(
+        as_text(typed(sql_text(value), columns[name], zone), columns[name])
+        for name, value in asked.items()
+    )
+    [found] = rows(warehouse.session.sql(f"SELECT {texts}"))
+    wrong = [
+        Mistake("command line", None, f"`--key {name}`: expected {columns[name]}, got `{value}`")
+        for (name, value), text in zip(asked.items(), found, strict=True)
+        if text is None
+    ]
+    if wrong:
+        raise ConfigError(wrong)
+    keys = [name for name in keys_of(warehouse, target) if name in columns] or list(asked)
+    names = tuple(dict.fromkeys([*keys, *asked]))
+    wanted = {names.index(name): text for name, text in zip(asked, found, strict=True)}
+    return Looked(names, len(keys), wanted)
+
+
+def _earlier(
+    warehouse: Warehouse, query: str, columns: Mapping[str, str], *, looked: Looked
+) -> list[Earlier]:
+    """The keys that the rows looked for had before, followed back through changes of the key."""
+    found: dict[str, Earlier] = {}
+    asked = moves(query, columns, looked, held=None)
+    while True:
+        met = [Earlier(was, tuple(until)) for was, until in rows(warehouse.session.sql(asked))]
+        new = [was for was in met if was.key not in found or found[was.key].until < was.until]
+        if not new:
+            return list(found.values())
+        found.update((was.key, was) for was in new)
+        asked = moves(query, columns, looked, held=new)

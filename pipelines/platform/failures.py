@@ -1,0 +1,91 @@
+"""What is said of an error that nobody foresaw."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+
+from ingest.errors import IngestError
+
+_NO_SPACE = "No space left on device"
+_CAUSED = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+(?:: .*)?)$", re.MULTILINE)
+_FULL = (
+    "no space is left on a disk: that of the warehouse, of its checkpoints, or of temporary files;"
+    " free some and run again: what was begun is finished then, nothing is lost or doubled"
+)
+
+
+def described(error: BaseException) -> str:
+    """One sentence on an error; with INGEST_DEBUG also where it came from."""
+    debug = os.environ.get("INGEST_DEBUG")
+    if debug:
+        traceback.print_exception(error)
+    if full_disk(error):
+        return _FULL
+    if isinstance(error, IngestError):
+        return str(error)
+    hint = "" if debug else "; INGEST_DEBUG=1 shows where"
+    return f"unexpected {type(error).__name__}: {gist(error)}{hint}{log_hint(error)}"
+
+
+def gist(error: BaseException) -> str:
+    """What an error says first, and what is at the root of it in the JVM."""
+    first = _gist(str(error).strip())
+    root = cause(error)
+    return first if root is None or root in first else f"{first} ({root})"
+
+
+def cause(error: BaseException | None) -> str | None:
+    """The last `Caused by` of the JVM behind an error, its class without packages; None where there
+    is none."""
+    found = None
+    while error is not None:
+        for text in _traces(error):
+            told = _CAUSED.findall(text)
+            found = told[-1] if told else found
+        error = error.__cause__
+    return found
+
+
+def log_hint(error: BaseException | None = None) -> str:
+    """Where Spark's log lies, for what came out of the JVM that this process started."""
+    session = sys.modules.get("pipelines.platform.session")
+    log = getattr(session, "LOG", None)
+    told = error is None or any("\tat " in text for text in _traces(error))
+    return f"; Spark's log is {log}" if log is not None and told else ""
+
+
+def _traces(error: BaseException) -> Iterator[str]:
+    yield str(error)
+    # Of pyspark's own: as it was captured, and as Spark Connect sends it.
+    yield getattr(error, "_stackTrace", None) or ""
+    asked = getattr(error, "getStackTrace", None)
+    yield (asked() if asked is not None else None) or ""
+
+
+def full_disk(error: BaseException | None) -> bool:
+    """Whether a full disk is behind an error, of Python's or of the JVM's."""
+    while error is not None:
+        if mentions(error, _NO_SPACE):
+            return True
+        error = error.__cause__
+    return False
+
+
+def mentions(error: BaseException, words: str) -> bool:
+    """Whether an error says `words`, or an error of the JVM's below it does: what failed in a task
+    that writes is the cause of another, which pyspark hands on as the JVM's own, and Spark Connect
+    in its trace alone."""
+    return any(words in text for text in _traces(error))
+
+
+def _gist(text: str) -> str:
+    """The line of an error's text that says most: its first, or what a traceback in it raised."""
+    lines = text.splitlines() or ["no more is known"]
+    if "Traceback (most recent call last)" in text:
+        raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+        return raised[-1] if raised else lines[-1]
+    return lines[0]

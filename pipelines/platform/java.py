@@ -1,0 +1,87 @@
+"""Which Java runs the local Spark: `JAVA_HOME` where it is set, else PATH, else /usr/lib/jvm.
+
+`python -m pipelines.platform.java` prints the home that fits, or one sentence and exit code 2; it
+needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ingest.errors import PlatformError
+
+VERSIONS = (17, 21)
+INSTALLED = Path("/usr/lib/jvm")
+# Spark's launcher names this module; a runtime that lacks it ends before Spark begins.
+NEEDED_MODULE = "jdk.incubator.vector"
+
+
+def find_java() -> Path:
+    """Gives the home of a Java that Spark can run on.
+
+    A `JAVA_HOME` that is set is the user's choice: it is taken or refused, never passed over.
+
+    Raises:
+        PlatformError: no such Java, or `JAVA_HOME` is another one.
+    """
+    if chosen := os.environ.get("JAVA_HOME"):
+        found = describe(Path(chosen))
+        if found is None:
+            return Path(chosen)
+        other = next((home for home in _homes() if describe(home) is None), None)
+        way_out = (
+            f"set JAVA_HOME={other}" if other else "install openjdk-17-jre-headless and set it"
+        )
+        raise PlatformError(
+            f"Spark needs Java 17 or 21, but JAVA_HOME={chosen} is {found}; {way_out}."
+        )
+    seen = []
+    for home in _homes():
+        found = describe(home)
+        if found is None:
+            return home
+        seen.append(f"{home} is {found}")
+    found_text = "; ".join(seen) or "none on PATH or under /usr/lib/jvm"
+    raise PlatformError(
+        f"Spark needs Java 17 or 21, found: {found_text}. Install openjdk-17-jre-headless"
+        " (or another such Java and set JAVA_HOME)."
+    )
+
+
+def describe(home: Path) -> str | None:
+    """Says what is wrong with the Java at `home`; None where nothing is."""
+    command = [str(home / "bin" / "java"), "--add-modules", NEEDED_MODULE, "-version"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return "no Java that starts"
+    printed = answer.stdout + answer.stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', printed)
+    if version is None:
+        if NEEDED_MODULE in printed:
+            return f"a Java without the module {NEEDED_MODULE}"
+        return "a Java of unknown version"
+    if int(version[1]) not in VERSIONS:
+        return f"Java {version[1]}"
+    return None
+
+
+def _homes() -> list[Path]:
+    """Every Java that is installed where one looks, PATH first."""
+    on_path = shutil.which("java")
+    homes = [Path(on_path).resolve().parent.parent] if on_path else []
+    homes += [java.resolve().parent.parent for java in sorted(INSTALLED.glob("*/bin/java"))]
+    return list(dict.fromkeys(homes))
+
+
+if __name__ == "__main__":
+    try:
+        print(find_java())
+    except PlatformError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,261 @@
+"""The Spark session: the platform's own where there is one, else an embedded local one.
+
+On Databricks, under spark-submit and with Spark Connect the session is already made, and one thing
+alone is set here: that statements are taken as they are written. Elsewhere `spark` starts a JVM
+with Delta Lake and the settings below, all of them meant for one machine and tables of thousands to
+millions of rows; none changes a result.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ingest.errors import PlatformError, TableError
+from pipelines.platform.jars import fetch
+from pipelines.platform.java import find_java
+
+try:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+except ModuleNotFoundError as missing:
+    raise PlatformError(
+        f"there is no Spark here ({missing}): run on a Spark platform, or install the extra"
+        " with `pip install 'delta-cdc-ingest[spark]'`."
+    ) from missing
+
+HERE = Path(__file__).parent
+SUBSTITUTION = "spark.sql.variable.substitute"
+"""Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
+the JVM, by environment variables of the driver."""
+_REPLACED = re.compile(r"\$\{(?:\w+?:)?\S+?\}")
+"""What it then takes for a variable."""
+LOG: Path | None = None
+"""Where the JVM of this process, if it has one, prints what it has to say."""
+SETTINGS = {
+    # Delta Lake itself.
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # One zone everywhere, so that what people see printed is what is stored.
+    "spark.sql.session.timeZone": "UTC",
+    # Names of columns are text of the source: no text of a message is ever replaced by another.
+    SUBSTITUTION: "false",
+    # A MERGE generates some 60 classes; the default of 100 is flushed by every second one.
+    "spark.sql.codegen.cache.maxEntries": "5000",
+    # HotSpot never compiles a larger method, so code in one piece would be interpreted for good:
+    # Spark then generates it in pieces.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Re-planning costs more than it saves on batches of this size.
+    "spark.sql.adaptive.enabled": "false",
+    # A list of values stands beside the generated code, not in it: each batch would be compiled
+    # anew for the sake of its number.
+    "spark.sql.optimizer.inSetConversionThreshold": "0",
+    # Two cores or a few: 200 shuffle partitions and 50 of a snapshot are mostly empty tasks, and
+    # each task writes the source of its code anew.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # VACUUM lists folders in as many tasks, by default 10,000: a minute for each of its steps.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # The source of every MERGE here is a deterministic read: no need to write it out first.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    # Delta keeps the state of every table it has looked at: enough tables at hand for a batch, and
+    # the heap stays free with hundreds of them.
+    "spark.databricks.delta.delta.log.cacheSize": "16",
+    # Batches that stay in the processor's cache: a quarter less CPU than 10,000 rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # 4.2.0 hangs in a plain udf() straight over a Parquet scan with it.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    # Spark otherwise raises the level of its log to WARN by itself.
+    "spark.log.level": "ERROR",
+    # Nobody looks: saves a web server, its port and its bookkeeping, which keeps the plans of a
+    # thousand queries as text.
+    "spark.ui.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "1",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.ui.showConsoleProgress": "false",
+    # The machine's own name need not resolve, and nothing is open to the network.
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def spark(*, warehouse: Path, memory: str | None = None) -> SparkSession:
+    """Gives the session to work with; a second call gives the same one.
+
+    Args:
+        warehouse: folder of the embedded platform; Spark's own log goes to `_spark.log` in it.
+        memory: heap of the embedded JVM, in Java's words (`2g`); a quarter of the machine's if not
+            given, at least 2g: Delta keeps some megabytes for every table that is written.
+
+    Raises:
+        PlatformError: no Java or Delta jars to start with, or a warehouse that is not writable.
+    """
+    active = SparkSession.getActiveSession()
+    return literal(active if active is not None else _session(warehouse, memory))
+
+
+def literal(session: SparkSession) -> SparkSession:
+    """The session, which takes statements as they are written (semantics.md, 71).
+
+    Literals are safe in any session (`ingest.sql.casts.sql_text`), names of columns in one that
+    replaces nothing. A platform may not let that be set: there a statement with a name in which it
+    would replace something raises TableError, so that its table is parked.
+    """
+    try:
+        session.conf.set(SUBSTITUTION, "false")
+    except PySparkException:
+        if session.conf.get(SUBSTITUTION, "true") != "false":
+            _refuse_variables(session)
+    return session
+
+
+def _refuse_variables(session: SparkSession) -> None:
+    if "sql" in vars(session):
+        return
+    run = session.sql
+
+    def sql(query: str, *arguments: Any, **named: Any) -> DataFrame:
+        found = _REPLACED.search(query)
+        if found is not None:
+            raise TableError(
+                f"expected names without ${{…}}, got {found[0]}: this platform replaces it in "
+                f"statements and does not let {SUBSTITUTION} be switched off; exclude the column"
+            )
+        return run(query, *arguments, **named)
+
+    session.sql = sql  # type: ignore[method-assign,assignment]
+
+
+def _session(warehouse: Path, memory: str | None) -> SparkSession:
+    """The platform's own session, else a new embedded one."""
+    remote = os.environ.get("SPARK_REMOTE", "")
+    elsewhere = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
+    if elsewhere or (remote and not remote.startswith("local")):
+        return SparkSession.builder.getOrCreate()
+    memory = memory or _quarter()
+    os.environ["JAVA_HOME"] = str(find_java())
+    # Workers run in this Python, whatever `python3` comes first on the path, and import nothing
+    # from the folder in which the command is typed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONSAFEPATH"] = "1"
+    settings = {**_place(warehouse), **SETTINGS, **_launch_settings(memory)}
+    if remote:
+        # Spark Connect with a server of its own. What a builder is given it sets anew on the
+        # session, where most of it may not be set: the server's command line tells it instead.
+        words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
+        return SparkSession.builder.remote(remote).getOrCreate()
+    conf = SparkConf().setAll(list(settings.items())).setMaster("local[*]").setAppName("ingest")
+    try:
+        SparkContext(conf=conf, gateway=_gateway(memory, warehouse / "_spark.log"))
+    except PySparkException as error:
+        raise PlatformError(
+            f"Spark did not start ({error.getCondition()}); {warehouse / '_spark.log'} says why."
+        ) from error
+    return SparkSession.builder.getOrCreate()
+
+
+def connect_kafka(session: SparkSession) -> None:
+    """Makes `format("kafka")` known to the calling thread, which is the one to read with it.
+
+    In a session with a JVM of its own, added jars are seen by the thread that added them, and by
+    the streams that it starts. Does nothing where Kafka is known already.
+
+    Raises:
+        PlatformError: the jars cannot be had, or a remote Spark lacks them.
+    """
+    if _knows_kafka(session):
+        return
+    for jar in fetch(HERE / "kafka.jars"):
+        session.sql(f"ADD JAR '{jar.as_uri()}'")
+    if not _knows_kafka(session):
+        raise PlatformError(
+            "this Spark has no Kafka source and does not take one: start it with the package"
+            " org.apache.spark:spark-sql-kafka-0-10 of its version."
+        )
+
+
+def _knows_kafka(session: SparkSession) -> bool:
+    try:
+        # Without options the source itself refuses (IllegalArgumentException); where there is none,
+        # the analysis does.
+        _ = session.read.format("kafka").load().schema
+    except AnalysisException:
+        return False
+    except PySparkException:
+        return True
+    return True
+
+
+def _quarter() -> str:
+    """A quarter of the machine's memory, from 2 to 16 GB."""
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (ValueError, OSError):
+        there = 0.0
+    return f"{min(max(2, int(there / 4)), 16)}g"
+
+
+def _launch_settings(memory: str) -> dict[str, str]:
+    """What a JVM must be told when it starts; later is too late."""
+    jars = fetch(HERE / "delta.jars")
+    return {
+        "spark.driver.memory": memory,
+        # Every sort, aggregation and broadcast begins with a page, by default of up to 64 MB: for
+        # small batches most of the heap, and of the time to clear it. Broadcasts read it from the
+        # JVM's own properties.
+        "spark.buffer.pageSize": "2m",
+        # On the class path and not in spark.jars, which would copy them at every start.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        "spark.driver.extraJavaOptions": (
+            # Fewer barriers than G1: 5 to 15 % less CPU on a small heap and few cores.
+            "-XX:+UseParallelGC"
+            # The second compiler takes a third of the CPU of a small run, which ends before that is
+            # repaid: it waits until code is ten times hotter than it would by itself.
+            " -XX:+IgnoreUnrecognizedVMOptions"
+            " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+            " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+            f' "-Dlog4j2.configurationFile={(HERE / "log4j2.properties").as_uri()}"'
+        ),
+    }
+
+
+def _place(warehouse: Path) -> dict[str, str]:
+    try:
+        warehouse.mkdir(parents=True, exist_ok=True)
+        (warehouse / "_spark.log").open("ab").close()
+    except OSError as error:
+        raise PlatformError(
+            f"cannot write to the warehouse {warehouse}: {error.strerror};"
+            " choose another with --warehouse."
+        ) from error
+    # Without it a folder spark-warehouse appears wherever the command is typed.
+    return {"spark.sql.warehouse.dir": str(warehouse.absolute())}
+
+
+@cache
+def _gateway(memory: str, log: Path) -> Any:
+    """Starts the process's one JVM, with everything it prints sent to the log.
+
+    It has a session of its own: a signal to the process group, as a terminal, systemd and `timeout`
+    send it, asks this process to end, which needs the JVM until it has. However this process ends,
+    the JVM's standard input is closed then, and that ends the JVM.
+    """
+    from pyspark.java_gateway import launch_gateway
+
+    global LOG
+    LOG = log
+    conf = SparkConf(loadDefaults=False).setAll(list(_launch_settings(memory).items()))
+    with log.open("ab") as output:
+        return launch_gateway(  # type: ignore[no-untyped-call]
+            conf, {"stdout": output, "stderr": output, "start_new_session": True}
+        )

@@ -1,0 +1,387 @@
+"""Where the tables are, and what is done to them: names, creation, reading, appending.
+
+Locally a table is its folder under the warehouse (`<warehouse>/<schema>/<table>`), on Databricks a
+name in the catalog: the rest of the product asks here for a table's SQL name and never builds one.
+
+Rows of a small table by their id: written over the ones there are, or added.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.config.settings import Settings
+from ingest.errors import PlatformError, TableError
+from ingest.events import SILVER
+from ingest.sql.casts import sql_text
+from pipelines.platform.leases import Patience, check
+
+T = TypeVar("T")
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_FEW = 50_000
+_LONGEST_NAME = 255
+_DRAFT = 5.0
+BRONZE = (
+    ("source", "string"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("timestamp", "timestamp"),
+    ("key", "binary"),
+    ("value", "binary"),
+    ("headers", "array<struct<key:string,value:binary>>"),
+    ("epoch", "bigint"),
+    ("ingested_at", "timestamp"),
+)
+"""`bronze.messages`: every message exactly as received, with the epoch of its source then."""
+
+
+def quote(*parts: str) -> str:
+    """A name of several parts, each in backquotes."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+class Commit(NamedTuple):
+    """One commit of a table's log: `note` is its user metadata, `metrics` Delta's own counts."""
+
+    version: int
+    note: str | None
+    metrics: Mapping[str, str]
+
+
+class Warehouse:
+    """The tables of one configuration, in one Spark session. `root`: the project's folder, from
+    which files are known."""
+
+    def __init__(
+        self, settings: Settings, session: SparkSession, *, root: str | None = None
+    ) -> None:
+        self.settings = settings
+        self.root = root
+        self.session = session
+        self.patience = Patience()
+        self._kept: dict[tuple[str, str], tuple[int, object]] = {}
+        self._complete: set[tuple[str, str]] = set()
+
+    @property
+    def local(self) -> bool:
+        """Whether tables are folders."""
+        return self.settings.catalog is None
+
+    @contextmanager
+    def shuffling(self, rows: int = 0) -> Iterator[None]:
+        """Work on so many rows: of few, a second part of every shuffle costs a third more CPU and
+        saves no time. A platform's own settings stand."""
+        conf = self.session.conf
+        before = conf.get(_SHUFFLE) if self.local and rows <= _FEW else None
+        if before is not None:
+            conf.set(_SHUFFLE, "1")
+        try:
+            yield
+        finally:
+            if before is not None:
+                conf.set(_SHUFFLE, before)
+
+    def schema(self, layer: str) -> str:
+        """The schema that holds `layer` (bronze, silver, gold or history)."""
+        return str(getattr(self.settings.schemas, layer))
+
+    def folder(self, layer: str, table: str) -> Path:
+        """The folder of a local table.
+
+        Raises TableError where no folder can have its name.
+        """
+        if len(table) > _LONGEST_NAME:
+            raise TableError(
+                f"expected the name of a table of at most {_LONGEST_NAME} characters, got "
+                f"{len(table)}: {table[:60]}…; set `target` for it"
+            )
+        return Path(self.settings.warehouse) / self.schema(layer) / table
+
+    def name(self, layer: str, table: str) -> str:
+        """The SQL name of a table: a path locally, a catalog name elsewhere."""
+        if self.settings.catalog is None:
+            return f"delta.{quote(str(self.folder(layer, table)))}"
+        return quote(self.settings.catalog, self.schema(layer), table)
+
+    def exists(self, layer: str, table: str) -> bool:
+        """Whether the table has been created."""
+        if self.local:
+            return any((self.folder(layer, table) / "_delta_log").glob("*.json"))
+        return self.session.catalog.tableExists(self.name(layer, table))
+
+    def read(self, layer: str, table: str) -> DataFrame:
+        """The table as it is now."""
+        return self.session.table(self.name(layer, table))
+
+    def create(
+        self,
+        layer: str,
+        table: str,
+        columns: Iterable[tuple[str, str]],
+        *,
+        partitioned_by: Sequence[str] = (),
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        """Create the table unless it exists."""
+        if self.exists(layer, table):
+            return
+        if self.local:
+            _sweep(self.folder(layer, table) / "_delta_log")
+        else:
+            assert self.settings.catalog is not None
+            place = quote(self.settings.catalog, self.schema(layer))
+            self.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+        listed = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
+        partition = f" PARTITIONED BY ({', '.join(map(quote, partitioned_by))})"
+        pairs = ", ".join(
+            f"{sql_text(key)} = {sql_text(value)}" for key, value in (properties or {}).items()
+        )
+        self.session.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name(layer, table)} ({listed}) USING DELTA"
+            + (partition if partitioned_by else "")
+            + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+        )
+
+    def complete(self, layer: str, table: str, columns: Sequence[tuple[str, str]]) -> None:
+        """Add the columns that a table made by an earlier version has not; asked once."""
+        if (layer, table) in self._complete:
+            return
+        there = set(self.read(layer, table).columns)
+        lacking = [f"{quote(name)} {type_}" for name, type_ in columns if name not in there]
+        if lacking:
+            listed = ", ".join(lacking)
+            self.session.sql(f"ALTER TABLE {self.name(layer, table)} ADD COLUMNS ({listed})")
+        self._complete.add((layer, table))
+
+    def drop(self, layer: str, table: str) -> None:
+        """Take a table away, if it is there, that nobody else uses."""
+        if self.local:
+            shutil.rmtree(self.folder(layer, table), ignore_errors=True)
+        else:
+            self.session.sql(f"DROP TABLE IF EXISTS {self.name(layer, table)}")
+        self._kept.pop((layer, table), None)
+        self._complete.discard((layer, table))
+
+    def append(
+        self,
+        frame: DataFrame,
+        layer: str,
+        table: str,
+        *,
+        once: tuple[str, int] | None = None,
+        note: int | None = None,
+    ) -> None:
+        """Append rows. `once` = (writer, number): its mark in the table's log, see `noted`;
+        `note` stands beside it, see `last_note`.
+
+        In a catalog, Delta also skips a number not above the writer's last. Locally that would
+        double the cost of a small append, since the writer is looked up in the table's whole state.
+        """
+        check(self)
+        writer = frame.write.format("delta").mode("append")
+        if once is not None:
+            writer = writer.option("userMetadata", f"{_mark(once)} {note}")
+            if not self.local:
+                writer = writer.option("txnAppId", once[0]).option("txnVersion", once[1])
+        if self.local:
+            writer.save(str(self.folder(layer, table)))
+        else:
+            writer.saveAsTable(self.name(layer, table))
+
+    def replace(self, frame: DataFrame, layer: str, table: str, *, where: str, note: int) -> None:
+        """Put rows in the place of those for which `where` is true, by one commit; `note` stands in
+        the table's log, see `last_note`."""
+        check(self)
+        writer = frame.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        writer = writer.option("userMetadata", f"{_mark((f'{layer}/replace', note))} {note}")
+        if self.local:
+            writer.save(str(self.folder(layer, table)))
+        else:
+            writer.saveAsTable(self.name(layer, table))
+
+    def noted(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
+        """The note of the append with this mark in the table's log, None where there is none; for
+        what a killed run left."""
+        history = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)}")
+        found = history.where(F.col("userMetadata").startswith(f"{_mark(once)} ")).first()
+        return int(found["userMetadata"].rpartition(" ")[2]) if found is not None else None
+
+    def last_note(self, layer: str, table: str) -> int | None:
+        """The note of the table's newest commit; None where that commit has none."""
+        _, _, note = (self.last_commit(layer, table).note or "").partition(" ")
+        return int(note) if note.isdigit() else None
+
+    def last_commit(self, layer: str, table: str) -> Commit:
+        """The newest commit. A local table's log is read as it lies there: a query of it costs a
+        quarter of a CPU second."""
+        if self.local:
+            log = self.folder(layer, table) / "_delta_log"
+            newest = max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+            lines = (log / f"{newest:020}.json").read_bytes().splitlines()
+            infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
+            info = infos[0] if infos else {}
+            return Commit(newest, info.get("userMetadata"), info.get("operationMetrics") or {})
+        row = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT 1").first()
+        assert row is not None
+        return Commit(row["version"], row["userMetadata"], row["operationMetrics"] or {})
+
+    def kept(self, layer: str, table: str, read: Callable[[], T]) -> T:
+        """What `read` gives of the table; asked again only when the table has changed."""
+        version = self.last_commit(layer, table).version
+        known = self._kept.get((layer, table))
+        if known is None or known[0] != version:
+            known = (version, read())
+            self._kept[layer, table] = known
+        return cast(T, known[1])
+
+    def keep(self, layer: str, table: str, what: object) -> None:
+        """`what` is what a read of the table would give, after its only writer's append."""
+        self._kept[layer, table] = (self.last_commit(layer, table).version, what)
+
+    def checkpoint(self, *parts: str) -> str:
+        """The folder of a stream's checkpoint."""
+        assert self.settings.checkpoints is not None, "config.load fills it in"
+        return str(Path(self.settings.checkpoints, *parts))
+
+
+def _sweep(log: Path) -> None:
+    """Clear away what a creation left that failed, say for want of space: Delta takes a log for a
+    table's that holds so much as a draft of a commit. A draft that is young may be another's who
+    creates the table at this moment, and is waited for."""
+    while drafts := [file for file in log.glob(".*") if not any(log.glob("*.json"))]:
+        with suppress(FileNotFoundError):
+            if time.time() - max(file.stat().st_mtime for file in drafts) > _DRAFT:
+                for file in drafts:
+                    file.unlink()
+                break
+        time.sleep(_DRAFT / 10)
+    for empty in (log / "_staged_commits", log):
+        with suppress(OSError):
+            empty.rmdir()
+
+
+def _mark(once: tuple[str, int]) -> str:
+    return f"{once[0]}/{once[1]}"
+
+
+def create_bronze(warehouse: Warehouse) -> None:
+    """`bronze.messages`, one partition a source, so that sources do not read each other's files."""
+    warehouse.create(
+        "bronze",
+        "messages",
+        BRONZE,
+        partitioned_by=["source"],
+        properties={"delta.dataSkippingNumIndexedCols": "5"},
+    )
+
+
+def create_silver(warehouse: Warehouse) -> None:
+    """`silver.cdc`, with file statistics on what finds a table's or a key's rows.
+
+    An older one gains `extra`, which its rows have no need of.
+    """
+    if warehouse.exists("silver", "cdc"):
+        extra = [(column.name, column.type) for column in SILVER if column.name == "extra"]
+        warehouse.complete("silver", "cdc", extra)
+        return
+    statistics = "kind,db,schema,table,op,epoch,s1,event_time,batch,key_hash,topic,partition,offset"
+    warehouse.create(
+        "silver",
+        "cdc",
+        [(column.name, column.type) for column in SILVER],
+        partitioned_by=["source"],
+        properties={"delta.dataSkippingStatsColumns": statistics},
+    )
+
+
+def writable(settings: Settings) -> None:
+    """Raise PlatformError unless the local warehouse can be written."""
+    if settings.catalog is not None:
+        return
+    folder = Path(settings.warehouse)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / "._writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise PlatformError(
+            f"expected to write to the warehouse {folder}, got: {error.strerror}; choose another "
+            "with --warehouse or in conf/ingest.yml"
+        ) from None
+
+
+Columns = Sequence[tuple[str, str]]
+_ONE_AT_A_TIME = threading.Lock()
+"""Targets are merged by several threads, and a MERGE conflicts with every other write to its table;
+other processes are kept out by the lease."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Whatever writes to such a table, within this process: one at a time."""
+    with _ONE_AT_A_TIME:
+        yield
+
+
+def add(warehouse: Warehouse, layer: str, table: str, *, rows: DataFrame) -> None:
+    """Append rows to a table that others upsert into."""
+    with _ONE_AT_A_TIME:
+        warehouse.append(rows.coalesce(1), layer, table)
+
+
+def upsert(
+    warehouse: Warehouse,
+    layer: str,
+    table: str,
+    *,
+    columns: Columns,
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
+    """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
+    schema = ", ".join(f"`{name}` {type_}" for name, type_ in columns)
+    frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
+    view = f"_{table}_{id(frame)}"
+    frame.createOrReplaceTempView(f"`{view}`")
+    try:
+        upsert_from(warehouse, layer, table, rows=f"SELECT * FROM `{view}`")
+    finally:
+        warehouse.session.catalog.dropTempView(view)
+
+
+def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
+    """Put the rows that SQL gives in, all columns of the table, by one commit."""
+    with _ONE_AT_A_TIME:
+        check(warehouse)
+        warehouse.session.sql(
+            f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+
+
+def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, counted: str) -> None:
+    """Change the columns that SQL gives of rows that are there; `counted`, of which it gives the
+    value of now, goes up by one."""
+    columns = warehouse.session.sql(rows).columns
+    changes = [
+        f"t.`{name}` = s.`{name}`{' + 1' if name == counted else ''}"
+        for name in columns
+        if name != "id"
+    ]
+    with _ONE_AT_A_TIME:
+        check(warehouse)
+        warehouse.session.sql(
+            f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(changes)}"
+        )

@@ -1,0 +1,228 @@
+"""Where arrival puts the messages of a partition (semantics.md, 74).
+
+By arrival a partition's own order is its offsets. The record's timestamp only places partitions
+among each other: producers set it, and clocks step back. So it is made monotone within each: a
+message's place is the highest timestamp up to it. That place is fixed when the message is decoded
+first, and stands in silver as `arrived`: whatever is decoded again finds it there.
+
+What is carried from one micro-batch to the next is a row a partition: its highest offset and that
+one's place. Where no timestamp of a batch steps back and no offset comes late, nothing is to be
+done; that is found out from the coordinates alone. Else the places of those messages are worked
+out, again from the coordinates alone, and joined to the batch. A message that comes after one with
+a higher offset is put between the places of its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Source
+from ingest.decode.spec import placed_by_timestamp
+from ingest.sql.casts import sql_text
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+
+BROADCAST_ROWS = 1_000_000
+"""Places of so many messages go to every task; of more, Spark decides."""
+_PARTITION = ("epoch", "topic", "partition")
+_NOTE = "arrivals.json"
+_KEY = "epoch bigint, topic string, `partition` int"
+_COORDINATES = f"{_KEY}, offset bigint, ms bigint"
+
+Partition = tuple[int, str, int]
+"""Epoch, topic, partition."""
+
+
+class Reached(msgspec.Struct, array_like=True, frozen=True):
+    """How far one partition was decoded: its highest offset, and the place of that, in ms."""
+
+    offset: int
+    place: int
+
+
+class _Met(NamedTuple):
+    """What a batch holds of one partition: offsets from `first` to `last`, `start` the timestamp at
+    the first and `highest` the highest; `back`: how many lie below an earlier one; `messages`."""
+
+    epoch: int
+    topic: str
+    partition: int
+    first: int
+    last: int
+    start: int
+    highest: int
+    back: int
+    messages: int
+
+    @property
+    def key(self) -> Partition:
+        return self.epoch, self.topic, self.partition
+
+    def in_order(self, reached: Reached | None) -> bool:
+        """Whether every timestamp is its message's place."""
+        if self.back:
+            return False
+        return reached is None or (self.first > reached.offset and self.start >= reached.place)
+
+    def late(self, reached: Reached | None) -> bool:
+        """Whether an offset comes after a higher one of an earlier batch."""
+        return reached is not None and self.first <= reached.offset
+
+    def after(self, reached: Reached | None) -> Reached:
+        """How far the partition is decoded with this batch."""
+        if reached is None:
+            return Reached(self.last, self.highest)
+        if self.last <= reached.offset:
+            return reached
+        return Reached(self.last, max(self.highest, reached.place))
+
+
+def placed(warehouse: Warehouse, source: Source, batch: DataFrame, *, checkpoint: str) -> DataFrame:
+    """The messages of a micro-batch with `place`: where arrival puts them, in milliseconds, where
+    that is not their timestamp.
+
+    What is carried is noted in `checkpoint`, ahead of the batch's append: a batch that comes again
+    finds its places between those it had.
+    """
+    if not placed_by_timestamp(source):
+        return batch
+    carried = _carried(warehouse, source, checkpoint)
+    narrow = batch.select(*_PARTITION, "offset", _milliseconds().alias("ms"))
+    met = _met(narrow)
+    odd = [found for found in met if not found.in_order(carried.get(found.key))]
+    if odd:
+        places = _places(warehouse, source, narrow, odd=odd, carried=carried)
+        if sum(found.messages for found in odd) <= BROADCAST_ROWS:
+            places = F.broadcast(places)
+        batch = batch.join(places, [*_PARTITION, "offset"], "left")
+    if met:
+        now = {found.key: found.after(carried.get(found.key)) for found in met}
+        _note(checkpoint, {**carried, **now})
+    return batch
+
+
+def placed_again(warehouse: Warehouse, source: Source, messages: DataFrame) -> DataFrame:
+    """Messages that were decoded before with their `place`: as silver has it, and in no case below
+    that of an earlier offset (they may have been taken for those of another format then)."""
+    if not placed_by_timestamp(source):
+        return messages
+    partitions = messages.select(*_PARTITION).distinct()
+    silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    decoded = (
+        silver.select(*_PARTITION, "offset", F.unix_millis("arrived").alias("decoded"))
+        .join(F.broadcast(partitions), list(_PARTITION), "left_semi")
+        .withColumn("place", F.max(F.greatest("decoded", F.lit(0))).over(_by_offset()))
+        .select(*_PARTITION, "offset", "place")
+        .distinct()
+    )
+    found = messages.join(decoded, [*_PARTITION, "offset"], "left")
+    place = F.when(F.col("place") != _milliseconds(), F.col("place"))
+    return found.withColumn("place", place)
+
+
+def forget_places(checkpoint: str) -> None:
+    """Let the next micro-batch go on from what silver holds, which is decoded anew."""
+    Path(checkpoint, _NOTE).unlink(missing_ok=True)
+
+
+def _by_offset() -> WindowSpec:
+    return Window.partitionBy(*_PARTITION).orderBy("offset")
+
+
+def _milliseconds() -> Column:
+    return F.greatest(F.coalesce(F.unix_millis("timestamp"), F.lit(0)), F.lit(0))
+
+
+def _met(narrow: DataFrame) -> list[_Met]:
+    """The batch's partitions; as many rows as there are of them."""
+    before = F.max("ms").over(_by_offset().rowsBetween(Window.unboundedPreceding, -1))
+    frame = (
+        narrow.withColumn("before", before)
+        .groupBy(*_PARTITION)
+        .agg(
+            *(F.min("offset"), F.max("offset"), F.min_by("ms", "offset"), F.max("ms")),
+            *(F.count_if(F.col("ms") < F.col("before")), F.count(F.lit(1))),
+        )
+    )
+    return [_Met(*row) for row in rows(frame)]
+
+
+def _places(
+    warehouse: Warehouse,
+    source: Source,
+    narrow: DataFrame,
+    *,
+    odd: Iterable[_Met],
+    carried: dict[Partition, Reached],
+) -> DataFrame:
+    """The messages of these partitions whose place is not their timestamp."""
+    session = narrow.sparkSession
+    reached = [
+        (*found.key, carried[found.key].offset, carried[found.key].place)
+        for found in odd
+        if found.key in carried
+    ]
+    known = session.createDataFrame(reached, _COORDINATES)
+    late = [found.key for found in odd if found.late(carried.get(found.key))]
+    if late:
+        known = known.unionByName(_in_silver(warehouse, source, late))
+    wanted = session.createDataFrame([found.key for found in odd], _KEY)
+    asked = narrow.join(F.broadcast(wanted), list(_PARTITION), "left_semi")
+    every = asked.select(*_PARTITION, "offset", "ms", F.lit(False).alias("known")).unionByName(
+        known.withColumn("known", F.lit(True))
+    )
+    from_above = Window.partitionBy(*_PARTITION).orderBy(F.desc("offset"))
+    above = F.min(F.when(F.col("known"), F.col("ms"))).over(from_above)
+    place = F.max(F.least("ms", "above")).over(_by_offset())
+    return (
+        every.withColumn("above", above)
+        .withColumn("place", place)
+        .where("NOT known AND place <> ms")
+        .select(*_PARTITION, "offset", "place")
+        .distinct()
+    )
+
+
+def _in_silver(warehouse: Warehouse, source: Source, late: Iterable[Partition]) -> DataFrame:
+    """The places that silver has of these partitions' messages."""
+    where = " OR ".join(
+        f"(epoch = {epoch} AND topic = {sql_text(topic)} AND `partition` = {partition})"
+        for epoch, topic, partition in late
+    )
+    return warehouse.session.sql(
+        f"SELECT DISTINCT epoch, topic, `partition`, offset, {_OF_SILVER} AS ms FROM "
+        f"{warehouse.name('silver', 'cdc')} WHERE source = {sql_text(source.name)} AND ({where})"
+    )
+
+
+_OF_SILVER = "coalesce(unix_millis(arrived), 0L)"
+
+
+def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Partition, Reached]:
+    """How far each partition was decoded; where that note is lost, as silver has it."""
+    file = Path(checkpoint, _NOTE)
+    if file.exists():
+        noted = msgspec.json.decode(file.read_bytes(), type=list[tuple[int, str, int, Reached]])
+        return {(epoch, topic, partition): at for epoch, topic, partition, at in noted}
+    found = warehouse.session.sql(
+        f"SELECT epoch, topic, `partition`, max(offset), max({_OF_SILVER}) FROM "
+        f"{warehouse.name('silver', 'cdc')} WHERE source = {sql_text(source.name)} GROUP BY ALL"
+    )
+    return {
+        (epoch, topic, partition): Reached(offset, place)
+        for epoch, topic, partition, offset, place in rows(found)
+    }
+
+
+def _note(checkpoint: str, carried: dict[Partition, Reached]) -> None:
+    file = Path(checkpoint, _NOTE)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_bytes(msgspec.json.encode([(*key, at) for key, at in carried.items()]))
+    draft.replace(file)

@@ -1,0 +1,132 @@
+"""Records of OceanBase that came in shards are put together in silver (semantics.md, 20).
+
+A shard is a `fragment` row. Behind the stream, once a run, the shards that no record has yet are
+walked (`ingest.decode.chunks`), and what they became is appended: the changes of complete
+records, a reject for each that cannot be completed. It stands at the last shard's coordinates,
+which is how the next walk knows it; so a walk that a crash left unnoted gives nothing twice. A file
+beside the checkpoint notes the batch below which no shard waits, and while no run is under way
+whether any does at all.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.codes import Code
+from ingest.config.sources import Source
+from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting_from
+from ingest.decode.spec import decode_spec
+from ingest.events import SILVER
+from pipelines.platform.warehouse import Warehouse
+
+DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+_PLACE = ("topic", "partition", "offset")
+
+
+def expect_shards(checkpoint: str, before: int) -> None:
+    """Note, before a run's first append, that shards may come behind batch `before`."""
+    note = _Note(checkpoint)
+    if note.clear:
+        note.write(before + 1)
+
+
+def walk_from(checkpoint: str, batch: int) -> None:
+    """Let the next walk begin with `batch`, which holds all there is."""
+    _Note(checkpoint).write(batch)
+
+
+def join_shards(
+    warehouse: Warehouse, source: Source, checkpoint: str, *, span: tuple[int, int], came: bool
+) -> int:
+    """Append what the shards make, as the next batch; how many rows.
+
+    `span`: the last batch before this run's and the last one now; `came`: shards are among them.
+    """
+    note = _Note(checkpoint)
+    before, last = span
+    first = note.first
+    if first > before and not came:
+        note.write(last + 1, clear=True)
+    if first > last or (first > before and not came):
+        return 0
+    silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    recent = silver.where((F.col("batch") >= first) & (F.col("batch") <= last))
+    shards = recent.where(
+        (F.col("kind") == "fragment") & F.array_contains("warnings", Code.SHARD.value)
+    )
+    extent = shards.agg(F.min("s1"), F.max("s1")).first()
+    if extent is None or extent[0] is None:
+        note.write(last + 1, clear=True)
+        return 0
+    earlier = silver.where(
+        (F.col("batch") < first)
+        & F.col("s1").between(extent[0], extent[1])
+        & (F.col("kind") == "fragment")
+    )
+    rows = _walked(recent, shards, earlier)
+    now, read = time.time_ns() // 1000, decode_spec(source)
+    found = rows.mapInArrow(outcomes(read, now=now), DECODED)
+    known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
+    made = found.count()
+    if made:
+        found = found.withColumn("batch", F.lit(last + 1).cast("bigint"))
+        once = ("silver/shards", last + 1)
+        warehouse.append(found, "silver", "cdc", once=once, note=last + 1)
+    waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
+    note.write(waiting, clear=waiting > last)
+    return made
+
+
+def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:
+    """The rows of a walk, in its order: shards, and the commits of their transactions."""
+    settled = recent.where(
+        (F.col("format") == FORMAT) & F.col("kind").isin("change", "reject")
+    ).select(*_PLACE, F.lit(True).alias("settled"))
+    seen = earlier.select("value_hash", F.lit(True).alias("seen"))
+    marked = (
+        shards.select(*COLUMNS, "value_hash")
+        .join(settled.distinct(), [*_PLACE], "left")
+        .join(seen.distinct(), "value_hash", "left")
+        .drop("value_hash")
+    )
+    commits = (
+        recent.where((F.col("kind") == "control") & F.col("op").isin("commit", "rollback"))
+        .select(*COLUMNS)
+        .join(
+            shards.select("topic", "partition", "tx_id").distinct(),
+            ["topic", "partition", "tx_id"],
+            "semi",
+        )
+        .select(*COLUMNS, F.lit(False).alias("settled"), F.lit(False).alias("seen"))
+    )
+    newest = (
+        recent.join(shards.select("topic", "partition").distinct(), ["topic", "partition"], "semi")
+        .groupBy("topic", "partition")
+        .agg(F.max("event_time").alias("newest"))
+    )
+    return (
+        marked.unionByName(commits)
+        .join(newest, ["topic", "partition"], "left")
+        .withColumns({name: F.coalesce(name, F.lit(False)) for name in ("settled", "seen")})
+        .repartition("topic", "partition")
+        .sortWithinPartitions(*_PLACE)
+    )
+
+
+class _Note:
+    """Which batch the next walk begins with, and whether it is clear that nothing waits."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._file = Path(checkpoint) / "shards"
+        number, _, word = (self._file.read_text() if self._file.exists() else "0").partition(" ")
+        self.first, self.clear = int(number), word == "clear"
+
+    def write(self, first: int, *, clear: bool = False) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_suffix(".draft")
+        draft.write_text(f"{first} clear" if clear else str(first))
+        draft.rename(self._file)

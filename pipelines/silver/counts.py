@@ -1,0 +1,54 @@
+"""What a silver append holds, counted on its way to the table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from ingest.codes import Code
+
+
+class Counts(NamedTuple):
+    """Rows of all kinds, rejects and shards among them, source tables (about), the range of `s1` in
+    which halves of split updates lie (none: None), and how many messages the rows are of."""
+
+    rows: int = 0
+    rejects: int = 0
+    shards: int = 0
+    tables: int = 0
+    halves_from: int | None = None
+    halves_to: int | None = None
+    messages: int = 0
+
+
+def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
+    """The rows as they are, and the observation that counts them while they are written."""
+    observation = Observation()
+    return rows.observe(observation, *_measures()), observation
+
+
+def seen(observation: Observation) -> Counts:
+    """What was counted; waits for the write."""
+    return Counts(**observation.get)
+
+
+def count(rows: DataFrame) -> Counts:
+    """The same of rows that stand in the table."""
+    found = rows.agg(*_measures()).first()
+    assert found is not None
+    return Counts(**found.asDict())
+
+
+def _measures() -> list[Column]:
+    half = F.when(F.array_contains("warnings", Code.SPLIT_UPDATE.value), F.col("s1"))
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(F.col("kind") == "reject").alias("rejects"),
+        F.count_if(F.array_contains("warnings", Code.SHARD.value)).alias("shards"),
+        F.approx_count_distinct(F.struct("db", "schema", "table")).alias("tables"),
+        F.min(half).alias("halves_from"),
+        F.max(half).alias("halves_to"),
+        F.count_if(F.col("row") == 0).alias("messages"),
+    ]

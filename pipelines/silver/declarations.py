@@ -1,0 +1,115 @@
+"""The declaration that silver of a source was decoded with, and whether it is today's.
+
+It stands beside the streams' checkpoints, `<checkpoints>/silver/_declarations/<source>.json`, and
+not in the stream's own folder, which may have to be removed. While it differs from today's in what
+silver holds already, nothing new is decoded: two encodings would meet in one column.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ingest.config.declaration import Declaration, changed_columns, changed_settings
+from ingest.config.sources import Source
+from ingest.errors import SourceError
+from ingest.names import SourceTable, label_of
+from ingest.sql.casts import sql_text
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import named
+from pipelines.silver.source_tables import source_tables
+
+_NAMED = 5
+"""Tables that the sentence on a changed declaration names."""
+
+
+def declared(warehouse: Warehouse, source: str) -> Declaration | None:
+    """What silver of the source was decoded with; None where nothing was kept.
+
+    Raises SourceError where it cannot be read.
+    """
+    file = _file(warehouse, source)
+    if not file.exists():
+        return None
+    try:
+        return Declaration.from_json(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise SourceError(
+            f"source {source}: {file} cannot be read ({error}); run `ingest redecode --source "
+            f"{source}`"
+        ) from None
+
+
+def remember(warehouse: Warehouse, source: Source) -> None:
+    """From now on silver of the source is decoded by today's declaration."""
+    file = _file(warehouse, source.name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_bytes(Declaration.of(source).to_json())
+    draft.replace(file)
+
+
+def forget(warehouse: Warehouse, source: str) -> None:
+    """Silver holds nothing of the source any more."""
+    _file(warehouse, source).unlink(missing_ok=True)
+
+
+def check(warehouse: Warehouse, source: Source) -> None:
+    """Raise SourceError where silver holds what is declared otherwise today.
+
+    What concerns only tables and columns that have not come is taken over.
+    """
+    before, now = declared(warehouse, source.name), Declaration.of(source)
+    if before == now:
+        return
+    changed = differing(warehouse, source.name, before, now=now) if before is not None else []
+    if changed:
+        listed = "; ".join(changed[:_NAMED])
+        more = f"; and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        raise SourceError(
+            f"source {source.name}: expected the declarations that silver was decoded with, got "
+            f"others: {listed}{more}. Run `ingest redecode --source {source.name}`, or put them "
+            "back; until then its new messages wait in bronze"
+        )
+    remember(warehouse, source)
+
+
+def differing(
+    warehouse: Warehouse, source: str, before: Declaration, *, now: Declaration
+) -> list[str]:
+    """What of silver's is declared otherwise, in words: settings, then tables with columns."""
+    tables = [table for table in source_tables(warehouse) if table.source == source]
+    if not tables:
+        return []
+    found = changed_settings(before, now)
+    changed = {
+        table: names for table in tables if (names := changed_columns(before, now, table[1:]))
+    }
+    for table, names in _held(warehouse, changed).items():
+        found.append(f"types of {label_of(table)} ({', '.join(names)})")
+    return found
+
+
+def _held(
+    warehouse: Warehouse, changed: dict[SourceTable, list[str]]
+) -> dict[SourceTable, list[str]]:
+    """Of these columns those that some change in silver has."""
+    found = {}
+    silver = warehouse.name("silver", "cdc")
+    for table, names in changed.items():
+        listed = ", ".join(map(sql_text, names))
+        sent = "transform(map_keys(coalesce(after, before, key)), k -> lower(k))"
+        held = warehouse.session.sql(
+            f"SELECT DISTINCT explode(array_intersect({sent}, array({listed}))) "
+            f"FROM {silver} WHERE source = {sql_text(table.source)} AND {named(table)} "
+            "AND kind = 'change'"
+        )
+        if came := sorted(name for (name,) in rows(held)):
+            found[table] = came
+    return found
+
+
+def _file(warehouse: Warehouse, source: str) -> Path:
+    return Path(warehouse.checkpoint("silver", "_declarations", f"{source}.json"))

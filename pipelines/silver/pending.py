@@ -1,0 +1,348 @@
+"""What silver has that gold has not applied: one grouped query over all tables of a source.
+
+So only tables with changes cost anything, and each table's plan is made from numbers that are
+already known when its turn comes. However many batches there are, a source table is one row, or one
+for each part of them that is asked about apart; its column types are a row for each list of them
+that ever came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ingest.events import ColumnType
+from ingest.names import SourceTable
+from ingest.position import Pos
+from ingest.sql.casts import sql_text
+from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
+from ingest.sql.projection import MOVED, Projection
+from ingest.sql.sequence import place
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.transactions import EVERYTHING, PublishLimit
+
+_LISTED = 64
+_WIDTH = " + ".join(
+    f"coalesce(octet_length(array_join(map_values({image}), '')), 0)"
+    for image in ("before", "after")
+)
+"""SQL of the bytes of a change's values."""
+_LOWEST = -(2**63) + 1
+"""The `oldest` of a slice in which some change has no time."""
+_IMAGES = 64
+"""Lists of column names of a table that are told one by one."""
+
+
+class BatchStats(NamedTuple):
+    """What one source table has in silver's batches from `first` to `batch`.
+
+    `changed`: the last of them with changes. `logged`: the first and the last with schema changes
+    or truncates. `format`: that of the last message. `images`: the lists of column names that
+    images have; where they are very many, each name by itself. `image_bytes`: of all values of its
+    changes before and after; `widest`: of those of one change.
+    """
+
+    table: SourceTable
+    first: int
+    batch: int
+    changed: int | None
+    logged: tuple[int, int] | None
+    format: str
+    formats: tuple[str, ...]
+    changes: int
+    ddl: int
+    lowest: Pos | None
+    highest: Pos | None
+    deletes: int
+    truncates: int
+    partials: int
+    moves: int
+    removed: Pos | None
+    images: tuple[tuple[str, ...], ...]
+    key_columns: tuple[tuple[str, ...], ...]
+    zero_dates: int
+    newest: int | None
+    snapshots: int
+    no_ops: int
+    oldest: int | None
+    keyless: int
+    unhashed: int
+    image_bytes: int = 0
+    widest: int = 0
+
+
+class PendingChanges(NamedTuple):
+    """The slices of one source above a batch, and the column types that came with them.
+
+    `last` is the last batch of which everything may be applied, `cut` says what of later ones.
+    `keys`: the key columns that schema messages name, the last ones, which messages of rows need
+    not name.
+    """
+
+    last: int
+    slices: list[BatchStats]
+    types: dict[SourceTable, list[tuple[ColumnType, ...]]]
+    keys: dict[SourceTable, tuple[str, ...]]
+    cut: PublishLimit = EVERYTHING
+
+
+def survey(
+    warehouse: Warehouse,
+    source: str,
+    above: int,
+    *,
+    tables: Iterable[SourceTable] = (),
+    until: int | None = None,
+    cut: PublishLimit = EVERYTHING,
+    apart: Mapping[SourceTable, int] | None = None,
+) -> PendingChanges:
+    """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
+    `cut`; of `tables` alone where given.
+
+    `apart`: source tables whose batches up to a number make a slice and those above it another.
+    """
+    newest = until if until is not None else warehouse.last_note("silver", "cdc")
+    these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
+    where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
+    if cut.waits is not None:
+        where += f" AND {cut.only}"
+    rows = _grouped(warehouse, where, _part(cut, apart or {}))
+    types, keys = _types(source, rows), _keys(source, rows)
+    last = max((row.pop("last") or above for row in rows), default=above)
+    slices = [_slice(source, row) for row in rows if row["changes"] or row["ddl"]]
+    slices.sort(key=lambda slice_: slice_.batch)
+    if cut.last is not None:
+        last = cut.last
+    return PendingChanges(last, slices, types, keys, cut)
+
+
+def _part(cut: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
+    """SQL of which slice of its table a row belongs to."""
+    parts = [f"CAST(batch > {cut.last} AS int)"] if cut.last is not None else []
+    if apart:
+        cases = " ".join(
+            f"WHEN {named(table)} THEN CAST(batch > {batch} AS int)"
+            for table, batch in apart.items()
+        )
+        parts.append(f"CASE {cases} ELSE 0 END")
+    return " + 2 * ".join(parts) or "0"
+
+
+def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]]:
+    """A row a table and part: first by what each list of column types holds, then over them."""
+    names = "map_keys(coalesce(after, before))"
+    twice = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"
+    rows = warehouse.session.sql(
+        f"""WITH by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
+  max(struct(kind = 'change' AS changes, batch, pos, format)) AS newest_row,
+  collect_set(format) AS formats,
+  min(batch) FILTER (WHERE kind = 'change') AS first,
+  max(batch) FILTER (WHERE kind = 'change') AS changed,
+  min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,
+  max(batch) FILTER (WHERE kind = 'ddl') AS ddl_last,
+  min(batch) FILTER (WHERE op = 'truncate') AS cut_first,
+  max(batch) FILTER (WHERE op = 'truncate') AS cut_last,
+  count_if(kind = 'change') AS changes, count_if(kind = 'ddl') AS ddl,
+  min(pos) FILTER (WHERE kind = 'change') AS lowest,
+  max(pos) FILTER (WHERE kind = 'change') AS highest,
+  count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
+  count_if(kind = 'change' AND after_image = 'partial') AS partials,
+  count_if({MOVED}) AS moves,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS removed,
+  collect_set({names}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
+  collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
+  count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
+  max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
+  count_if(op = 'snapshot') AS snapshots,
+  count_if(op = 'update' AND map_values(before) = map_values(after)) AS no_ops,
+  min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
+  count_if(kind = 'change' AND op <> 'truncate' AND key_columns IS NULL) AS keyless,
+  count_if(kind = 'change' AND op <> 'truncate' AND key_hash IS NULL) AS unhashed,
+  sum({_WIDTH}) AS image_bytes, max({_WIDTH}) AS widest,
+  {_BY_SCHEMA}
+FROM {warehouse.name("silver", "cdc")}
+WHERE {where} AND kind IN ('change', 'ddl', 'schema')
+GROUP BY db, schema, `table`, part, schema_id)
+SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
+  coalesce(max(changed), max(ddl_last)) AS batch, max(changed) AS changed,
+  least(min(ddl_first), min(cut_first)) AS logged_first,
+  greatest(max(ddl_last), max(cut_last)) AS logged_last,
+  greatest(max(changed), max(ddl_last)) AS last, max(newest_row).format AS format,
+  array_distinct(flatten(collect_list(formats))) AS formats,
+  sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
+  sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
+  sum(moves) AS moves, max(removed) AS removed,
+  array_distinct(flatten(collect_list(images))) AS met,
+  IF(size(met) <= {_IMAGES}, met, concat(transform(array_distinct(flatten(met)), n -> array(n)),
+    slice(filter(met, i -> {twice}), 1, 1))) AS images,
+  array_distinct(flatten(collect_list(key_columns))) AS key_columns,
+  sum(zero_dates) AS zero_dates, max(newest) AS newest, sum(snapshots) AS snapshots,
+  sum(no_ops) AS no_ops, min(oldest) AS oldest, sum(keyless) AS keyless,
+  sum(unhashed) AS unhashed, sum(image_bytes) AS image_bytes, max(widest) AS widest,
+  {_OVER_SCHEMAS}
+FROM by_schema GROUP BY db, schema, `table`, part"""
+    )
+    return [row.asDict() for row in rows.drop("met").collect()]
+
+
+_BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
+  min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
+  max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'
+    AND size(key_columns) > 0) AS told"""
+_OVER_SCHEMAS = """collect_list(struct(came, schema_id, columns)) FILTER (WHERE came IS NOT NULL)
+    AS types, max(told).key_columns AS told"""
+"""What messages of schemas say of a table: its columns' types, its key."""
+
+
+def schema_hints(
+    warehouse: Warehouse, tables: Collection[SourceTable], last: int
+) -> PendingChanges:
+    """What the messages of schemas in batches up to `last` say of some tables of one source.
+
+    It has no slices.
+    """
+    source = next(iter(tables)).source
+    found = warehouse.session.sql(
+        f"SELECT db, schema, `table`, {_OVER_SCHEMAS} FROM (SELECT db, schema, `table`, schema_id, "
+        f"{_BY_SCHEMA} FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND batch <= {last}{_narrowed(tables)} "
+        f"AND kind IN ('ddl', 'schema') GROUP BY db, schema, `table`, schema_id) "
+        "GROUP BY db, schema, `table`"
+    )
+    rows = [row.asDict() for row in found.collect()]
+    return PendingChanges(last, [], _types(source, rows), _keys(source, rows))
+
+
+def among(batches: Collection[int]) -> str:
+    """SQL that is true for silver's rows of `batches`, where none lies between them but these.
+
+    A list, and of one number more than one: Spark keeps it beside the code that it generates, while
+    a single number is a part of the code, which each batch would compile anew.
+    """
+    if not batches or len(batches) > _LISTED:
+        return f"batch BETWEEN {min(batches, default=0)} AND {max(batches, default=-1)}"
+    return f"batch IN (-1, {', '.join(map(str, sorted(batches)))})"
+
+
+def _slice(source: str, row: dict[str, Any]) -> BatchStats:
+    table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
+    logged = row.pop("logged_first"), row.pop("logged_last")
+    row["logged"] = logged if logged[0] is not None else None
+    for name in ("lowest", "highest", "removed"):
+        row[name] = _pos(row[name])
+    row["formats"] = tuple(sorted(row["formats"]))
+    for name in ("images", "key_columns"):
+        row[name] = tuple(sorted(map(gold_names, row[name])))
+    return BatchStats(table=table, **row)
+
+
+def with_moves(
+    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, moved: str
+) -> list[BatchStats]:
+    """The slices of a table with key changes counted by `moved`, for keys that silver does not
+    know. `also`: other names that the table has had."""
+    images = (image for slice_ in slices for image in slice_.images)
+    aside = any(steps_aside(name) for image in images for name in image)
+    changes = _changes(warehouse, slices, also, aside=aside)
+    row = warehouse.session.sql(
+        f"SELECT count(*) AS moves, max(pos) AS top FROM ({changes}) WHERE {moved}"
+    ).first()
+    if row is None or not row["moves"]:
+        return list(slices)
+    first, *rest = slices
+    removed = max(pos for pos in (first.removed, tuple(row["top"])) if pos is not None)
+    return [first._replace(moves=row["moves"], removed=removed), *rest]
+
+
+def with_places(
+    warehouse: Warehouse,
+    slices: Sequence[BatchStats],
+    also: Iterable[SourceTable],
+    *,
+    shape: Projection,
+) -> tuple[list[BatchStats], int]:
+    """The slices of a table by the order of `shape.sequence`, each with the places of them all, and
+    how many changes have no place."""
+    cuts = str(shape.truncates).lower()
+    changes = _changes(warehouse, slices, also, aside=shape.aside)
+    row = warehouse.session.sql(
+        f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
+        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS removed "
+        f"FROM (SELECT *, {place(shape)} AS p FROM ({changes})) WHERE op <> 'truncate' OR {cuts}"
+    ).first()
+    assert row is not None
+    placed = [
+        slice_._replace(
+            truncates=0,
+            lowest=_pos(row["lowest"]),
+            highest=_pos(row["highest"]),
+            removed=_pos(row["removed"]),
+        )
+        for slice_ in slices
+    ]
+    return placed, int(row["missing"])
+
+
+def _changes(
+    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, aside: bool
+) -> str:
+    """SQL of the changes of one table's slices, under all its names.
+
+    `aside`: columns have the names that gold has them under.
+    """
+    table = slices[0].table
+    silver = warehouse.name("silver", "cdc")
+    return (
+        f"SELECT * FROM {f'({in_gold(silver)})' if aside else silver} "
+        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *also))} "
+        f"AND kind = 'change' AND {spanned(slices)}"
+    )
+
+
+def spanned(slices: Sequence[BatchStats]) -> str:
+    """SQL that is true for silver's rows of the slices of one table."""
+    first, last = min(s.first for s in slices), max(s.batch for s in slices)
+    return among(range(first, last + 1))
+
+
+def _pos(stored: list[int] | None) -> Pos | None:
+    return tuple(stored) if stored is not None else None
+
+
+def _types(
+    source: str, rows: Iterable[dict[str, Any]]
+) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
+    """The column types each table came with, in order of appearance; taken out of the rows."""
+    found: dict[SourceTable, dict[str, tuple[ColumnType, ...]]] = {}
+    came = [
+        (SourceTable(source, row["db"], row["schema"], row["table"]), listed)
+        for row in rows
+        for listed in row.pop("types")
+    ]
+    for table, listed in sorted(came, key=lambda one: tuple(one[1]["came"])):
+        columns = tuple(ColumnType(gold_name(n), *types) for n, *types in listed["columns"])
+        found.setdefault(table, {}).setdefault(listed["schema_id"], columns)
+    return {table: list(types.values()) for table, types in found.items()}
+
+
+def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tuple[str, ...]]:
+    """The key each table was last said to have; taken out of the rows."""
+    found = {}
+    for row in sorted(rows, key=lambda row: int(row.get("last") or 0)):
+        key = row.pop("told")
+        if key is not None:
+            found[SourceTable(source, row["db"], row["schema"], row["table"])] = gold_names(key)
+    return found
+
+
+def _narrowed(tables: Iterable[SourceTable]) -> str:
+    parts = [f"({named(table)})" for table in tables]
+    return f" AND ({' OR '.join(parts)})" if parts else ""
+
+
+def named(table: SourceTable) -> str:
+    """SQL that is true for silver's rows of a source table."""
+    return " AND ".join(
+        f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
+        for name, value in (("db", table.db), ("schema", table.schema), ("table", table.table))
+    )

@@ -1,0 +1,75 @@
+"""Updates that came as two messages are joined in silver (semantics.md, 33).
+
+The before-half is a `fragment` row, the after-half a change that can stand alone. When the second
+of the two arrives, in whichever order, partition or batch, one more row is appended: the after-half
+with its before image. It stands at the after-half's coordinates and pos, so history counts it and
+its lone twin as one change. `silver.changes` shows the pair alone, by its warning.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.codes import Code
+from ingest.events import SILVER
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.counts import Counts
+
+_SPLIT = Code.SPLIT_UPDATE.value
+_JOINED = Code.JOINED_UPDATE.value
+_PAIR = ("source", "db", "schema", "table", "epoch", "sequenceId")
+
+
+def join_split_updates(
+    warehouse: Warehouse,
+    source: str,
+    batch: int,
+    *,
+    counts: Counts,
+    once: tuple[str, int],
+    to: int,
+) -> int:
+    """Append the pairs that `batch`, which holds `counts`, completes, as batch `to`; how many there
+    were."""
+    if counts.halves_from is None or counts.halves_to is None:
+        return 0
+    known = warehouse.read("silver", "cdc").where(
+        (F.col("source") == source)
+        & F.array_contains("warnings", _SPLIT)
+        & F.col("s1").between(counts.halves_from, counts.halves_to)
+        & (F.col("batch") <= batch)
+    )
+    pairs = _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
+    joined = pairs.count()
+    if joined:
+        warehouse.append(pairs, "silver", "cdc", once=once, note=to)
+    return joined
+
+
+def _pairs(halves: DataFrame, batch: int) -> DataFrame:
+    """The after-halves that have a before-half, one of the two in `batch`, joined."""
+    first = (
+        halves.where("kind = 'fragment'")
+        .groupBy(*_PAIR)
+        .agg(
+            F.min_by(F.struct("before", "before_image", "key"), "pos").alias("half"),
+            F.max("batch").alias("came"),
+        )
+    )
+    second = halves.where("kind = 'change' AND before IS NULL")
+    same = [second[name].eqNullSafe(first[name]) for name in _PAIR]
+    joined = second.join(first, on=same, how="inner").where(
+        (second["batch"] == batch) | (first["came"] == batch)
+    )
+    moved = F.to_json("half.key") != F.to_json(second["key"])
+    replaced = {
+        "before": F.col("half.before"),
+        "before_image": F.col("half.before_image"),
+        "key_before": F.col("half.key"),
+        "key_hash": F.when(F.coalesce(moved, F.lit(True)), None).otherwise(second["key_hash"]),
+        "warnings": F.array_append(F.array_remove(second["warnings"], _SPLIT), F.lit(_JOINED)),
+    }
+    return joined.select(
+        *(replaced.get(column.name, second[column.name]).alias(column.name) for column in SILVER)
+    )

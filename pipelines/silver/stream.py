@@ -1,0 +1,231 @@
+"""Bronze to silver: every new message decoded once, one append a micro-batch, exactly once.
+
+A stream per source over `bronze.messages`; its checkpoint is the source's progress, so sources do
+not touch each other's. Each micro-batch is decoded by one `mapInArrow` and appended with the next
+number in `batch`. A batch that a crash left between its append and the stream's note of it is
+offered again: where the table's log has that append, it is skipped.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, is_remote
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Source
+from ingest.decode.batches import decode
+from ingest.decode.spec import decode_spec
+from ingest.events import SILVER
+from pipelines.platform.checkpoints import damaged
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
+from pipelines.silver import declarations
+from pipelines.silver.arrivals import placed
+from pipelines.silver.chunks import expect_shards, join_shards
+from pipelines.silver.counts import Counts, count, observed, seen
+from pipelines.silver.split_updates import join_split_updates
+
+DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
+_BYTES_A_BATCH = "1g"
+_FEW_TABLES = 4
+_MOST_FILES = 32
+_SAMPLE = 2_000
+
+
+class Silver(NamedTuple):
+    """What one run over one source wrote: rows of all kinds, rejects among them, and of how many
+    messages they are."""
+
+    source: str
+    rows: int
+    rejects: int
+    messages: int = 0
+
+
+class Stopped(Exception):
+    """Ends a stream between two micro-batches."""
+
+
+def _never() -> bool:
+    return False
+
+
+def decode_source(
+    warehouse: Warehouse, source: Source, *, stop: Callable[[], bool] = _never
+) -> Silver:
+    """Decode what bronze holds of `source` and silver does not; returns when nothing is left.
+
+    `stop` is asked before each micro-batch. Raises PlatformError where tables cannot be written,
+    SourceError where silver was decoded by other declarations than today's.
+    """
+    create_bronze(warehouse)
+    create_silver(warehouse)
+    checkpoint = warehouse.checkpoint("silver", source.name)
+    with lease(warehouse, "silver"):
+        declarations.check(warehouse, source)
+        before = last_batch(warehouse)
+        sharded = source.format in ("auto", "ob_avro")
+        if sharded:
+            expect_shards(checkpoint, before)
+        written = _stream(warehouse, source, checkpoint, last=before, stop=stop)
+        if is_remote():
+            rows = warehouse.read("silver", "cdc").where(F.col("batch") > before)
+            written = [count(rows.where(F.col("source") == source.name))]
+        if sharded and not stop():
+            came = any(counts.shards for counts in written)
+            span = (before, last_batch(warehouse))
+            written += [
+                Counts(rows=join_shards(warehouse, source, checkpoint, span=span, came=came))
+            ]
+    tables = max((counts.tables for counts in written), default=0)
+    if tables:
+        (Path(checkpoint) / "tables").write_text(str(tables))
+    return Silver(
+        source.name,
+        sum(counts.rows for counts in written),
+        sum(counts.rejects for counts in written),
+        sum(counts.messages for counts in written),
+    )
+
+
+def _stream(
+    warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
+) -> list[Counts]:
+    """Run the stream to its end; what was appended, unless Spark Connect ran it elsewhere."""
+    writer = _writer(checkpoint)
+    run = decode({source.name: decode_spec(source)})
+    settings = warehouse.settings
+    halves = source.format in ("auto", "dataworks")
+    tables = _tables(warehouse, source, checkpoint)
+    local = warehouse.local
+    # Spark Connect runs `append` in another process, where nobody would hear a request to stop.
+    stopped = stop if local and not is_remote() else _never
+    unfinished = _unfinished(checkpoint)
+    numbers = [last]
+    written: list[Counts] = []
+
+    def append(batch: DataFrame, number: int) -> None:
+        if stopped():
+            raise Stopped
+        place = Warehouse(settings, batch.sparkSession)
+        once = (writer, number)
+        own = place.noted("silver", "cdc", once) if number == unfinished else None
+        if own is not None:
+            # A run that was killed got that far; sources have appended since, maybe.
+            counts = _counts(place, own)
+        else:
+            own = numbers[0] = numbers[0] + 1
+            counts = _append(place, decoded(batch, place, own), once=once, number=own)
+        written.append(counts)
+        once = (f"{writer}/pairs", number)
+        if halves and (number != unfinished or place.noted("silver", "cdc", once) is None):
+            pairs = join_split_updates(
+                place, source.name, own, counts=counts, once=once, to=numbers[0] + 1
+            )
+            numbers[0] += bool(pairs)
+            written.append(Counts(rows=pairs))
+
+    def decoded(batch: DataFrame, place: Warehouse, own: int) -> DataFrame:
+        messages = placed(place, source, batch.select(*INPUT), checkpoint=checkpoint)
+        rows = messages.mapInArrow(run, DECODED)
+        rows = rows.withColumn("batch", F.lit(own).cast("bigint"))
+        return _clustered(rows, tables) if tables > _FEW_TABLES else rows
+
+    stream = (
+        _bronze(warehouse)
+        .where(F.col("source") == source.name)
+        .writeStream.foreachBatch(append)
+        .option("checkpointLocation", f"{checkpoint}/stream")
+        .trigger(availableNow=True)
+    )
+    try:
+        stream.start().awaitTermination()
+    except Exception as error:
+        damage = damaged(source.name, f"{checkpoint}/stream", remove=checkpoint)
+        if damage is not None:
+            raise damage from error
+        if not stopped():
+            raise
+    return written
+
+
+def _bronze(warehouse: Warehouse) -> DataFrame:
+    """What is appended to bronze, as a stream."""
+    bronze = (
+        warehouse.session.readStream.format("delta")
+        .option("maxBytesPerTrigger", _BYTES_A_BATCH)
+        # Retention deletes rows of bronze that were decoded long ago; they are not to come again.
+        .option("skipChangeCommits", "true")
+    )
+    if warehouse.local:
+        return bronze.load(str(warehouse.folder("bronze", "messages")))
+    return bronze.table(warehouse.name("bronze", "messages"))
+
+
+def _append(warehouse: Warehouse, rows: DataFrame, *, once: tuple[str, int], number: int) -> Counts:
+    """Append a batch; what it holds."""
+    if is_remote():
+        warehouse.append(rows, "silver", "cdc", once=once, note=number)
+        return _counts(warehouse, number)
+    rows, observation = observed(rows)
+    warehouse.append(rows, "silver", "cdc", once=once, note=number)
+    return seen(observation)
+
+
+def _counts(warehouse: Warehouse, batch: int) -> Counts:
+    return count(warehouse.read("silver", "cdc").where(F.col("batch") == batch))
+
+
+def _clustered(rows: DataFrame, tables: int) -> DataFrame:
+    """Rows of one table side by side, so that gold's read of one table skips the others' files."""
+    files = min(max(2, tables // 8), _MOST_FILES)
+    return rows.repartition(files, "db", "schema", "table").sortWithinPartitions(
+        "db", "schema", "table"
+    )
+
+
+def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
+    """About how many tables the source has: those of the last run, at first those of a sample."""
+    noted = Path(checkpoint) / "tables"
+    if noted.exists():
+        return int(noted.read_text())
+    bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
+    sample = bronze.select(*INPUT).limit(_SAMPLE)
+    run = decode({source.name: decode_spec(source)})
+    return sample.mapInArrow(run, DECODED).select("db", "schema", "table").distinct().count()
+
+
+def _unfinished(checkpoint: str) -> int | None:
+    """The micro-batch that the stream began and did not note as done, if there is one."""
+
+    def newest(log: str) -> int:
+        folder = Path(checkpoint) / "stream" / log
+        numbers = [int(file.name) for file in folder.glob("*") if file.name.isdigit()]
+        return max(numbers, default=-1)
+
+    return newest("offsets") if newest("offsets") > newest("commits") else None
+
+
+def _writer(checkpoint: str) -> str:
+    """The name under which this checkpoint's appends stand in the table's log."""
+    file = Path(checkpoint) / "writer"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".draft")
+        draft.write_text(str(uuid.uuid4()))
+        draft.rename(file)
+    return f"silver/{file.read_text()}"
+
+
+def last_batch(warehouse: Warehouse) -> int:
+    """The number of the newest append, as its own mark has it, or the highest there is."""
+    noted = warehouse.last_note("silver", "cdc")
+    if noted is not None:
+        return noted
+    found = warehouse.read("silver", "cdc").agg(F.max("batch")).first()
+    return int(found[0]) if found is not None and found[0] is not None else 0

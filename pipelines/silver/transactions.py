@@ -1,0 +1,120 @@
+"""Transactions in silver: which are complete, and up to where gold may publish whole ones only.
+
+A transaction is complete when its end was seen and, where the end says how many events there were,
+all of them. Events that name no transaction belong to none and wait for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ingest.config.load import Config
+from ingest.position import Pos, pos_literal
+from ingest.sql.casts import sql_text
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.history import identity
+from pipelines.targets.progress import SWEEP, Progress, load
+
+
+class Open(NamedTuple):
+    """A transaction that is not complete: its lowest event's position, how many events are here,
+    how many there are (None: its end was not seen, or did not say)."""
+
+    tx_id: str
+    first: Pos
+    events: int
+    expected: int | None
+
+    def __str__(self) -> str:
+        of = f" of {self.expected:,}" if self.expected is not None else ""
+        return f"transaction {self.tx_id} ({self.events:,}{of} events so far)"
+
+
+class PublishLimit(NamedTuple):
+    """How far gold may go: `only` is SQL that is true for the rows that may be published, `last`
+    the last batch in which all may (None: all there are), `newest` the last batch there is. `waits`
+    is the transaction that is in the way."""
+
+    only: str = "true"
+    last: int | None = None
+    newest: int | None = None
+    waits: Open | None = None
+
+    @property
+    def below(self) -> Pos | None:
+        """The position that gold may not reach."""
+        return self.waits.first if self.waits is not None else None
+
+
+EVERYTHING = PublishLimit()
+
+
+def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> str:
+    """SQL of the transactions: begin, end, whether complete, distinct events, tables."""
+    change = identity(config.sources.values())
+    return (
+        "SELECT source, tx_id, begin_time, end_time, "
+        "committed AND coalesce(events >= expected, true) AS complete, rolled_back, events, "
+        "expected, tables, first_pos, last_pos FROM (SELECT source, tx_id, "
+        "min(event_time) FILTER (WHERE op = 'begin') AS begin_time, "
+        "min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time, "
+        "bool_or(op = 'commit') AS committed, bool_or(op = 'rollback') AS rolled_back, "
+        "CAST(max(after['event_count']) FILTER (WHERE op = 'commit') AS bigint) AS expected, "
+        f"count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events, "
+        "array_sort(collect_set(CASE WHEN kind = 'change' "
+        "THEN concat_ws('.', db, schema, table) END)) AS tables, "
+        "min(pos) AS first_pos, max(pos) AS last_pos "
+        f"FROM {warehouse.name('silver', 'cdc')} WHERE tx_id IS NOT NULL "
+        "AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) "
+        f"AND {where} GROUP BY source, tx_id)"
+    )
+
+
+def cut(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
+    """How far gold may go in what silver has of `source` above batch `above`."""
+    if config.tables[source].publish != "transaction":
+        return EVERYTHING
+    waits = _lowest_open(warehouse, config, source, above=above)
+    if waits is None:
+        return EVERYTHING
+    later = f"pos >= {pos_literal(waits.first)}"
+    first = warehouse.session.sql(
+        f"SELECT min(batch) FILTER (WHERE kind = 'change' AND {later}), max(batch) "
+        f"FROM {warehouse.name('silver', 'cdc')} "
+        f"WHERE source = {sql_text(source)} AND batch > {above}"
+    ).first()
+    assert first is not None
+    return PublishLimit(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, int(first[1]), waits)
+
+
+def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: int) -> Open | None:
+    """The open transaction with the lowest position among those with changes above the batch."""
+    session = warehouse.session
+    ours = f"source = {sql_text(source)}"
+    waits = "NOT complete AND NOT rolled_back AND events > 0"
+    met = transactions(warehouse, config, f"{ours} AND batch > {above}")
+    met = f"SELECT tx_id FROM ({met}) WHERE {waits}"
+    if session.sql(met).isEmpty():
+        return None
+    # What is not complete up here may be with what lies in earlier batches: an end that came
+    # before its events, or events that came a second time.
+    whole = transactions(warehouse, config, f"{ours} AND tx_id IN ({met})")
+    row = session.sql(
+        f"SELECT tx_id, first_pos, events, expected FROM ({whole}) WHERE {waits} "
+        "ORDER BY first_pos LIMIT 1"
+    ).first()
+    return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
+
+
+def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> list[str]:
+    """What gold waits for, a sentence each, where it publishes whole transactions only."""
+    sources = [name for name in sources if config.tables[name].publish == "transaction"]
+    stands = load(warehouse) if sources else {}
+    told = []
+    for source in sources:
+        swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
+        waits = cut(warehouse, config, source, above=swept.batch).waits
+        if waits is not None:
+            told.append(f"source {source}: gold waits for the rest of {waits}")
+    return told

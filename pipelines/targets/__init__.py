@@ -1,0 +1,1 @@
+"""What a gold target is: its table, its progress, and what feeds it."""

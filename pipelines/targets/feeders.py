@@ -1,0 +1,55 @@
+"""Which source tables feed each target, and which are kept apart since another was there first.
+
+Who fed a target first is read off its progress: the marks of its source tables stand in the order
+in which they came. A source table that meets such a target without being meant to is parked by
+itself, in a row of `gold._progress` under its own name (semantics.md, 70).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingest.config.load import Config
+from ingest.config.routes import Feeders
+from ingest.names import SourceTable, label_of
+from pipelines.targets.progress import SWEEP, Progress, Stands, parked
+
+
+def feeders(config: Config, stands: Stands) -> Feeders:
+    """The source tables that have fed each target and are led there still, in order of coming."""
+    found: dict[str, list[SourceTable]] = {}
+    for (source, target), stand in stands.items():
+        if target == SWEEP or source not in config.sources or not stand.batch:
+            continue
+        came = {label: number for number, label in enumerate(stand.marks)}
+        fed = [
+            table
+            for names in stand.tables
+            if label_of(table := SourceTable(source, *names)) in came or not came
+            if _led(config, table) == target.lower()
+        ]
+        fed.sort(key=lambda table: (came.get(label_of(table), 0), str(table)))
+        found.setdefault(target.lower(), []).extend(fed)
+    return found
+
+
+def kept_apart(
+    source: str, errors: Mapping[SourceTable, str], stands: Stands
+) -> tuple[list[Progress], list[Progress]]:
+    """The rows of `gold._progress` for source tables that are parked by themselves, and those for
+    tables that no longer are."""
+    aside = [
+        parked(Progress(target=str(table), source=source), error) for table, error in errors.items()
+    ]
+    names = {row.target for row in aside}
+    freed = [
+        Progress(target=stand.target, source=source)
+        for (of, target), stand in stands.items()
+        if of == source and ":" in target and target not in names and stand.status == "parked"
+    ]
+    return aside, freed
+
+
+def _led(config: Config, table: SourceTable) -> str | None:
+    way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+    return way.target.lower() if way is not None else None

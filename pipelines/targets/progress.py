@@ -1,0 +1,341 @@
+"""`gold._progress`: how far each target is, and the record of every run.
+
+A target's present state is its newest row. `batch` is the last silver batch applied; `state` holds,
+per source table, the positions that tell late events from others (semantics.md, "Late events").
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from pyspark.sql import functions as F
+
+from ingest.config.modes import TargetContract
+from ingest.position import Pos, pos_literal
+from pipelines.platform.warehouse import Warehouse
+
+_TOPS_MOST = 32
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SWEEP = "*"
+"""The target name of the row that says how far a source's silver was looked through."""
+
+PROGRESS = (
+    ("target", "string"),
+    ("source", "string"),
+    ("batch", "bigint"),
+    ("at", "timestamp"),
+    ("events", "bigint"),
+    ("inserted", "bigint"),
+    ("updated", "bigint"),
+    ("deleted", "bigint"),
+    ("late", "bigint"),
+    ("keys_refolded", "bigint"),
+    ("files_read", "bigint"),
+    ("stale", "bigint"),
+    ("rejected", "bigint"),
+    ("zero_dates", "bigint"),
+    ("seconds", "double"),
+    ("status", "string"),
+    ("error", "string"),
+    ("last_pos", "array<bigint>"),
+    ("freshness", "timestamp"),
+    ("state", "string"),
+)
+
+
+Outdated = Literal["decoding", "decoded"]
+"""Silver is being decoded again, or has been."""
+Names = tuple[str | None, str | None, str]
+"""Database, schema and table."""
+
+
+class Horizon(NamedTuple):
+    """Where history was trimmed: what lies below `pos` is complete only in batches up to `batch`,
+    and only as far as it bears on what is above. `time` (µs): the newest event time down there."""
+
+    pos: Pos
+    batch: int
+    time: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watermarks:
+    """What gold remembers of one source table, to tell which events are late.
+
+    `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
+    truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
+    truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
+    without base. `foreign`: changes have come that name no key, or another one than the target's.
+    `unhashed`: changes have come for which silver has no hash of the key.
+    `changes`: how many were applied, and `widest`: the bytes of the values of the widest, so that
+    what is read of history is known to be little beforehand; None: not known.
+    `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
+    that tells what a killed run left. `tops`: for some of silver's batches, in order, the highest
+    pos that changes have up to there.
+    """
+
+    applied: Pos | None = None
+    removed: Pos | None = None
+    skipped: Pos | None = None
+    cuts: tuple[Pos, ...] = ()
+    partials: bool = False
+    orphans: Pos | None = None
+    foreign: bool = False
+    unhashed: bool = False
+    format: str | None = None
+    horizons: tuple[Horizon, ...] = ()
+    version: int | None = None
+    tops: tuple[tuple[int, Pos], ...] = ()
+    changes: int | None = 0
+    widest: int | None = 0
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> Watermarks:
+        """From JSON."""
+        pos = {
+            name: tuple(stored[name]) if stored.get(name) else None
+            for name in ("applied", "removed", "skipped", "orphans")
+        }
+        cuts = tuple(tuple(cut) for cut in stored.get("cuts", ()))
+        return cls(
+            **pos,
+            cuts=cuts,
+            partials=stored.get("partials", False),
+            foreign=stored.get("foreign", False),
+            unhashed=stored.get("unhashed", True),
+            format=stored.get("format"),
+            horizons=tuple(
+                Horizon(tuple(below), batch, time)
+                for below, batch, time in stored.get("horizons", ())
+            ),
+            version=stored.get("version"),
+            tops=tuple((batch, tuple(top)) for batch, top in stored.get("tops", ())),
+            changes=stored.get("changes"),
+            widest=stored.get("widest"),
+        )
+
+    def topped(self, above: int, last: int, top: Pos | None) -> tuple[tuple[int, Pos], ...]:
+        """`tops` once the batches above `above`, up to `last`, are applied: `top` is then the
+        highest pos. Older ones are thinned out."""
+        if top is None:
+            return self.tops
+        kept = [known for known in self.tops if known[0] <= above and known[1] < top]
+        if len(kept) >= _TOPS_MOST:
+            kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
+        return (*kept, (last, top))
+
+    def unseen(self, cuts: Iterable[Pos]) -> list[Pos]:
+        """Those of a batch's truncates that no earlier batch brought, in order."""
+        return sorted({*cuts} - {*self.cuts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """One row of `gold._progress`: where a target stands after a run, and what the run did.
+
+    Where whole transactions are published, also what lies below `below` was applied of the batches
+    up to `seen`. `made`: what the target was created for; None = not created yet. `tables`: by name
+    of a source table the batch up to which it is applied; in the row of the sweep, the last batch
+    that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types that
+    its entry gave its columns when they were last looked at. `unsent`: by label of a source table
+    the target's columns, in lower case, that it never sent. `outdated`: the rows are from silver as
+    it was before it was decoded again, so nothing is applied until they are rebuilt.
+    """
+
+    target: str
+    source: str
+    batch: int = 0
+    events: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    late: int = 0
+    keys_refolded: int = 0
+    files_read: int = 0
+    stale: int = 0
+    rejected: int = 0
+    zero_dates: int = 0
+    seconds: float = 0.0
+    status: str = "ok"
+    error: str | None = None
+    last_pos: Pos | None = None
+    freshness: int | None = None
+    marks: dict[str, Watermarks] = field(default_factory=dict)
+    tables: dict[Names, int | None] = field(default_factory=dict)
+    below: Pos | None = None
+    seen: int | None = None
+    made: TargetContract | None = None
+    untyped: tuple[str, ...] = ()
+    declared: Mapping[str, str] | None = None
+    unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outdated: Outdated | None = None
+
+    def fresh(self) -> Progress:
+        """The same state, with nothing counted yet."""
+        return Progress(
+            target=self.target,
+            source=self.source,
+            batch=self.batch,
+            last_pos=self.last_pos,
+            freshness=self.freshness,
+            marks=dict(self.marks),
+            tables=dict(self.tables),
+            below=self.below,
+            seen=self.seen,
+            made=self.made,
+            untyped=self.untyped,
+            declared=self.declared,
+            unsent=self.unsent,
+            outdated=self.outdated,
+        )
+
+    @property
+    def why_outdated(self) -> str | None:
+        """The sentence on `outdated`, with what to do."""
+        if self.outdated == "decoding":
+            again = f"`ingest redecode --source {self.source}`"
+            return (
+                f"silver of {self.source} was not decoded again to the end; run {again} once more"
+            )
+        if self.outdated == "decoded":
+            return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
+        return None
+
+    def noting(self, marks: Mapping[str, Watermarks]) -> Progress:
+        """The same state, of these source tables with other marks."""
+        now = {**self.marks, **marks}
+        return replace(self.fresh(), marks=now, status=self.status, error=self.error)
+
+    @property
+    def applied(self) -> tuple[int, str]:
+        """The last batch of which something was applied, and SQL true for what was of all."""
+        if self.below is None or self.seen is None:
+            return self.batch, "true"
+        return self.seen, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
+
+    def row(self, at: datetime) -> tuple[Any, ...]:
+        """As a row of PROGRESS."""
+        marks = {label: asdict(marks) for label, marks in self.marks.items()}
+        state = json.dumps(
+            {
+                "marks": marks,
+                "tables": [(*names, batch) for names, batch in self.tables.items()],
+                "below": self.below,
+                "seen": self.seen,
+                "made": self.made,
+                "untyped": self.untyped,
+                "declared": self.declared,
+                "unsent": self.unsent,
+                "outdated": self.outdated,
+            }
+        )
+        values = {
+            **{name: getattr(self, name, None) for name, _ in PROGRESS},
+            "at": at,
+            "last_pos": list(self.last_pos) if self.last_pos else None,
+            "freshness": moment(self.freshness),
+            "state": state,
+        }
+        return tuple(values[name] for name, _ in PROGRESS)
+
+
+def create_progress(warehouse: Warehouse) -> None:
+    """`gold._progress`."""
+    warehouse.create("gold", "_progress", PROGRESS)
+
+
+Stands = dict[tuple[str, str], Progress]
+"""(source, target) -> where it stands, with counts at zero."""
+
+
+def load(warehouse: Warehouse) -> Stands:
+    """Where every target stands; read anew only where another process has recorded something."""
+    return dict(warehouse.kept("gold", "_progress", lambda: _read(warehouse)))
+
+
+def _read(warehouse: Warehouse) -> Stands:
+    names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
+    micros = F.unix_micros("freshness").alias("micros")
+    newest = (
+        warehouse.read("gold", "_progress")
+        .groupBy("source", "target")
+        .agg(F.max_by(F.struct(*names, micros), F.struct("at", "batch")).alias("last"))
+    )
+    found = {}
+    for source, target, last in newest.collect():
+        state = json.loads(last["state"] or "{}")
+        found[source, target] = Progress(
+            target=target,
+            source=source,
+            batch=last["batch"],
+            status=last["status"],
+            error=last["error"],
+            last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
+            freshness=last["micros"],
+            marks={k: Watermarks.of(v) for k, v in state.get("marks", {}).items()},
+            tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
+            below=tuple(state["below"]) if state.get("below") else None,
+            seen=state.get("seen"),
+            made=made_of(last["state"]),
+            untyped=tuple(state.get("untyped", ())),
+            declared=state.get("declared"),
+            unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
+            outdated=state.get("outdated"),
+        )
+    return found
+
+
+def made_of(state: str | None) -> TargetContract | None:
+    """What a target was created for, as the column `state` tells it."""
+    return TargetContract.of(json.loads(state or "{}").get("made"))
+
+
+def has_rows_applied(state: str | None) -> bool:
+    """Whether changes were applied to a target, as the column `state` tells it."""
+    return bool(json.loads(state or "{}").get("marks"))
+
+
+def stand_of(warehouse: Warehouse, source: str, target: str) -> Progress:
+    """Where one target stands; at the beginning where there is no record of it."""
+    fresh = Progress(target=target, source=source)
+    if not warehouse.exists("gold", "_progress"):
+        return fresh
+    return load(warehouse).get((source, target), fresh)
+
+
+def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> None:
+    """Append the rows of one run, and bring `stands` up to them."""
+    if not rows:
+        return
+    at = datetime.now(UTC)
+    schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
+    frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
+    warehouse.append(frame.coalesce(1), "gold", "_progress")
+    for row in rows:
+        stand = replace(row.fresh(), status=row.status, error=row.error)
+        stands[row.source, row.target] = stand
+    warehouse.keep("gold", "_progress", dict(stands))
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Microseconds since 1970-01-01 UTC as a time that knows its zone."""
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def micros_of(time: datetime | None) -> int | None:
+    """A time that knows its zone as microseconds since 1970-01-01 UTC."""
+    return None if time is None else (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def highest(positions: Iterable[Pos | None]) -> Pos | None:
+    """The highest of the positions there are."""
+    return max((pos for pos in positions if pos is not None), default=None)
+
+
+def parked(progress: Progress, error: str) -> Progress:
+    """The target stays where it was, with the reason."""
+    return replace(progress.fresh(), status="parked", error=error)

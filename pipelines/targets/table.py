@@ -1,0 +1,275 @@
+"""The target tables of gold: which columns they have, how they are made and grown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.config.modes import ADDED, Mode, TargetContract
+from ingest.config.routes import Route
+from ingest.ddl.widening import canonical_type, widens
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import Projection
+from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.targets.progress import Horizon
+
+_KEY = re.compile(r"key ([0-9]+)")
+METADATA = {
+    "_pos": "array<bigint>",
+    "_event_time": "timestamp",
+    "_source": "string",
+    "_source_table": "string",
+}
+_DELETED = {"_deleted_at": "timestamp"}
+_OURS = METADATA.keys() | _DELETED.keys() | {name for added in ADDED.values() for name in added}
+_KEPT = "ingest.kept"
+_HORIZONS = "ingest.horizons"
+_DELTAS = ("delta.feature.", "delta.columnMapping.", "delta.min", "delta.rowTracking.")
+"""Properties that Delta Lake keeps itself."""
+_PROPERTIES = {
+    "delta.columnMapping.mode": "name",
+    "delta.enableTypeWidening": "true",
+    # Not enabled by ALTER TABLE itself when a timestamp_ntz column is added.
+    "delta.feature.timestampNtz": "supported",
+    # A MERGE into a small table is a third cheaper without them.
+    "delta.enableDeletionVectors": "false",
+}
+
+
+def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
+    """The data columns of a target and their Spark types; None where it does not exist."""
+    if not warehouse.exists("gold", target):
+        return None
+    fields = warehouse.read("gold", target).schema.fields
+    return {
+        field.name: field.dataType.simpleString() for field in fields if field.name not in _OURS
+    }
+
+
+def wanted_columns(
+    route: Route,
+    keys: Sequence[str],
+    types: Iterable[Sequence[ColumnType]],
+    *,
+    images: Iterable[Sequence[str]],
+) -> dict[str, str]:
+    """The columns a target should have, keys first: declared, else as the messages' types say.
+
+    Columns that no type came with are string. What the configuration names is spelt as the messages
+    spell it. Raises TableError where two columns of one row differ only in case, which could not be
+    told apart.
+    """
+    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
+    types, images = list(types), list(images)
+    typed = _typed(types)
+    sent = list(dict.fromkeys(name for image in images for name in image))
+    order = [*_spelt(typed, sent), *sent]
+    order += _spelt(route.columns, order)
+    declared = {name.lower(): type_ for name, type_ in route.columns.items()}
+    excluded = {name.lower() for name in route.exclude}
+    _check_names([*images, *([column.name for column in row] for row in types)], excluded)
+    for name in [*keys, *order]:
+        lower = name.lower()
+        if lower in excluded or lower in spellings:
+            continue
+        spellings[lower] = name
+        found[name] = declared.get(lower) or _type_of(name, typed)
+    return found
+
+
+def _check_names(rows: Iterable[Sequence[str]], excluded: Collection[str]) -> None:
+    for row in dict.fromkeys(map(tuple, rows)):
+        met: dict[str, str] = {}
+        for name in row:
+            lower = name.lower()
+            if lower in excluded:
+                continue
+            if not name:
+                raise TableError(
+                    "expected a name for every column, got one without; no table can hold it: name "
+                    "it at the source"
+                )
+            if met.setdefault(lower, name) != name:
+                raise TableError(
+                    f"columns `{met[lower]}` and `{name}` differ only in case; exclude them"
+                )
+
+
+def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """The names, without those that say one of `known` in another case."""
+    exact = set(known)
+    lower = {name.lower() for name in exact}
+    return [name for name in names if name in exact or name.lower() not in lower]
+
+
+def _typed(types: Iterable[Sequence[ColumnType]]) -> dict[str, str]:
+    """The type of each column: the last that came, unless an earlier one holds all its values.
+
+    With some formats the values themselves tell types: an unsigned column that shows small numbers
+    is no narrower for that.
+    """
+    found: dict[str, str] = {}
+    for columns in types:
+        for column in columns:
+            before = found.get(column.name)
+            if before is None or not widens(canonical_type(column.type), canonical_type(before)):
+                found[column.name] = column.type
+    return found
+
+
+def _type_of(name: str, typed: Mapping[str, str]) -> str:
+    if name in typed:
+        return typed[name]
+    lower = {other.lower(): type_ for other, type_ in typed.items()}
+    return lower.get(name.lower(), "string")
+
+
+def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
+    """The key columns that a target was made with; () where it does not exist or names none."""
+    if not warehouse.exists("gold", target):
+        return ()
+    found = {}
+    for field in warehouse.read("gold", target).schema.fields:
+        place = _KEY.fullmatch(field.metadata.get("comment", ""))
+        if place is not None:
+            found[int(place[1])] = field.name
+    return tuple(name for _, name in sorted(found.items()))
+
+
+def create(
+    warehouse: Warehouse,
+    target: str,
+    columns: Mapping[str, str],
+    *,
+    made: TargetContract,
+    soft: bool,
+) -> None:
+    """Create a target with its data columns and what gold adds to each row.
+
+    The comment of a key column says that it is one: the key stays until a change of it is approved.
+    A property tells the mode and `sequence_by`, should the progress of gold be lost. Versions that
+    hold lie apart from those that ended, so that a batch reads and writes no more files of them
+    than it would of the rows alone.
+    """
+    places = _places(made)
+    data = [
+        (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
+        for name, type_ in columns.items()
+    ]
+    added = {**METADATA, **ADDED[made.mode], **(_DELETED if soft and made.mode != "append" else {})}
+    warehouse.create(
+        "gold",
+        target,
+        [*data, *added.items()],
+        partitioned_by=_parts(made),
+        properties={**_PROPERTIES, _KEPT: _kept(made)},
+    )
+
+
+def create_anew(
+    warehouse: Warehouse, target: str, rows: DataFrame, *, made: TargetContract
+) -> None:
+    """Replace a target by `rows`, with their columns and types, as `create` makes one: by one
+    commit, so that readers see the old table or the new. Properties that others set stay."""
+    places = _places(made)
+    columns = [
+        F.col(quote(name)).alias(name, metadata={"comment": f"key {places[name.lower()]}"})
+        if name.lower() in places
+        else F.col(quote(name))
+        for name in rows.columns
+    ]
+    name = warehouse.name("gold", target)
+    shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {name}").collect()
+    others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
+    writer = rows.select(columns).writeTo(name).using("delta")
+    for key, value in {**others, **_PROPERTIES, _KEPT: _kept(made)}.items():
+        writer = writer.tableProperty(key, value)
+    if _parts(made):
+        writer = writer.partitionedBy(*map(F.col, _parts(made)))
+    writer.createOrReplace()
+
+
+def _places(made: TargetContract) -> dict[str, int]:
+    return {key.lower(): number for number, key in enumerate(made.keys, 1)}
+
+
+def _parts(made: TargetContract) -> list[str]:
+    return ["_current"] if made.mode == "scd2" else []
+
+
+def _kept(made: TargetContract) -> str:
+    return json.dumps([made.mode, made.sequence])
+
+
+def made_for(warehouse: Warehouse, target: str) -> TargetContract | None:
+    """What a target was created for; None where it does not exist or does not tell."""
+    told = _property(warehouse, target, _KEPT)
+    if told is None:
+        return None
+    mode, sequence = json.loads(told)
+    return TargetContract(mode, keys_of(warehouse, target), tuple(sequence))
+
+
+def keep_horizons(
+    warehouse: Warehouse, target: str, horizons: Mapping[str, Sequence[Horizon]]
+) -> None:
+    """Note with the target where the history of its source tables, by label, was trimmed, should
+    the progress of gold be lost: nothing else would tell that changes from below have no base."""
+    kept = sql_text(json.dumps({label: found for label, found in horizons.items() if found}))
+    name = warehouse.name("gold", target)
+    warehouse.session.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_HORIZONS}' = {kept})")
+
+
+def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, ...]]:
+    """What `keep_horizons` noted; nothing where the target does not exist."""
+    kept = _property(warehouse, target, _HORIZONS)
+    return {
+        label: tuple(Horizon(tuple(pos), batch, time) for pos, batch, time in found)
+        for label, found in json.loads(kept or "{}").items()
+    }
+
+
+def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
+    if not warehouse.exists("gold", target):
+        return None
+    shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name('gold', target)}")
+    return next((row["value"] for row in shown.collect() if row["key"] == name), None)
+
+
+def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:
+    """Make sure that an existing target can keep what `mode` keeps.
+
+    A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
+    """
+    held = set(warehouse.read("gold", target).schema.names)
+    versions = ADDED["scd2"].keys()
+    if (mode == "scd2") != (versions <= held):
+        wanted, got = ("with", "without") if mode == "scd2" else ("without", "with")
+        raise TableError(
+            f"expected {target} {wanted} the columns {', '.join(versions)}, as its "
+            f"stored_as_scd_type has it, got it {got} them; choose another target"
+        )
+    if soft and mode != "append" and "_deleted_at" not in held:
+        name = warehouse.name("gold", target)
+        warehouse.session.sql(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
+
+
+def spelled(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
+    """The shape with the names that images have its columns under, matched without case."""
+    by_lower = {name.lower(): name for name in shape.columns}
+    found: dict[str, dict[str, None]] = {}
+    for image in images:
+        for name in image:
+            column = by_lower.get(name.lower())
+            if column is not None:
+                found.setdefault(column, {})[name] = None
+    spellings = {name: tuple(names) for name, names in found.items() if tuple(names) != (name,)}
+    return replace(shape, spellings=spellings)

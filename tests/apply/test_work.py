@@ -1,0 +1,82 @@
+"""Which batches one query of SQL may fold: what `TableBatch.whole` reads from the statistics."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from ingest.names import SourceTable
+from ingest.sql.projection import Projection
+from pipelines.apply.batch import TableBatch
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import BatchStats
+from pipelines.targets.progress import Watermarks
+
+TABLE = SourceTable("shop", "shop", None, "parcel")
+
+
+def batch(
+    *,
+    deletes: int = 0,
+    image: tuple[str, ...] = ("id",),
+    marks: Watermarks | None = None,
+    **more: int,
+) -> TableBatch:
+    counts = dict.fromkeys(BatchStats._fields, 0) | {"table": TABLE, "first": 2, "batch": 2}
+    nothing = dict.fromkeys(("lowest", "highest", "removed", "newest", "oldest", "logged"))
+    names = {"images": (image,), "key_columns": (("id",),), "changes": 2, "deletes": deletes}
+    return TableBatch(
+        warehouse=cast(Warehouse, None),
+        table=TABLE,
+        shape=Projection(keys=("id",), columns={"id": "int", "a": "int", "c": "int"}),
+        slices=[BatchStats(**(counts | nothing | names | more))],  # type: ignore[arg-type]
+        target="shop_parcel",
+        above=1,
+        last=2,
+        soft=False,
+        fresh=False,
+        shared=False,
+        marks=marks or Watermarks(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("deletes", "image", "whole"),
+    [
+        (0, ("id", "a"), True),
+        (1, ("id", "a", "c"), True),
+        # Deleted and inserted again, a row must not keep the `c` it had.
+        (1, ("id", "a"), False),
+    ],
+)
+def test_whole(deletes: int, image: tuple[str, ...], whole: bool) -> None:
+    assert batch(deletes=deletes, image=image).whole is whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "image_bytes", "small"),
+    [
+        (2, 100, True),
+        (50_000, 1_000_000, True),
+        (50_001, 1_000_000, False),
+        # 15,000 changes of 80 KB each: no driver takes them.
+        (15_000, 15_000 * 80_000, False),
+    ],
+)
+def test_what_the_driver_judges_is_bounded_in_bytes(
+    changes: int, image_bytes: int, small: bool
+) -> None:
+    assert batch(changes=changes, image_bytes=image_bytes).small is small
+
+
+def test_history_comes_to_the_driver_where_it_is_known_to_be_little() -> None:
+    narrow = batch(marks=Watermarks(changes=1_000, widest=400), widest=300)
+    assert narrow.history_changes == 1_002
+    assert narrow.fits_here(1_002) and not narrow.fits_here(10_000_000)
+    assert not narrow.fits_here(None)
+    # One wide change there ever was may be among any of them.
+    assert not batch(marks=Watermarks(changes=1_000, widest=80_000)).fits_here(1_002)
+    assert not batch(marks=Watermarks(changes=1_000, widest=400), widest=80_000).fits_here(1_002)
+    # Of progress that does not tell, nothing is known.
+    assert not batch(marks=Watermarks.of({})).fits_here(1)

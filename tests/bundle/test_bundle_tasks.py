@@ -1,0 +1,85 @@
+"""The tasks of the bundle's jobs call the command as the platform does, with arguments it knows."""
+
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLE = ROOT / "conf" / "bundle"
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Any]:
+    loaded = YAML(typ="safe").load(BUNDLE / "jobs.yml")
+    found: dict[str, Any] = loaded["resources"]["jobs"]
+    return found
+
+
+@pytest.fixture
+def main() -> Callable[[], object]:
+    """The function behind the console script, which the platform calls itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, function = project["scripts"]["ingest"].partition(":")
+    if not (ROOT / module.replace(".", "/")).with_suffix(".py").exists():
+        pytest.skip(f"there is no {module}")
+    found: Callable[[], object] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def test_both_jobs_run_the_same_wheel_tasks(jobs: dict[str, Any]) -> None:
+    serverless, cluster = (
+        [task["python_wheel_task"] for task in jobs[name]["tasks"]]
+        for name in ("ingest_serverless", "ingest_cluster")
+    )
+    assert serverless == cluster
+
+
+def test_paths_of_the_wheel_lead_from_their_file_to_the_build_folder(jobs: dict[str, Any]) -> None:
+    artifacts = YAML(typ="safe").load(BUNDLE / "artifacts.yml")["artifacts"]
+    assert (BUNDLE / artifacts["wheel"]["path"]).resolve() == ROOT
+    wheels = list(jobs["ingest_serverless"]["environments"][0]["spec"]["dependencies"])
+    wheels += [task["libraries"][0]["whl"] for task in jobs["ingest_cluster"]["tasks"]]
+    assert [(BUNDLE / wheel).resolve() for wheel in wheels] == [ROOT / "dist" / "*.whl"] * 4
+
+
+@pytest.mark.parametrize("job", ["ingest_serverless", "ingest_cluster"])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_parameters_are_understood(
+    jobs: dict[str, Any],
+    main: Callable[[], object],
+    job: str,
+    position: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """--help at their end stops short of the work, but not of an unknown verb or option."""
+    task = jobs[job]["tasks"][position]
+    parameters = task["python_wheel_task"]["parameters"]
+    monkeypatch.setattr(sys, "argv", ["ingest", *parameters, "--help"])
+    main()
+    assert task["task_key"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "parameters", [["--config", "conf", "bronze", "--help"], ["--conf", "conf", "brass", "--help"]]
+)
+def test_parameters_that_are_not_understood_fail_the_task(
+    main: Callable[[], object], parameters: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform ignores what the function returns: only what it raises fails a task."""
+    monkeypatch.setattr(sys, "argv", ["ingest", *parameters])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+
+
+def test_success_returns(main: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the platform SystemExit is a failure, even with 0 (azure-docs issue 116964)."""
+    monkeypatch.setattr(sys, "argv", ["ingest", "formats"])
+    main()

@@ -1,0 +1,385 @@
+"""The command without Spark: options, help, mistakes, formats, inspect; what it costs to start."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.codes import Code
+from ingest.events import SILVER
+from ingest.formats import FORMATS
+from pipelines.cli.app import main
+from tests.support.project import Project, canal
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOP = """\
+name: shop
+format: canal
+files:
+  path: landing/*.jsonl
+"""
+PEN = {"id": "1", "name": "pen", "price": "1.10"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    made = Project(tmp_path, capsys.readouterr)
+    made.write("conf/sources/shop.yml", SHOP)
+    return made
+
+
+def run(arguments: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from pipelines.cli.app import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})},
+        **options,
+    )
+
+
+def test_success_returns_and_help_too() -> None:
+    main(["--help"])
+    main(["formats"])
+    main(["run", "-h"])
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_told_with_what_it_runs_on(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([option])
+    own, spark, delta = map(version, ("delta-cdc-ingest", "pyspark", "delta-spark"))
+    python = platform.python_version()
+    told = f"ingest {own} (Python {python}, pyspark {spark}, delta-spark {delta})\n"
+    assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["runs"], "No such command 'runs'"),
+        (["run", "--sorce", "shop"], "No such option"),
+        (["history"], "Missing argument 'TABLE'"),
+        (["as-of", "items"], "expected either --time or --pos"),
+        (["as-of", "items", "--time", "soon"], "`--time`: expected a date or time like"),
+        (["reconcile", "items", "--format", "csv"], "--format is that of a --snapshot"),
+        (["ddl", "decide", "x"], "No such command 'decide'"),
+        (["rejects", "again"], "No such command 'again'"),
+        (["rejects", "dismiss", "1a2b"], "Missing option '--why'"),
+        (["reset"], "expected either TABLE or --source"),
+        (["reset", "items", "--bronze"], "--bronze is for a --source"),
+        (["redecode"], "Missing option '--source'"),
+        (["history", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
+        (["run", "--max-wait", "-1"], "-1.0 is not in the range x>=0"),
+    ],
+)
+def test_mistakes_in_the_command_are_code_2(
+    project: Project, arguments: list[str], said: str
+) -> None:
+    answer = project.ingest(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+def test_every_verb_has_help(project: Project) -> None:
+    listed = project.ingest("--help").out.partition("Commands:\n")[2].splitlines()
+    verbs = [line.split()[0] for line in listed if line.strip()]
+    assert verbs == [
+        *("as-of", "bronze", "ddl", "formats", "gold", "history", "inspect", "maintain"),
+        *("rebuild", "reconcile", "redecode", "rejects", "reset", "run", "silver", "sql", "status"),
+        "validate",
+    ]
+    for verb in [[verb] for verb in verbs] + [["ddl", "show"], ["rejects", "list"]]:
+        answer = project.ingest(*verb, "--help")
+        assert answer.code == 0
+        for option in ("--conf DIR", "--warehouse DIR", "--json"):
+            assert option in answer.out
+
+
+def test_global_options_stand_before_or_after_the_verb(project: Project) -> None:
+    expected = [
+        {
+            "kind": "source",
+            "source": "shop",
+            "format": "canal",
+            "transport": "files",
+            "order": "auto",
+            "entries": 1,
+        }
+    ]
+    assert project.ingest("--json", "validate").records == expected
+    assert project.ingest("validate", "--json").records == expected
+    other = project.folder / "other"
+    (project.folder / "conf").rename(other)
+    assert project.ingest("validate", "--json", "--conf", str(other)).records == expected
+    assert project.ingest("ddl", "--conf", str(other), "list", "--status", "x").code == 2
+
+
+def test_validate_for_people(project: Project) -> None:
+    answer = project.ingest("validate")
+    assert answer.out == (
+        "source   format   transport   order   entries\n"
+        "─────────────────────────────────────────────\n"
+        "shop     canal    files       auto          1\n"
+        "\n"
+        f"{project.folder / 'conf'}: no mistakes\n"
+    )
+
+
+def test_validate_names_every_mistake(project: Project) -> None:
+    project.write("conf/sources/shop.yml", SHOP.replace("canal", "cannal") + "epoc: 1\n")
+    project.write("conf/tables/shop.yml", "source: shop\ntables:\n  - form: shop.*\n")
+    answer = project.ingest("validate", "--json")
+    assert answer.code == 2
+    files = [
+        (Path(found["file"]).relative_to(project.folder / "conf").as_posix(), found["line"])
+        for found in answer.records
+    ]
+    expected = [("sources/shop.yml", 2), ("sources/shop.yml", 5)]
+    assert files == [*expected, ("tables/shop.yml", 3), ("tables/shop.yml", 3)]
+    assert "nearest: canal" in answer.err and "nearest: epoch" in answer.err
+    assert len(answer.err.splitlines()) == len(answer.records)
+    assert "Traceback" not in answer.err
+
+
+def test_formats_lists_the_registry(project: Project) -> None:
+    assert project.ingest("formats", "--json").records == [
+        {"name": name, "summary": format_.summary, "order": format_.order}
+        for name, format_ in FORMATS.items()
+    ]
+    assert project.ingest("formats", "--codes", "--json").records == [
+        {"code": code.value, "severity": code.severity, "text": code.text} for code in Code
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_tells_all_of_one(project: Project, name: str) -> None:
+    format_ = FORMATS[name]
+    [record] = project.ingest("formats", name, "--json").records
+    assert record == {
+        "name": name,
+        "summary": format_.summary,
+        "source": format_.source,
+        "recognised": format_.recognised,
+        "ordered": format_.ordered,
+        "order": format_.order,
+        "options": {
+            key: {
+                "kind": option.kind,
+                "default": list(option.default)
+                if isinstance(option.default, tuple)
+                else option.default,
+                "choices": list(option.choices),
+                "text": option.text,
+            }
+            for key, option in format_.options.items()
+        },
+        "impossible": dict(format_.impossible),
+        "losses": [loss._asdict() for loss in format_.losses],
+    }
+    people = project.ingest("formats", name).out
+    lost = [loss.what for loss in format_.losses]
+    assert all(key in people for key in [*format_.options, *format_.impossible, *lost])
+
+
+def test_unknown_format_has_a_nearest(project: Project) -> None:
+    answer = project.ingest("formats", "debezum")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith("got `debezum`; nearest: debezium\n")
+
+
+def test_inspect_gives_the_columns_of_silver(project: Project) -> None:
+    message = canal("items", "INSERT", PEN, es=1700000000000, id_=7)
+    file = project.land("a.jsonl", [message, '{"data":['])
+    schema, change, reject = project.ingest("inspect", "--json", str(file)).records
+    names = [column.name for column in SILVER]
+    assert [list(row) for row in (schema, change, reject)] == [names, names, names]
+    for row in (schema, change, reject):
+        assert row.pop("decoded_at").endswith("Z")
+    assert {name: value for name, value in change.items() if value is not None} == {
+        "kind": "change",
+        "source": "inspect",
+        "topic": str(file),
+        "partition": 0,
+        "offset": 0,
+        "row": 0,
+        "format": "canal",
+        "op": "insert",
+        "op_raw": "INSERT",
+        "db": "shop",
+        "table": "items",
+        "key_columns": ["id"],
+        "key": {"id": "1"},
+        "after": {"id": "1", "name": "pen", "price": "1.10"},
+        "after_image": "full",
+        "id": "7",
+        "pos": [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        "epoch": 0,
+        "s1": 0,
+        "event_time": "2023-11-14T22:13:20Z",
+        "sent_time": "2023-11-14T22:13:20.500000Z",
+        "schema_id": schema["schema_id"],
+        "value_hash": change["value_hash"],
+        "key_hash": change["key_hash"],
+    }
+    # 64-bit numbers beyond 2^53 are text.
+    assert isinstance(change["value_hash"], str)
+    assert schema["columns"] == [
+        {"name": "id", "source_type": "int", "type": "int"},
+        {"name": "name", "source_type": "varchar(20)", "type": "string"},
+        {"name": "price", "source_type": "decimal(12,2)", "type": "decimal(12,2)"},
+    ]
+    assert {name: reject[name] for name in ("kind", "offset", "error_code", "value")} == {
+        "kind": "reject",
+        "offset": 1,
+        "error_code": reject["error_code"],
+        "value": "eyJkYXRhIjpb",
+    }
+
+
+def test_inspect_for_people(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.folder)
+    pencil = {**PEN, "name": "pencil"}
+    message = canal("items", "UPDATE", pencil, old={"name": "pen"}, es=1700000000000, id_=7)
+    project.land("a.jsonl", [message, message])
+    lines = project.ingest("inspect", "--format", "canal", "landing/a.jsonl").out.splitlines()
+    assert [re.split(" {3,}", line) for line in lines if "update" in line] == [
+        [
+            f"landing/a.jsonl:{offset}",
+            "canal",
+            "change",
+            "update",
+            "shop.items",
+            "id=1",
+            "id=1 name=pen price=1.10",
+            "id=1 name=pencil price=1.10",
+        ]
+        for offset in (0, 1)
+    ]
+
+
+def test_inspect_takes_what_the_sources_yaml_says(project: Project) -> None:
+    project.write(
+        "conf/sources/shop.yml", SHOP + "epoch: 3\norder: source\nkeys: {shop.items: [name]}\n"
+    )
+    file = project.land("a.jsonl", [canal("items", "INSERT", PEN, es=1700000000000, id_=7)])
+    *_, row = project.ingest("inspect", "--source", "shop", "--json", str(file)).records
+    assert (row["source"], row["key"], row["pos"]) == (
+        "shop",
+        {"name": "pen"},
+        [3, 1, 1700000000000, 7, 0, 0, 0, 0, 0, 0, 1],
+    )
+    answer = project.ingest("inspect", "--source", "shp", str(file))
+    assert (answer.code, answer.out) == (2, "")
+    assert "nearest: shop" in answer.err
+
+
+def test_inspect_reads_standard_input_and_packed_files(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = json.dumps(canal("items", "INSERT", PEN, es=5, id_=7)).encode() + b"\n"
+    files = {"a.gz": gzip.compress(line), "b.bz2": bz2.compress(line * 2), "c": line}
+    for name, content in files.items():
+        (project.folder / name).write_bytes(content)
+    paths = [str(project.folder / name) for name in files]
+    rows = project.ingest("inspect", "--json", *paths).records
+    changes = [row for row in rows if row["kind"] == "change"]
+    assert [(row["topic"], row["partition"], row["offset"]) for row in changes] == [
+        (paths[0], 0, 0),
+        (paths[1], 1, 0),
+        (paths[1], 1, 1),
+        (paths[2], 2, 0),
+    ]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line)))
+    [_, row] = project.ingest("inspect", "--json").records
+    assert (row["topic"], row["after"]) == ("-", PEN)
+
+
+def test_inspect_keeps_what_a_topic_was_captured_with(project: Project) -> None:
+    message = json.dumps(canal("items", "INSERT", PEN, es=5, id_=7, keys=()))
+    captured = {"topic": "t", "partition": 2, "offset": 40, "ts": 1700000000123}
+    file = project.land("a.kcat", [{**captured, "key": '{"id":1}', "payload": message}])
+    *_, row = project.ingest("inspect", "--framing", "kcat", "--json", str(file)).records
+    found = [row[name] for name in ("topic", "partition", "offset", "s1", "key")]
+    assert found == ["t", 2, 40, 1700000000123, {"id": "1"}]
+    # The stream's number has some sixty bits.
+    assert row["pos"][7].isdigit() and int(row["pos"][7]) > 2**53
+
+
+def test_inspect_names_all_that_is_not_there(project: Project) -> None:
+    answer = project.ingest("inspect", "--framing", "line", "--format", "kanal", "none", "/")
+    assert (answer.code, answer.out) == (2, "")
+    lines = answer.err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["command line", "command line", "none", "/"]
+    assert "nearest: canal" in lines[0] and "nearest: lines" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"), [([], set[str]()), (["--source", "shop"], {"pydantic"})]
+)
+def test_inspect_loads_no_more_than_it_needs(
+    project: Project, source: list[str], needed: set[str]
+) -> None:
+    file = project.land("a.jsonl", [canal("items", "INSERT", PEN, es=5, id_=7)])
+    text = (
+        "import sys; from pipelines.cli.app import main; main(sys.argv[1:]);"
+        "heavy = {'pyspark', 'pandas', 'pydantic', 'ruamel', 'rich', 'sqlglot', 'fastavro'};"
+        "print(*(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    conf = ["--conf", str(project.folder / "conf")]
+    answer = subprocess.run(
+        [sys.executable, "-c", text, *conf, "inspect", "--json", *source, str(file)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (answer.returncode, set(answer.stderr.split())) == (0, needed)
+
+
+def test_exit_codes_of_the_process(project: Project) -> None:
+    conf = ["--conf", str(project.folder / "conf")]
+    assert run([*conf, "formats"]).returncode == 0
+    assert run([*conf, "format"]).returncode == 2
+    broken = run([*conf, "--warehouse", "/proc/none", "status"])
+    assert (broken.returncode, broken.stdout) == (2, "")
+    assert broken.stderr.startswith("expected to write to the warehouse /proc/none, got")
+    assert len(broken.stderr.splitlines()) == 1
+
+
+def test_an_error_nobody_foresaw_is_one_sentence(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a\nb")
+
+    monkeypatch.setattr("pipelines.cli.formats.listed", fail)
+    answer = project.ingest("formats")
+    hint = "; INGEST_DEBUG=1 shows where"
+    assert answer == (1, "", f"unexpected ZeroDivisionError: a{hint}\n")
+    monkeypatch.setenv("INGEST_DEBUG", "1")
+    answer = project.ingest("formats")
+    assert answer.code == 1 and "Traceback" in answer.err
+
+
+def test_the_module_is_the_command_too() -> None:
+    """As `spark-submit` and `python -m` start it."""
+    command = [sys.executable, "-m", "pipelines.cli.app", "formats", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == list(FORMATS)
+    wrong = subprocess.run([*command[:3], "statu"], cwd=ROOT, capture_output=True, check=False)
+    assert wrong.returncode == 2

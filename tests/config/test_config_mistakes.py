@@ -1,0 +1,455 @@
+"""Every mistake of the conf folder at once, each with its file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config.load import Config, load
+from ingest.errors import ConfigError, Mistake
+from ingest.wire.contract import Decoder, Format, FormatOptions
+
+
+def _none(_: FormatOptions) -> Decoder:
+    return lambda _: iter(())
+
+
+PLAIN = Format(decoder=_none, order="source", summary="", source="", recognised="", ordered="")
+FORMATS = dict.fromkeys(("canal", "debezium", "plain"), PLAIN)
+SHOP = "name: shop\nfiles: {path: in/*.jsonl}\n"
+
+Conf = Callable[..., Path]
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Conf:
+    """Writes a conf folder from texts, named by their paths in it; it becomes `conf` here."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(files: Mapping[str, str]) -> Path:
+        (tmp_path / "conf").mkdir(exist_ok=True)
+        for name, text in files.items():
+            path = tmp_path / "conf" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        return Path("conf")
+
+    return write
+
+
+def loaded(folder: Path, environ: Mapping[str, str] | None = None, **overrides: Any) -> Config:
+    return load(folder, environ=environ or {}, overrides=overrides, formats=FORMATS)
+
+
+def mistakes(
+    folder: Path, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> list[Mistake]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(folder, environ, **overrides)
+    return list(caught.value.mistakes)
+
+
+def one(conf: Conf, source: str, **environ: str) -> list[tuple[int | None, str]]:
+    """Lines and texts of the mistakes of a single source file."""
+    found = mistakes(conf({"sources/shop.yml": source}), environ)
+    assert {mistake.file for mistake in found} == {"conf/sources/shop.yml"}
+    return [(mistake.line, mistake.text) for mistake in found]
+
+
+def two(conf: Conf, tables: str) -> list[tuple[int | None, str]]:
+    """Lines and texts of the mistakes of a single tables file, beside a right source."""
+    found = mistakes(conf({"sources/shop.yml": SHOP, "tables/shop.yml": tables}))
+    assert {mistake.file for mistake in found} == {"conf/tables/shop.yml"}
+    return [(mistake.line, mistake.text) for mistake in found]
+
+
+def test_every_mistake_of_every_file_at_once(conf: Conf) -> None:
+    folder = conf(
+        {
+            "ingest.yml": "warehouse: [a]\nschemas: {gold: hist, history: hist}\nmerge_thread: 8\n",
+            "sources/a.yml": "name: shop\nformat: cannal\nfiles: {path: x, framing: line}\n",
+            "sources/b.yml": "kafka:\n  topics: [a]\nname: shop\ntime_zone: asia/shangai\n",
+            "sources/c.yml": "name: [",
+            "tables/a.yml": "source: shop\ntables: [{from: a.b.c.d}]\n",
+            "tables/b.yml": "tables: []\nsource: shop\n",
+        }
+    )
+    found = mistakes(folder)
+    assert [(mistake.file.removeprefix("conf/"), mistake.line) for mistake in found] == [
+        ("ingest.yml", 1),
+        ("ingest.yml", 2),
+        ("ingest.yml", 3),
+        ("sources/a.yml", 2),
+        ("sources/a.yml", 3),
+        ("sources/b.yml", 1),
+        ("sources/b.yml", 3),
+        ("sources/b.yml", 4),
+        ("sources/c.yml", 1),
+        ("tables/a.yml", 2),
+        ("tables/b.yml", 2),
+    ]
+    texts = [mistake.text for mistake in found]
+    assert texts[0] == "`warehouse`: expected text, got a list"
+    assert texts[1] == "`schemas.gold`: gold needs a schema of its own, got that of history"
+    assert texts[2].endswith("nearest: merge_threads")
+    assert (
+        texts[3]
+        == "`format`: expected auto, canal, debezium or plain, got `cannal`; nearest: canal"
+    )
+    assert texts[4].endswith("got `line`; nearest: lines")
+    assert texts[5] == "`kafka.bootstrap_servers` is missing"
+    assert texts[6] == "`name`: `shop` is already that of conf/sources/a.yml"
+    assert texts[7].endswith("got `asia/shangai`; nearest: Asia/Shanghai")
+    assert texts[8].startswith("not YAML: ")
+    assert texts[9].endswith("got `a.b.c.d`")
+    assert texts[10] == "`source`: `shop` is already that of conf/tables/a.yml"
+
+
+SOURCE_MISTAKES = [
+    ("name: shop\n", 1, "expected a transport, kafka or files, got neither"),
+    (
+        "name: shop\nfiles: {path: x}\n\nkafka: {bootstrap_servers: 'h:1', topics: [t]}\n",
+        2,
+        "`files`: expected exactly one transport, got both kafka and files",
+    ),
+    ("files: {path: x}\n", 1, "`name` is missing"),
+    (
+        "name: a/b\nfiles: {path: x}\n",
+        1,
+        "`name`: expected a name like ^[A-Za-z0-9][A-Za-z0-9_.-]*$, got `a/b`",
+    ),
+    (SHOP + "frmat: auto\n", 3, "nearest: format"),
+    (SHOP + "order: soruce\n", 3, "`order`: expected auto, source or arrival, got `soruce`; "),
+    (SHOP + "epoch: -1\n", 3, "`epoch`: expected 0 or more, got -1"),
+    (SHOP + "epoch: one\n", 3, "`epoch`: expected a whole number, got `one`"),
+    (SHOP + "epoch: true\n", 3, "`epoch`: expected a whole number"),
+    (SHOP + "epoch: 1.0\n", 3, "`epoch`: expected a whole number"),
+    (SHOP + "default_database: 2024\n", 3, "expected text, got 2024; put it in quotes"),
+    (SHOP + "time_zone: Shanghai\n", 3, "like Asia/Shanghai or +08:00, got `Shanghai`"),
+    (SHOP + "time_zone: ../UTC\n", 3, "like Asia/Shanghai or +08:00, got `../UTC`"),
+    (SHOP + "keys:\n  a.b: [x]\n  a.*: [y]\n", 5, "expected the name of one table"),
+    (SHOP + "keys:\n  a.b: []\n", 4, "`keys.a.b`: expected at least one name, got none"),
+    (SHOP + "keys:\n  a.b: [x, Y, X]\n", 4, "`keys.a.b`: `X` stands twice"),
+    (SHOP + "keys:\n  a.b: x\n", 4, "`keys.a.b`: expected a list, got `x`; write [x]"),
+    (SHOP + "keys: [a]\n", 3, "`keys`: expected keys with values, got a list"),
+    (SHOP + "columns:\n  a.b:\n    c: int\n    d: decimal(1\n", 6, "expected a column type"),
+    (SHOP + "columns:\n  a..b: {c: int}\n", 4, "expected db.table or db.schema.table, got `a..b`"),
+    (SHOP + "files: {path: y}\n", 3, "`files` is already given on line 2"),
+    ("[]\n", 1, "expected keys with values, got a list"),
+    ("\n\nname\n", 1, "expected keys with values, got `name`"),
+    ("name: shop\nfiles:\n  framing: lines\n", 2, "`files.path` is missing"),
+    ("name: shop\nfiles:\n  path: x\n  order: modifed\n", 4, "got `modifed`; nearest: modified"),
+]
+
+
+@pytest.mark.parametrize(("source", "line", "part"), SOURCE_MISTAKES)
+def test_a_mistake_of_a_source(conf: Conf, source: str, line: int, part: str) -> None:
+    [(found, text)] = one(conf, source)
+    assert found == line
+    assert part in text
+
+
+KAFKA = "name: shop\nkafka:\n  bootstrap_servers: h:1\n"
+KAFKA_MISTAKES = [
+    (KAFKA, 2, "`kafka`: expected topics or topics_pattern, got neither"),
+    (
+        KAFKA + "  topics: [t]\n  topics_pattern: t\n",
+        5,
+        "either topics or topics_pattern, got both",
+    ),
+    (KAFKA + "  topics: []\n", 4, "`kafka.topics`: expected at least one name, got none"),
+    (KAFKA + "  topics_pattern: 'a['\n", 4, "expected a regular expression, got `a[`"),
+    (KAFKA + "  topics: [t]\n  starting_offsets: erliest\n", 5, "got `erliest`"),
+    (KAFKA + "  topics: [t]\n  starting_offsets: '[1]'\n", 5, "expected earliest, latest or JSON"),
+    (KAFKA + "  topics: [t]\n  options:\n    failOnDataLoss: false\n", 6, "Kafka client option"),
+    (
+        KAFKA + "  topics: [t]\n  options:\n    a.b: 1\n    kafka.auto.offset.reset: x\n",
+        7,
+        "cannot be set: starting_offsets says where to begin",
+    ),
+    (
+        KAFKA + "  topics: [t]\n  options:\n    kafka.a.b: 1\n    a.b: 1\n",
+        7,
+        "is given with and without the prefix kafka.",
+    ),
+    (KAFKA + "  topics: [t]\n  options:\n    a.b: [1]\n", 6, "expected text, got a list"),
+    (
+        "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: h:1,other\n",
+        4,
+        "expected host:port, comma between several, got `other`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "line", "part"), KAFKA_MISTAKES)
+def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part: str) -> None:
+    [(found, text)] = one(conf, source)
+    assert found == line
+    assert part in text
+
+
+def test_a_value_already_wrong_is_named_once(conf: Conf) -> None:
+    source = SHOP + "epoch: ${EPOCH}\nformat: ${F}\nkeys: {a.b: ['${K}']}\n"
+    assert [line for line, _ in one(conf, source)] == [3, 4, 5]
+    environ = {"EPOCH": "7", "F": "canal", "K": "id"}
+    shop = loaded(conf({"sources/shop.yml": source}), environ).sources["shop"]
+    assert (shop.epoch, shop.format, shop.keys) == (7, "canal", {"a.b": ("id",)})
+
+
+TABLES = "source: shop\ntables:\n  - from: a.*\n"
+TABLES_MISTAKES = [
+    ("source: shp\n", 1, "`source`: expected shop, got `shp`; nearest: shop"),
+    ("tables: []\n", 1, "`source` is missing"),
+    ("source: shop\ntables:\n  - target: x\n", 3, "`tables[0].from` is missing"),
+    ("source: shop\ntables:\n  - from: []\n", 3, "expected at least one name, got none"),
+    ("source: shop\ntables:\n  - from:\n    - a.b\n    - a.b.c.d\n", 5, "got `a.b.c.d`"),
+    ("source: shop\ntables: {from: a}\n", 2, "`tables`: expected a list, got keys with values"),
+    ("source: shop\ndefaults: {from: a}\n", 2, "`defaults.from` is not a known key; expected"),
+    ("source: shop\ndefaults:\n  ddl: {additiv: apply}\n", 3, "nearest: additive"),
+    ("source: shop\ndefaults:\n  ddl: {additive: rewiew}\n", 3, "got `rewiew`; nearest: review"),
+    (TABLES + "    form: a.b\n", 4, "`tables[0].form` is not a known key; "),
+    (TABLES + "    target: '{table}_{database}'\n", 4, "got `{database}`"),
+    (TABLES + "    target: _rejects\n", 4, "cannot be the name of a target"),
+    (TABLES + "    target: ../../etc/x\n", 4, "expected the name of a table, not a path, got"),
+    (
+        "source: shop\ntables:\n  - from: [b.c, a.b]\n    deletes: soft\n  - from: a.*\n",
+        3,
+        "`a.b` never applies, since the last entry that matches wins and `a.*` on line 5 matches",
+    ),
+    (
+        TABLES + "    target: x\n  - from: b.*\n    target: X\n",
+        6,
+        "`X` and `x` on line 4 are one table: names of tables are matched without case",
+    ),
+    (
+        TABLES + "    columns: {a: int, price: decimal(12,2), b: int}\n",
+        4,
+        "`price`: put decimal(12,2) in quotes: inside { } a comma ends a value",
+    ),
+    (
+        TABLES + "\tcolumns: {}\n",
+        4,
+        "there is a tab in this line; YAML is indented by spaces alone",
+    ),
+    (TABLES + "    stored_as_scd_type: 3\n", 4, "expected 1, 2 or append, got 3"),
+    (TABLES + "    stored_as_scd_type: true\n", 4, "expected 1, 2 or append, got `true`"),
+    (TABLES + "    stored_as_scd_type: apend\n", 4, "got `apend`; nearest: append"),
+    (
+        TABLES + "    sequence_by: [v]\n    stored_as_scd_type: append\n",
+        4,
+        "`tables[0].sequence_by`: orders the changes of a row, and `append` keeps a row for each",
+    ),
+    (TABLES + "    deletes: sotf\n", 4, "expected hard or soft, got `sotf`; nearest: soft"),
+    (
+        TABLES + "    stored_as_scd_type: append\n    deletes: soft\n",
+        5,
+        "`append` keeps every image and marks none as deleted",
+    ),
+    (TABLES + "    truncates: aply\n", 4, "expected apply or ignore, got `aply`; nearest: apply"),
+    (TABLES + "    keys: id\n", 4, "`tables[0].keys`: expected a list, got `id`; write [id]"),
+    (TABLES + "    keys: []\n", 4, "expected at least one name, got none"),
+    (TABLES + "    columns:\n      a: int\n      b: varchar(9)\n", 6, "nearest: string"),
+    (TABLES + "    columns:\n      a: int\n      A: int\n", 6, "`A` stands twice"),
+    (TABLES + "    keys: [id]\n    exclude:\n      - x\n      - ID\n", 7, "`ID` is a key column"),
+    (
+        TABLES + "    shard_column: s\n    exclude: [x, S]\n",
+        5,
+        "`S` is the shard_column and cannot be excluded",
+    ),
+    (TABLES + "    keys: [id, s]\n    shard_column: s\n", 5, "`s` is part of the key anyway"),
+    (TABLES + "    columns: {s: int}\n    shard_column: s\n", 5, "`s` is a column of the source"),
+    (TABLES + "    shard_column: _source\n", 4, "`_source` is a column that gold adds"),
+    (
+        "source: shop\ndefaults:\n  exclude: [id]\n"
+        "tables:\n  - from: a\n  - from: b\n    keys: [id]\n",
+        7,
+        "`id` is a key column and cannot be excluded",
+    ),
+    (
+        "source: shop\ndefaults:\n  keys: [id]\n  exclude: [id]\ntables:\n  - from: a\n",
+        4,
+        "`id` is a key column and cannot be excluded",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tables", "line", "part"), TABLES_MISTAKES)
+def test_a_mistake_of_a_tables_file(conf: Conf, tables: str, line: int, part: str) -> None:
+    [(found, text)] = two(conf, tables)
+    assert found == line
+    assert part in text
+
+
+def test_a_key_of_the_source_cannot_be_excluded_by_the_tables(conf: Conf) -> None:
+    folder = conf(
+        {
+            "sources/shop.yml": SHOP + "keys:\n  barn.cows: [herd, id]\n  barn.hens: [id]\n",
+            "tables/shop.yml": "source: shop\ntables:\n  - {from: barn.cows, exclude: [ID]}\n"
+            "  - {from: barn.hens, exclude: [id], keys: [tag]}\n",
+        }
+    )
+    assert mistakes(folder) == [
+        Mistake(
+            "conf/sources/shop.yml",
+            4,
+            "`keys.barn.cows`: the key column `id` is excluded in conf/tables/shop.yml",
+        )
+    ]
+
+
+def test_no_folder_no_sources_and_files_that_nobody_reads(conf: Conf) -> None:
+    assert mistakes(Path("nowhere")) == [
+        Mistake(
+            "nowhere", None, "expected a folder with ingest.yml, sources/ and tables/, found none"
+        )
+    ]
+    none = Mistake(
+        "conf/sources", None, "expected at least one source, in a file like shop.yml; found none"
+    )
+    assert mistakes(conf({"ingest.yml": ""})) == [none]
+    folder = conf(
+        {
+            "source/shop.yml": SHOP,
+            "bundle/job.yml": "resources: {}\n",
+            "sources/shop.yaml": SHOP,
+            "sources/README.md": "notes",
+            "shop.yml": SHOP,
+        }
+    )
+    assert mistakes(folder) == [
+        Mistake(
+            "conf/shop.yml",
+            None,
+            "is not read; expected ingest.yml, sources/NAME.yml or tables/NAME.yml",
+        ),
+        Mistake("conf/source", None, "is not read; nearest: sources"),
+        none,
+        Mistake("conf/sources/shop.yaml", None, "is not read; call it shop.yml"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "text"),
+    [
+        (key, place, text)
+        for key in ("name", "format", "order", "epoch", "time_zone", "keys", "columns", "options")
+        for place, text in ((2, "{key}x: 1"), (4, "{key}: {{a: [{{b: 1}}]}}"))
+    ],
+)
+def test_a_wrong_line_is_named_wherever_it_stands(
+    conf: Conf, key: str, place: int, text: str
+) -> None:
+    right = ["name: shop", "files:", "  path: x", "default_table: t", "# end"]
+    line = text.format(key=key)
+    rows = [row for row in right if not (row.startswith("name") and line.startswith("name:"))]
+    at = min(place, len(rows)) if place != 2 else 1
+    rows.insert(at, line)
+    found = one(conf, "\n".join(rows))
+    assert {line for line, _ in found} == {at + 1}
+
+
+def test_a_file_that_is_no_text_names_its_line(conf: Conf) -> None:
+    folder = conf({"sources/shop.yml": SHOP})
+    (folder / "ingest.yml").write_bytes(b"catalog: a\nwarehouse: \xff\n")
+    assert mistakes(folder) == [
+        Mistake("conf/ingest.yml", 2, "expected UTF-8 text, got other bytes")
+    ]
+
+
+def test_mistakes_of_the_environment_and_the_command_line_name_them(conf: Conf) -> None:
+    folder = conf({"sources/shop.yml": SHOP, "ingest.yml": "\ncatalog: a.b\ncheckpoints: c\n"})
+    environ = {
+        "INGEST_DDL__ADDITIVE": "aply",
+        "INGEST_MERGE_THREDS": "3",
+        "INGEST_SCHEMAS__PLATINUM": "p",
+    }
+    assert mistakes(folder, environ, merge_threads=0) == [
+        Mistake("command line", None, "`merge_threads`: expected 1 or more, got 0"),
+        Mistake("conf/ingest.yml", 2, r"`catalog`: expected a name like ^[^\s./`]+$, got `a.b`"),
+        Mistake(
+            "environment variable INGEST_DDL__ADDITIVE",
+            None,
+            "`ddl.additive`: expected apply, review or ignore, got `aply`; nearest: apply",
+        ),
+        Mistake(
+            "environment variable INGEST_MERGE_THREDS",
+            None,
+            "is not a setting; nearest: INGEST_MERGE_THREADS",
+        ),
+        Mistake(
+            "environment variable INGEST_SCHEMAS__PLATINUM",
+            None,
+            "is not a setting; expected INGEST_SCHEMAS__BRONZE, INGEST_SCHEMAS__SILVER, "
+            "INGEST_SCHEMAS__GOLD or INGEST_SCHEMAS__HISTORY",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{bronze: 30}", "`retention.bronze`: expected a number of days like `90 days`, got `30`"),
+        ("{silver: 0 days, bronze: 1 day}", "got `0 days`"),
+        ("{gold: 1 day}", "`retention.gold`"),
+        (
+            "{silver: 90 days}",
+            "`retention.silver`: silver cannot be trimmed before bronze; give bronze at most 90 "
+            "days too",
+        ),
+        ("{silver: 2 days, bronze: 3 days}", "give bronze at most 2 days too"),
+    ],
+)
+def test_retention_that_cannot_be(conf: Conf, line: str, said: str) -> None:
+    folder = conf({"sources/shop.yml": SHOP, "ingest.yml": f"\nretention: {line}\n"})
+    [mistake] = mistakes(folder)
+    assert (mistake.file, mistake.line) == ("conf/ingest.yml", 2)
+    assert said in mistake.text
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("warehouse: s3a://lake/w", "tables in an object store need a catalog: set `catalog` and"),
+        ("warehouse: abfss://c@a.net/w/", "need a catalog"),
+        ("warehouse: file:/data/w", "write /data/w"),
+        ("warehouse: file:///data/w", "write /data/w"),
+        ("warehouse: dbfs:/Volumes/a/b/c", "set `catalog` and `checkpoints`"),
+        ("checkpoints: dbfs:/Volumes/a/b/c", "write /Volumes/a/b/c"),
+        ("checkpoints: S3://lake/c", "give a folder that is mounted, such as a volume"),
+        ("checkpoints: dbfs:/c", "give a folder that is mounted, such as a volume"),
+        ("catalog: shop", "`catalog`: set `checkpoints` too, to a folder that outlives the driver"),
+    ],
+)
+def test_progress_lies_where_this_machine_finds_it_again(
+    conf: Conf, line: str, instead: str
+) -> None:
+    folder = conf({"sources/shop.yml": SHOP, "ingest.yml": f"\n{line}\n"})
+    [mistake] = mistakes(folder)
+    assert (mistake.file, mistake.line) == ("conf/ingest.yml", 2)
+    assert instead in mistake.text
+    volume = "catalog: shop\ncheckpoints: /Volumes/shop/ingest/checkpoints\n"
+    settings = loaded(conf({"ingest.yml": volume})).settings
+    assert settings.checkpoints == "/Volumes/shop/ingest/checkpoints"
+
+
+def test_publishing_has_two_words(conf: Conf) -> None:
+    tables = "source: shop\npublish: transactions\ntables: [{from: '*'}]\n"
+    [mistake] = mistakes(conf({"sources/shop.yml": SHOP, "tables/shop.yml": tables}))
+    assert mistake == Mistake(
+        "conf/tables/shop.yml",
+        2,
+        "`publish`: expected event or transaction, got `transactions`; nearest: transaction",
+    )
+
+
+def test_limits_are_positive_whole_numbers_by_their_names(conf: Conf) -> None:
+    wrong = f"{SHOP}limits:\n  message_bytes: 0\n  columns: many\n  message_byte: 5\n"
+    found = one(conf, wrong)
+    assert [line for line, _ in found] == [4, 5, 6]
+    assert "message_byte" in found[2][1] and "message_bytes" in found[2][1]
+    right = loaded(conf({"sources/shop.yml": f"{SHOP}limits: {{columns: 40, nesting: null}}\n"}))
+    assert right.sources["shop"].limits.filled().columns == 40
+    assert right.sources["shop"].limits.filled().nesting is None

@@ -1,0 +1,54 @@
+"""A type in a source's `columns:` that no database has is a mistake, with the nearest word."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.config.source_types import unknown_type
+from ingest.values.source_types import spark_type
+
+TYPES = """
+INT UNSIGNED; int(5) unsigned zerofill; uint64; MEDIUMTEXT; mediumtext character set utf8mb4; jsonb;
+NUMBER(10,2); VARCHAR2(30 CHAR); TIMESTAMP(6) WITH LOCAL TIME ZONE; INTERVAL DAY(2) TO SECOND(6);
+double precision; character varying(20); timestamp without time zone; timetz; hstore; money;
+int4[]; text[][]; _int4; integer array; public.citext; MDSYS.SDO_GEOMETRY; enum('a','b)'); set('x');
+array<string>; map<string,int>; struct<a:int>; timestamp_ntz; datetimeoffset(7); nvarchar(max);
+rowversion; DECFLOAT(34); CHAR(3) FOR BIT DATA; zoned_datetime; INT64; STRING; bit(1); vector(3);
+long raw; national character varying(5); objectId; tinyint(1); datetime(6); year; geometry
+"""
+
+
+@pytest.mark.parametrize("text", [text.strip() for text in TYPES.split(";")])
+def test_types_of_databases_pass(text: str) -> None:
+    assert unknown_type(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("intt", "int"),
+        ("varchr(20)", "varchar"),
+        ("date_time", "datetime"),
+        ("decimel(10,2)", "decimal"),
+        ("timestmp", "timestamp"),
+        ("jsn", "json"),
+    ],
+)
+def test_a_slip_of_the_pen_is_named(text: str, nearest: str) -> None:
+    found = unknown_type(text)
+    assert found is not None
+    assert f"got `{text}`" in found
+    assert found.endswith(f"nearest: {nearest}")
+
+
+def test_words_that_are_no_type() -> None:
+    assert unknown_type("whatever") is not None
+    assert unknown_type("price in euro") is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "spark"),
+    [("uint8", "int"), ("uint16", "int"), ("uint32", "bigint"), ("uint64", "decimal(20,0)")],
+)
+def test_unsigned_integers_by_their_bits(text: str, spark: str) -> None:
+    assert spark_type(text) == spark

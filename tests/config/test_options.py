@@ -1,0 +1,110 @@
+"""A format's own options: what the YAML may say, and what the decoder is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config.load import load
+from ingest.config.options import format_options
+from ingest.config.sources import Source
+from ingest.errors import ConfigError
+from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option
+
+
+def _none(_: FormatOptions) -> Decoder:
+    def decode(_: Message) -> Iterator[Any]:
+        return iter(())
+
+    return decode
+
+
+def _format(**options: Option) -> Format:
+    return Format(
+        decoder=_none, order="source", summary="", source="", recognised="", ordered="",
+        options=options,
+    )  # fmt: skip
+
+
+FORMATS = {
+    "canal": _format(
+        blob_encoding=Option("choice", "auto", "of blobs", ("auto", "base64", "latin1")),
+        strict=Option("bool", False, "refuses more"),
+        names=Option("list", (), "of things"),
+    ),
+    "debezium": _format(
+        tombstone=Option("choice", "ignore", "what it means", ("ignore", "delete")),
+        depth=Option("number", 3, "how deep"),
+        prefix=Option("text", "", "of topics"),
+        strict=Option("choice", "no", "otherwise", ("no", "very")),
+    ),
+    "plain": _format(),
+}
+
+OPTION_MISTAKES = [
+    (
+        "canal",
+        "blob_encoding: base46",
+        "expected one of auto, base64, latin1, got `base46`; nearest",
+    ),
+    ("canal", "strict: 1", "`options.strict`: expected true or false, got 1"),
+    ("canal", "names: a", "`options.names`: expected a list, got `a`"),
+    ("canal", "names: [1]", "`options.names`: expected a list of texts"),
+    ("canal", "tombstone: delete", "expected blob_encoding, names or strict"),
+    ("debezium", "tombstne: delete", "nearest: tombstone"),
+    ("debezium", "depth: deep", "`options.depth`: expected a whole number, got `deep`"),
+    ("debezium", "prefix: [a]", "`options.prefix`: expected text, got a list"),
+    ("plain", "depth: 1", "the format plain has no options"),
+    ("auto", "tombstne: delete", "nearest: tombstone"),
+    ("auto", "strict: perhaps", "`options.strict`: expected true or false, got `perhaps`"),
+]
+
+
+@pytest.mark.parametrize(("format", "option", "part"), OPTION_MISTAKES)
+def test_a_mistake_of_a_format_s_option(
+    tmp_path: Path, format: str, option: str, part: str
+) -> None:
+    (tmp_path / "sources").mkdir()
+    source = f"name: shop\nfiles: {{path: x}}\nformat: {format}\noptions:\n  {option}\n"
+    (tmp_path / "sources" / "shop.yml").write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, environ={}, formats=FORMATS)
+    [mistake] = caught.value.mistakes
+    assert mistake.file == str(tmp_path / "sources" / "shop.yml")
+    assert mistake.line == 5
+    assert part in mistake.text
+
+
+def test_format_options_are_the_source_s_with_the_format_s_defaults() -> None:
+    source = Source.model_validate(
+        {
+            "name": "farm",
+            "files": {"path": "x"},
+            "time_zone": "Europe/Lisbon",
+            "default_database": "barn",
+            "default_schema": "north",
+            "default_table": "cows",
+            "keys": {"barn.cows": ["id"]},
+            "columns": {"barn.cows": {"id": "int"}},
+            "options": {"names": ["a"], "depth": "12", "strict": "true", "prefix": None},
+        }
+    )
+    told = FormatOptions(
+        time_zone="Europe/Lisbon",
+        default_database="barn",
+        default_schema="north",
+        default_table="cows",
+        keys={"barn.cows": ("id",)},
+        columns={"barn.cows": {"id": "int"}},
+    )
+    assert format_options(source, FORMATS["canal"]) == told._replace(
+        options={"blob_encoding": "auto", "strict": True, "names": ("a",)}
+    )
+    assert format_options(source, FORMATS["plain"]) == told._replace(options={})
+    numbered = source.model_copy(update={"options": {"depth": "12", "prefix": None}})
+    assert format_options(numbered, FORMATS["debezium"]) == told._replace(
+        options={"tombstone": "ignore", "depth": 12, "prefix": "", "strict": "no"}
+    )

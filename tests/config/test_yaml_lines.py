@@ -1,0 +1,133 @@
+"""YAML values, the environment in them, and the lines of what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.config.yaml import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "expected"),
+    [
+        ("a: ${X}", {"X": "v"}, "v"),
+        ("a: b ${X} ${Y:-d}", {"X": "v"}, "b v d"),
+        ("a: '${X}: [1]'", {"X": "{b: c}"}, "{b: c}: [1]"),
+        ("a: ${X:-d}", {"X": ""}, "d"),
+        ("a: ${X:-}", {}, None),
+        ("a: '${X:-}'", {}, ""),
+        ("a: ${X:-localhost:9092}", {}, "localhost:9092"),
+        ("a: $${X} costs $5", {}, "${X} costs $5"),
+        ("a: ${X}", {"X": "123"}, "123"),
+        ("a: no", {}, "no"),
+        ("a: 12:30", {}, "12:30"),
+        ("a: 2024-01-01", {}, "2024-01-01"),
+        ("a: 010", {}, 10),
+        ("a: '10'", {}, "10"),
+        ("a: -3", {}, -3),
+        ("a: 1.5", {}, 1.5),
+        ("a: True", {}, True),
+        ("a: ~", {}, None),
+        ("a:", {}, None),
+        ("a: ''", {}, ""),
+        ("a: !!str 12", {}, "12"),
+        ("a: &x [1, 2]", {}, [1, 2]),
+        ("b: &x {c: d}\na: *x", {}, {"c": "d"}),
+        ("\ufeffa: b", {}, "b"),
+    ],
+)
+def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
+    document, wrong = parse("f.yml", text, environ=environ)
+    assert wrong == []
+    assert document.value["a"] == expected
+    assert type(document.value["a"]) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "part"),
+    [
+        ("a: 1\nb: *.cows\n", 2, "must stand in quotes"),
+        ("a: 1\nb: {db}_{table}\n", 2, "must stand in quotes"),
+        ("a: 1\nb: {c: ${X}}\nd: 2\n", 2, "so must ${NAME} inside { } or [ ]"),
+        ("a: 1\nb: [\n", 2, "not YAML"),
+        ("a: 1\n\tb: 2\n", 2, "not YAML"),
+        ("a: 1\n\nb: \x01\n", 3, "not YAML"),
+        ("a: 1\n---\nb: 2\n", 2, "expected a single document"),
+        ("a: 1\nb: 2\na: 3\n", 3, "`a` is already given on line 1"),
+        ("a:\n  - {b: 1}\n  - b: 1\n    b: 2\n", 4, "`b` is already given on line 3"),
+        ("a: 1\nb: ${X}\n", 2, "variable X is not set; set it, or give a default: ${X:-default}"),
+        ("a: 1\nb: ${X-1}\n", 2, "expected ${NAME} or ${NAME:-default}"),
+        ("a: 1\nb: ${X:-${Y}}\n", 2, "expected ${NAME} or ${NAME:-default}"),
+        ("a: 1\nb: !env X\n", 2, "expected a plain value, got the tag `!env`"),
+        ("a: 1\nb: &x [*x]\n", 2, "an anchor that contains itself has no value"),
+        ("a: 1\n{b: 1}: 2\n", 2, "expected a key, got a list or mapping"),
+    ],
+)
+def test_yaml_that_is_wrong_names_its_line(text: str, line: int, part: str) -> None:
+    _, wrong = parse("f.yml", text, environ={})
+    assert [(mistake.file, mistake.line) for mistake in wrong] == [("f.yml", line)]
+    assert part in wrong[0].text
+
+
+@given(
+    st.lists(
+        st.sampled_from(["plain: 1", "list: [a, b]", "map: {x: 1}", "# note", ""]), max_size=8
+    ),
+    st.integers(0, 8),
+)
+def test_a_line_is_that_of_its_key_whatever_stands_around(above: list[str], deep: int) -> None:
+    lines = [text and f"k{i}{text}" if text[:1] != "#" else text for i, text in enumerate(above)]
+    nest = [f"{'  ' * i}n{i}:" for i in range(deep)]
+    text = "\n".join([*lines, *nest, f"{'  ' * deep}last: here", "after: 1"])
+    document, wrong = parse("f.yml", text, environ={})
+    assert wrong == []
+    place = (*(f"n{i}" for i in range(deep)), "last")
+    assert document.line(place) == len(lines) + deep + 1
+    assert document.line((*place, 0, "within")) == len(lines) + deep + 1
+
+
+@given(st.text(max_size=300))
+def test_no_text_is_more_than_a_mistake(text: str) -> None:
+    document, wrong = parse("f.yml", text, environ={})
+    assert document.parsed or len(wrong) == 1
+    lines = len(text.splitlines()) + 1
+    assert all(mistake.line is None or 1 <= mistake.line <= lines for mistake in wrong)
+
+
+def _laughs(levels: int) -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, levels):
+        lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (_laughs(9), 6, "at most 200000 values"),
+        ("a: 1\nb: " + "[" * 900 + "]" * 900, 2, "at most 50 lists and mappings in each other"),
+        ("a: " + "[" * 5_000 + "]" * 5_000, 1, ""),
+        ("a: " + "[" * 100_000 + "]" * 100_000, 1, ""),
+        ("a: " + "[" * 100_000, 1, ""),
+        ("a: " + "{b: " * 100_000 + "}" * 100_000, 1, ""),
+        ("\n".join(" " * depth + "a:" for depth in range(2_000)), 50, "at most 50 lists"),
+        ("- " * 100_000 + "a", 1, ""),
+    ],
+    ids=["aliases", "900", "5000", "100000", "open", "mappings", "blocks", "sequences"],
+)
+def test_a_text_made_to_take_all_memory(text: str, line: int, said: str) -> None:
+    document, wrong = parse("a.yml", text, environ={})
+    assert not document.parsed
+    assert [(mistake.file, mistake.line) for mistake in wrong] == [("a.yml", line)]
+    assert said in wrong[0].text and wrong[0].text.startswith("expected at most" if said else "")
+
+
+def test_aliases_as_people_use_them() -> None:
+    text = _laughs(3) + "\nlist: [" + ", ".join(["*a1"] * 100) + "]"
+    document, wrong = parse("a.yml", text, environ={})
+    assert not wrong and len(document.value["list"]) == 100
+    assert parse("a.yml", "a: " + "9" * 5_000, environ={})[0].value == {"a": "9" * 5_000}

@@ -1,0 +1,127 @@
+"""The fold gives what the database holds, whatever the delivery; semantics.md, 38 to 47 by name."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest.fold.fold import Change, fold
+from tests.support.databases import Database, Told, delivered
+
+
+def change(told: Told, *, partition: int, offset: int) -> Change:
+    """A told change as the fold takes it, ordered by its number in the log."""
+    phase = 0 if told.op == "snapshot" else 1
+    row = told.after or told.before or {"id": ""}
+    before = told.before
+    return Change(
+        op=told.op,
+        pos=(0, phase, told.number, 0, 0, 0, 0, partition, offset, 0, 1),
+        table="t",
+        key=None if told.op == "truncate" else (str(row["id"]),),
+        key_before=(str(before["id"]),) if told.op == "update" and before is not None else None,
+        image=told.after,
+        before=before,
+        partial=told.partial,
+        transaction=str(told.transaction),
+        digest=told.number,
+    )
+
+
+def arrived(batches: list[list[list[Told]]]) -> list[Change]:
+    """Every delivery with its coordinates."""
+    offsets: dict[int, int] = {}
+    changes = []
+    for batch in batches:
+        for partition, lane in enumerate(batch):
+            for told in lane:
+                offset = offsets[partition] = offsets.get(partition, -1) + 1
+                changes.append(change(told, partition=partition, offset=offset))
+    return changes
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 2**32))
+def test_any_delivery_folds_to_the_database(seed: int) -> None:
+    chance = random.Random(seed)
+    database = Database(chance)
+    database.live(60)
+    changes = arrived(delivered(database.told, chance, partitions=3, batches=4))
+    chance.shuffle(changes)
+    folded = fold(changes)
+    assert folded.baseless == []
+    rows = {key: state.row for key, state in folded.states.items() if state.row is not None}
+    assert rows == {(str(key),): row for key, row in database.rows.items()}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_soft_deletes_keep_rows_and_mark_them(seed: int) -> None:
+    chance = random.Random(seed)
+    database = Database(chance)
+    database.live(40)
+    states = fold(arrived([[database.told]]), soft=True).states
+    live = {key: s.row for key, s in states.items() if s.row is not None and s.deleted_at is None}
+    assert live == {(str(key),): row for key, row in database.rows.items()}
+
+
+def _at(number: int, op: str, key: Any, row: dict[str, Any] | None, **given: Any) -> Change:
+    pos = (0, 1, number, 0, 0, 0, 0, 0, number, 0, 1)
+    return Change(op, pos, "t", (key,), image=row, digest=number, **given)
+
+
+def _rows(*changes: Change) -> dict[str, Any]:
+    states = fold(changes).states
+    return {key[0]: state.row for key, state in states.items() if state.row is not None}
+
+
+def test_39_a_key_shift_in_one_transaction() -> None:
+    one, two = {"id": "1", "v": "A"}, {"id": "2", "v": "B"}
+    moves = [
+        _at(
+            3, "update", "2", {"id": "2", "v": "A"}, key_before=("1",), before=one, transaction="x"
+        ),
+        _at(
+            4, "update", "3", {"id": "3", "v": "B"}, key_before=("2",), before=two, transaction="x"
+        ),
+    ]
+    rows = _rows(_at(1, "insert", "1", one), _at(2, "insert", "2", two), *moves)
+    assert rows == {"2": {"id": "2", "v": "A"}, "3": {"id": "3", "v": "B"}}
+
+
+def test_40_a_partial_key_change_carries_the_row() -> None:
+    rows = _rows(
+        _at(1, "insert", "1", {"id": "1", "a": "1", "b": "7"}),
+        _at(5, "update", "2", {"id": "2", "a": "9"}, key_before=("1",), partial=True),
+        _at(4, "update", "1", {"id": "1", "b": "8"}, partial=True),
+    )
+    assert rows == {"2": {"id": "2", "a": "9", "b": "8"}}
+
+
+def test_41_a_delete_that_matched_nothing_still_counts() -> None:
+    assert _rows(_at(5, "delete", "1", None), _at(3, "insert", "1", {"id": "1"})) == {}
+
+
+def test_43_a_redelivered_change_stands_where_it_first_stood() -> None:
+    pos = (0, 1, 9, 9, 0, 0, 0, 0)
+    first = Change("insert", (*pos, 10, 0, 1), "t", ("1",), image={"v": "I"}, digest=1)
+    second = Change("update", (*pos, 11, 0, 1), "t", ("1",), image={"v": "U"}, digest=2)
+    again = first._replace(pos=(*pos, 57, 0, 1))
+    assert _rows(first, second, again) == {"1": {"v": "U"}}
+
+
+def test_45_shrinking_images() -> None:
+    rows = _rows(
+        _at(1, "insert", "1", {"a": "1", "c": "1"}),
+        _at(5, "update", "1", {"a": "2"}, partial=True),
+        _at(3, "update", "1", {"a": "1", "c": "9"}),
+    )
+    assert rows == {"1": {"a": "2", "c": "9"}}
+
+
+def test_a_partial_image_without_base_waits() -> None:
+    folded = fold([_at(5, "update", "1", {"a": "2"}, partial=True)])
+    assert folded.states == {} and [c.pos[2] for c in folded.baseless] == [5]

@@ -1,0 +1,224 @@
+"""Debezium in Avro: what its golden folders cannot show."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config.sources import Source
+from ingest.decode.source import SourceDecoder
+from ingest.decode.spec import decode_spec
+from ingest.wire.contract import Message
+from tests.support.connect_avro import SchemaFiles, completed
+from tests.support.messages import folders
+from tests.support.registry_server import registry_server
+from tests.support.silver_rows import as_json, golden_rows, messages, source_of
+
+APART = {"format", "value_hash", "value"}
+"""Columns that tell of the encoding itself."""
+PARTIAL = "images_partial"
+"""Golden folder of rows without some columns, which Avro cannot leave out."""
+
+
+def reader_of(**given: Any) -> SourceDecoder:
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = {"name": "s", "kafka": kafka, "format": "debezium_avro", **given}
+    return SourceDecoder(decode_spec(Source.model_validate(source)))
+
+
+def as_avro(files: SchemaFiles, message: Message) -> Message | None:
+    """A message of JSON with schema, and its key, in Avro; None where it has no schema."""
+    try:
+        value = json.loads(message.value or b"null")
+        framed = files.framed(completed(value)) if value["schema"] is not None else None
+    except (ValueError, KeyError, TypeError):
+        return None
+    key = message.key
+    try:
+        told = json.loads(key or b"null")
+        key = files.framed(told) if told["schema"] else key
+    except (ValueError, KeyError, TypeError):
+        pass
+    return message._replace(value=framed, key=key) if framed is not None else None
+
+
+FOLDERS = [folder for folder in folders("debezium") if folder.name != PARTIAL]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_avro_and_json_give_the_same_rows(folder: Path, tmp_path: Path) -> None:
+    source, files = source_of(folder), SchemaFiles(tmp_path)
+    options = {**source.options, "schema_folder": str(tmp_path)}
+    avro = source.model_copy(update={"format": "debezium_avro", "options": options})
+    readers = SourceDecoder(decode_spec(source)), SourceDecoder(decode_spec(avro))
+    for message in messages(folder):
+        encoded = as_avro(files, message)
+        if encoded is None:
+            continue
+        sent, found = (
+            [{k: v for k, v in as_json(row).items() if k not in APART} for row in rows]
+            for rows in (
+                readers[0].rows(message, source.epoch),
+                readers[1].rows(encoded, source.epoch),
+            )
+        )
+        assert found == sent
+
+
+def test_enough_of_the_golden_messages_have_schemas(tmp_path: Path) -> None:
+    files = SchemaFiles(tmp_path)
+    encoded = [as_avro(files, message) for folder in FOLDERS for message in messages(folder)]
+    assert sum(message is not None for message in encoded) > 20
+
+
+def sample_rows(shared: Path, stem: str, folder: Path) -> list[dict[str, Any]]:
+    """The silver rows of a peer's messages, each with what is expected of it as `expect`."""
+    base = shared / "samples" / "peers" / "debezium-avro"
+    for id_, schema in json.loads((base / f"{stem}.schemas.json").read_text()).items():
+        (folder / f"{id_}.avsc").write_text(json.dumps(schema))
+    reader = reader_of(options={"schema_folder": str(folder)})
+    found = []
+    for offset, line in enumerate((base / f"{stem}.jsonl").read_text().splitlines()):
+        sent = json.loads(line)
+        value = bytes.fromhex(sent.get("value_hex") or "")
+        key = bytes.fromhex(sent.get("key_hex") or "")
+        rows = [as_json(row) for row in reader.rows(Message(value, key, offset=offset))]
+        found.append({**rows[-1], "expect": sent["expect"]})
+    return found
+
+
+def told(image: dict[str, Any] | None) -> dict[str, str | None] | None:
+    """An image as the peer shows it, in canonical text."""
+    if image is None:
+        return None
+    return {name: None if value is None else str(value) for name, value in image.items()}
+
+
+def test_mysql_of_a_peer(shared: Path, tmp_path: Path) -> None:
+    rows = sample_rows(shared, "flink-mysql-products", tmp_path)
+    assert len(rows) == 16
+    for row in rows:
+        payload = row["expect"]["payload_json"]
+        source = payload["source"]
+        assert (row["before"], row["after"]) == (told(payload["before"]), told(payload["after"]))
+        assert (row["op_raw"], row["table"]) == (payload["op"], source["table"])
+        number = int(source["file"].rpartition(".")[2])
+        assert row["pos"][2:5] == [number, source["pos"], source["row"]]
+
+
+def test_postgresql_of_a_peer(shared: Path, tmp_path: Path) -> None:
+    rows = sample_rows(shared, "risingwave-orders-compact", tmp_path)
+    assert [row["op"] for row in rows] == ["snapshot", "snapshot", "snapshot", "update", "other"]
+    for row in rows[:-1]:
+        expect = row["expect"]
+        assert row["key"] == told(expect["key"])
+        assert (row["before"], row["after"]) == (told(expect["before"]), told(expect["after"]))
+        assert (row["op"], row["schema"]) == (expect["op"], expect["schema"])
+        assert row["pos"][3] == expect["lsn"]
+
+
+def ops() -> list[tuple[Message, list[dict[str, Any]]]]:
+    """The messages of a golden folder, each with its rows but for the path of its schema."""
+    [folder] = [folder for folder in folders("debezium_avro") if folder.name == "ops"]
+    rows = golden_rows(folder)
+    return [
+        (message, [row for row in rows if row["offset"] == message.offset])
+        for message in messages(folder)
+    ]
+
+
+def test_schemas_from_a_registry() -> None:
+    schemas = Path(__file__).parent / "debezium_avro" / "schemas"
+    with registry_server() as server:
+        for file in schemas.glob("1*.avsc"):
+            server.answers[f"/schemas/ids/{file.stem}"] = (
+                200,
+                json.dumps({"schema": file.read_text()}).encode(),
+            )
+        reader = reader_of(options={"schema_registry": server.url, "registry_token": "t"})
+        for message, rows in ops():
+            found = [as_json(row) | {"source": "golden"} for row in reader.rows(message)]
+            assert found == rows
+        assert {asked.authorization for asked in server.asked} == {"Bearer t"}
+        assert len(server.asked) == 2  # of keys and of values
+
+
+def test_a_message_is_decoded_again_once_the_registry_answers() -> None:
+    message = ops()[0][0]
+    with registry_server() as server:
+        url = server.url
+        down = reader_of(options={"schema_registry": url})
+        server.answers = {}
+        assert [as_json(row)["error_code"] for row in down.rows(message)] == ["unknown_schema_id"]
+        for id_ in {int.from_bytes(data[1:5], "big") for data in (message.value, message.key)}:
+            file = Path(__file__).parent / f"debezium_avro/schemas/{id_}.avsc"
+            server.has(id_, json.loads(file.read_text()))
+        again = reader_of(options={"schema_registry": url})
+        assert [as_json(row)["kind"] for row in again.rows(message)] == ["schema", "change"]
+
+
+def test_a_schema_brings_no_code(tmp_path: Path) -> None:
+    """Names of a schema are names, whatever they spell."""
+    evil = "x'); __import__('os').abort() #\n\"\"\"{v}\\"
+    column = {"name": evil, "type": ["null", "string"]}
+    value = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}, column]}
+    source = {
+        "type": "record",
+        "name": "S",
+        "fields": [{"name": evil, "type": "string"}, {"name": "table", "type": "string"}],
+    }
+    fields = [
+        {"name": "op", "type": "string"},
+        {"name": "after", "type": value},
+        {"name": "source", "type": source},
+        {"name": evil, "type": "int"},
+    ]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    (tmp_path / "1.avsc").write_text(json.dumps(schema))
+    reader = reader_of(options={"schema_folder": str(tmp_path)}, order="arrival")
+    data = b"\0\0\0\0\1" + b"\x02c" + b"\x02\x02\x02y" + b"\x02z\x02t" + b"\x0e"
+    row = as_json(reader.rows(Message(data, timestamp=1))[-1])
+    assert (row["after"], row["table"]) == ({"id": "1", evil: "y"}, "t")
+
+
+def test_a_schema_of_a_wide_table(tmp_path: Path) -> None:
+    fields = [{"type": "int64", "optional": True, "field": f"c{number}"} for number in range(3_000)]
+    image = {"type": "struct", "optional": True, "name": "t.Value", "fields": fields}
+    schema = {
+        "type": "struct",
+        "name": "t.Envelope",
+        "fields": [
+            {**image, "field": "before"},
+            {**image, "field": "after"},
+            {"type": "struct", "field": "source", "name": "S", "fields": []},
+            {"type": "string", "field": "op"},
+        ],
+    }
+    row = {f"c{number}": number for number in range(3_000)}
+    source = {"table": "t", "file": "b.1", "pos": 4}
+    payload = {"before": None, "after": row, "source": source, "op": "c"}
+    value = SchemaFiles(tmp_path).framed(completed({"schema": schema, "payload": payload}))
+    reader = reader_of(options={"schema_folder": str(tmp_path)})
+    found = as_json(reader.rows(Message(value))[-1])
+    assert found["after"] == {name: str(number) for name, number in row.items()}
+
+
+def test_deep_data_ends_where_the_stack_does(tmp_path: Path) -> None:
+    """Whatever thread decodes it, and however deep it already stands."""
+    schema = {"type": "record", "name": "D", "fields": [{"name": "n", "type": ["null", "D"]}]}
+    (tmp_path / "1.avsc").write_text(json.dumps(schema))
+    reader = reader_of(options={"schema_folder": str(tmp_path)})
+    message = Message(b"\0\0\0\0\1" + b"\2" * 10**6 + b"\0")
+    found: list[str] = []
+
+    def read() -> None:
+        found.append(as_json(reader.rows(message)[0])["error_code"])
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    assert found == ["bad_avro"]

@@ -1,0 +1,116 @@
+"""Peculiarities of Aliyun DTS, and the samples of those who read it too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ingest.formats.dts.record import NEWEST, read
+from ingest.wire.avro.bytes import number
+from ingest.wire.contract import Message
+from ingest.wire.floats import double_of, single_of
+from tests.support.avro_encoders import dts_record, written
+from tests.support.avro_schemas import DTS_14, DTS_15
+from tests.support.decoding import code_of, decoder, events
+
+SAMPLES = (*("mysql-insert", "mysql-update", "mysql-begin-14", "mysql-commit", "mysql-heartbeat"),)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_peers(shared: Path, name: str) -> None:
+    file = shared / "samples" / "peers" / "dts-avro" / f"{name}.bin"
+    wanted = json.loads(file.with_suffix(".expected.json").read_text())["expect"]
+    [event] = events(decoder("dts"), file.read_bytes())
+    found = {
+        "op": event.op,
+        "db": event.db,
+        "table": event.table,
+        "keys": list(event.key_columns or ()),
+        "before": event.before,
+        "after": event.after,
+        "gtid": event.tx_id,
+        "event_ts_ms": (event.event_time or 0) // 1000,
+        "reader_ts_ms": (event.sent_time or 0) // 1000,
+        "ordering": list(event.order or ()),
+        "types": {c.name: c.source_type.upper() for c in event.types.columns}
+        if event.types is not None
+        else None,
+    }
+    for side in ("before", "after"):
+        if wanted.get(side) is not None:
+            wanted[side] = {column: str(value) for column, value in wanted[side].items()}
+    wanted.pop("server_id", None)
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_both_generations_to_the_last_byte() -> None:
+    record = dts_record(operation="HEARTBEAT", bornTimestamp=2**40)
+    older, newer = written(DTS_14, record), written(DTS_15, record)
+    assert newer.startswith(older) and len(newer) > len(older)
+    assert read(older) == read(newer)
+    decode = decoder("dts")
+    for wrong in (older[:-1], newer[:-1], newer + b"\0", older + b"\0\0"):
+        assert code_of(decode, wrong) == "bad_avro"
+
+
+def test_fields_are_compared_with_those_of_the_same_table_alone() -> None:
+    """Another table's fields, or the same table's after an ALTER, are read anew."""
+
+    def of(table: str, *names: str) -> bytes:
+        return written(
+            DTS_15,
+            dts_record(
+                objectName=f"farm.{table}",
+                fields=[{"name": name, "dataTypeNumber": 3} for name in names],
+                afterImages=[("Integer", {"precision": 4, "value": "1"})] * len(names),
+            ),
+        )
+
+    decode = decoder("dts")
+    sent = [("a", "id", "x"), ("b", "id"), ("a", "id", "x", "y"), ("a", "id", "x")]
+    rows = [events(decode, of(*columns))[0].after for columns in sent]
+    assert [list(row or ()) for row in rows] == [list(columns[1:]) for columns in sent]
+
+
+def test_what_was_recognised_is_decoded_once() -> None:
+    """The record that recognising has read is handed over, and never used for other bytes."""
+    from ingest.formats.detect import recognised
+
+    value = written(DTS_15, dts_record(operation="HEARTBEAT", id=7))
+    other = written(DTS_15, dts_record(operation="COMMIT", id=8))
+    assert recognised(Message(value)).name == "dts"
+    decode = decoder("dts")
+    assert [event.id for event in events(decode, other)] == ["8"]
+    assert [event.id for event in events(decode, value)] == ["7"]
+
+
+@pytest.mark.parametrize("found", [0, -1, 1, 63, -64, 64, 2**31, -(2**63), 2**63 - 1])
+def test_numbers(found: int) -> None:
+    data = written("long", found)
+    assert number(data, 0) == (found, len(data))
+
+
+def test_versions_beyond_the_newest_are_no_records() -> None:
+    decode = decoder("dts")
+    assert code_of(decode, written(DTS_15, dts_record(operation="NOOP", version=NEWEST))) is None
+    beyond = written(DTS_15, dts_record(operation="NOOP", version=NEWEST + 1))
+    assert code_of(decode, beyond) == "bad_avro"
+
+
+@pytest.mark.parametrize(
+    ("text", "single", "double"),
+    [
+        ("1.2222", "1.2222", "1.2222"),
+        ("0.1", "0.1", "0.1"),
+        ("16777217", "16777216.0", "16777217.0"),
+        ("3.4028235e38", "3.4028235e+38", "3.4028235e+38"),
+        ("1e-45", "1.4013e-45", "1e-45"),
+        ("-0.0", "-0.0", "-0.0"),
+        ("NaN", "NaN", "NaN"),
+        ("-Infinity", "-Infinity", "-Infinity"),
+    ],
+)
+def test_floats_given_as_text(text: str, single: str, double: str) -> None:
+    assert (single_of(text), double_of(text)) == (single, double)

@@ -1,0 +1,455 @@
+"""Messages as producers send them beyond their specifications, each with what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ingest.events import DECODED
+from ingest.values.source_types import parse_type
+from ingest.wire.contract import Message
+from tests.support.avro_encoders import dts_record, written
+from tests.support.avro_schemas import DTS_15
+from tests.support.decoding import code_of, decoder, events
+from tests.support.messages import reader_of
+
+MYSQL = {"connector": "mysql", "db": "d", "table": "t", "file": "b.000001", "pos": 4}
+
+
+def rows(name: str, value: Mapping[str, Any] | bytes, **given: Any) -> list[dict[str, Any]]:
+    """The silver rows of one message of a source, schema rows aside."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    found = reader_of(name, **given).rows(Message(data, topic="t"))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    return [row for row in named if row["kind"] != "schema"]
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [("1E+1", "10"), ("5e2", "500"), ("1e16", "10000000000000000"), ('"A+g="', "10.00")],
+)
+def test_a_number_with_an_exponent_is_no_base64(token: str, text: str) -> None:
+    value = b'{"op":"c","source":{"db":"d","table":"t"},"after":{"a":%s}}' % token.encode()
+    (row,) = rows("debezium", value, order="arrival", columns={"d.t": {"a": "decimal(10,2)"}})
+    assert row["after"] == {"a": text}
+    assert "bad_base64" not in (row["warnings"] or ())
+
+
+def test_a_wide_unsigned_number_with_an_exponent() -> None:
+    value = b'{"op":"c","source":{"db":"d","table":"t"},"after":{"a":1E+1}}'
+    (row,) = rows("debezium", value, order="arrival", columns={"d.t": {"a": "bigint unsigned"}})
+    assert row["after"] == {"a": "10"}
+
+
+TRUNCATED = {
+    "dts": lambda sql: written(
+        DTS_15, dts_record(operation="DDL", objectName="shop", afterImages=sql)
+    ),
+    "debezium": lambda sql: {
+        "source": {**MYSQL, "db": "shop", "table": None},
+        "databaseName": "shop",
+        "ddl": sql,
+        "tableChanges": [],
+    },
+}
+
+
+@pytest.mark.parametrize("name", TRUNCATED)
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("TRUNCATE TABLE orders", [("shop", "orders")]),
+        ("TRUNCATE `hall`.`orders`", [("hall", "orders")]),
+        ('TRUNCATE TABLE "orders"', [("shop", "orders")]),
+        ("TRUNCATE a, b", [("shop", "a"), ("shop", "b")]),
+    ],
+)
+def test_a_truncate_names_its_table_by_its_statement(
+    name: str, sql: str, tables: list[tuple[str, str]]
+) -> None:
+    found = rows(name, TRUNCATED[name](sql))
+    assert [(row["op"], row["db"], row["table"]) for row in found] == [
+        ("truncate", *table) for table in tables
+    ]
+    assert [row["row"] for row in found] == list(range(len(tables)))
+
+
+def test_a_truncate_of_no_table_is_refused_or_the_default_s() -> None:
+    silent = {"op": "t", "source": {**MYSQL, "db": "shop", "table": None}}
+    # A statement that cannot be read (semantics.md, 67) empties nothing, not the default either.
+    unread = TRUNCATED["debezium"]("TRUNCATE $$")
+    for value, given in ((silent, {}), (unread, {}), (unread, {"default_table": "orders"})):
+        (row,) = rows("debezium", value, **given)
+        assert (row["kind"], row["error_code"]) == ("reject", "bad_shape")
+    (row,) = rows("debezium", silent, default_table="orders")
+    assert (row["kind"], row["op"], row["table"]) == ("change", "truncate", "orders")
+
+
+FLATTENED = [
+    {"id": 1, "status": "END", "__op": "u", "__deleted": "false"},
+    {"id": 1, "aggregate_type": "Order", "type": "Created", "__op": "c"},
+    {"id": 1, "type": "log", "data": "x", "__op": "c"},
+    {"id": 1, "op": "a", "__op": "c"},
+    {"id": 1, "op": "login", "__deleted": "false"},
+    {"id": 1, "payload": "abc", "__op": "c"},
+    {"id": 1, "schema": "s", "payload": {"op": "c"}, "__op": "c"},
+    {"id": 1, "ddl": "x", "source": "y", "databaseName": "z", "__op": "c"},
+    {"id": 1, "historyRecord": "x", "specversion": "1.0", "__op": "c"},
+    {"id": 1, "op": "d", "before": None, "after": None, "__op": "c"},
+    {"id": 1, "op": "I", "after": '{"a": 1}', "__op": "c"},
+    {"id": 1, "op": "c", "after": 5, "before": 3, "__op": "c"},
+]
+
+
+@pytest.mark.parametrize("name", ["debezium", "auto"])
+@pytest.mark.parametrize("sent", FLATTENED, ids=lambda sent: "-".join(sent))
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_flattened_row_is_one_whatever_its_columns_are_called(
+    name: str, sent: dict[str, Any], wrapped: bool
+) -> None:
+    value = {"schema": None, "payload": sent} if wrapped else sent
+    (row,) = rows(name, value, order="arrival")
+    assert (row["kind"], row["op"]) == ("change", "insert" if sent.get("__op") == "c" else "update")
+    assert row["after"].keys() == {column for column in sent if not column.startswith("__")}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"id": 7, "type": "log", "data": "x"},
+        {"id": 1, "status": "END"},
+        {"id": 1, "databaseName": "x", "ddl": "create table x(i int)"},
+        {"databaseName": "x"},
+        {"ts_ms": 1},
+    ],
+)
+def test_a_row_that_says_nothing_of_itself_is_one_among_rows(sent: dict[str, Any]) -> None:
+    given = {"order": "arrival", "options": {"flattened": True}}
+    (row,) = rows("debezium", sent, **given)
+    assert (row["kind"], row["op"], row["after"].keys()) == ("change", "update", sent.keys())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"id": 1, "status": "END", "note": "x"},
+        {"id": 1, "aggregate_type": "Order", "type": "Created", "payload_of": 7},
+    ],
+)
+def test_what_only_resembles_a_notice_is_no_control_event(value: dict[str, Any]) -> None:
+    assert code_of(decoder("debezium"), value) == "unknown_op"
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("9999-12-31 23:59:59-08", None),
+        ("9999-12-31 23:59:59-08", "Asia/Shanghai"),
+        ("0044-03-15 00:00:00+00 BC", "Asia/Shanghai"),
+        ("2020-01-01 00:00:00.5 US/Nowhere", "Asia/Shanghai"),
+        ("0001-01-01 00:00:00", "Asia/Shanghai"),
+    ],
+)
+def test_an_instant_beyond_the_calendar_stays_as_sent(text: str, zone: str | None) -> None:
+    column = {"name": "z", "type": "timestamp with time zone", "value": text}
+    value = {"action": "I", "schema": "p", "table": "t", "lsn": "0/1", "columns": [column]}
+    (event,) = events(decoder("wal2json", time_zone=zone), value)
+    assert event.after == {"z": text}
+    assert "value_not_of_type" in (event.warnings or ())
+    assert "tz_assumed" not in (event.warnings or ())
+
+
+def test_ticdc_names_a_zone_that_nobody_knows() -> None:
+    value = {
+        "version": 1,
+        "database": "d",
+        "table": "t",
+        "type": "INSERT",
+        "commitTs": 447984074911121426,
+        "buildTs": 1,
+        "schemaVersion": 1,
+        "data": {"a": {"location": "Foo/Bar", "value": "2020-01-01 00:00:00"}},
+    }
+    assert code_of(decoder("ticdc_simple"), value) == "bad_value"
+
+
+def test_bytes_of_a_document_in_both_spellings_of_extended_json() -> None:
+    document = {
+        "_id": {"$oid": "5e0"},
+        "old": {"$binary": "AQID", "$type": "00"},
+        "new": {"$binary": {"base64": "AQID", "subType": "00"}},
+    }
+    source = {"connector": "mongodb", "db": "d", "collection": "c", "ord": 1, "ts_ms": 1000}
+    value = {"op": "c", "after": json.dumps(document), "source": source}
+    (event,) = events(decoder("debezium"), value)
+    assert event.after == {"_id": "5e0", "old": "AQID", "new": "AQID"}
+
+
+def test_an_identity_column_is_a_number() -> None:
+    table = {"columns": [{"name": "id", "typeName": "int identity"}]}
+    value = {
+        "source": {"connector": "sqlserver", "db": "d", "schema": "dbo", "table": "t"},
+        "databaseName": "d",
+        "ddl": None,
+        "tableChanges": [{"type": "CREATE", "id": '"d"."dbo"."t"', "table": table}],
+    }
+    (event,) = events(decoder("debezium"), value)
+    assert [(c.name, c.type) for c in event.columns or ()] == [("id", "int")]
+
+
+def test_a_deleted_row_known_by_another_index() -> None:
+    value = {
+        **{"action": "D", "schema": "public", "table": "t", "lsn": "0/1"},
+        "identity": [{"name": "b", "type": "text", "value": "x"}],
+        "pk": [{"name": "a", "type": "integer"}],
+    }
+    (event,) = events(decoder("wal2json"), value)
+    assert (event.before, event.before_image, event.key_columns) == ({"b": "x"}, "partial", ("a",))
+
+
+@pytest.mark.parametrize("data", [{"id": 1}, {"id": None, "name": None}, None])
+def test_a_deleted_row_in_the_before_image(data: dict[str, Any] | None) -> None:
+    value = {
+        "before-image": {"id": 1, "name": "x"},
+        "metadata": {
+            **{"record-type": "data", "operation": "delete", "schema-name": "s"},
+            **{"table-name": "t", "timestamp": "2024-01-02T03:04:05.000006Z"},
+        },
+    }
+    (event,) = events(decoder("dms"), value if data is None else {"data": data, **value})
+    assert (event.op, event.before) == ("delete", {"id": "1", "name": "x"})
+
+
+def test_a_message_key_of_a_payload_alone() -> None:
+    value = {"payload": {"op": "c", "before": None, "after": {"id": 1}, "source": MYSQL}}
+    message = Message(json.dumps(value).encode(), key=b'{"payload":{"id":1}}', topic="t")
+    (event,) = decoder("debezium")(message)
+    assert (event.key_columns, event.warnings) == (("id",), ["untyped"])
+
+
+def test_a_commit_scn_that_is_no_number_is_no_place() -> None:
+    source = {**MYSQL, "connector": "oracle", "scn": "5", "commit_scn": "7:1:abc"}
+    (row,) = rows("debezium", {"op": "c", "after": {"id": 1}, "source": source})
+    assert row["error_code"] == "order_key_missing"
+
+
+@pytest.mark.parametrize("name", ["oms_dataworks", "dataworks"])
+def test_comments_before_a_statement_are_skipped_at_once(name: str) -> None:
+    """Each comment once, where every one more doubled the work."""
+    source = {"dbType": "ob_mysql", "dbName": "d", "table": "t", "tableName": "t"}
+    text = "/**//**/" * 5_000 + "create table x(a int)"
+    payload = {
+        **{"op": "query", "timestamp": {"eventTime": 1620457659000}, "ddl": {"text": text}},
+        **{"scn": "5", "sequenceId": "5"},
+    }
+    version = "2.0" if name == "oms_dataworks" else "1.0.0"
+    (row,) = rows(name, {"version": version, "schema": {"source": source}, "payload": payload})
+    assert (row["kind"], row["op_raw"], row["dialect"]) == ("ddl", "query", "mysql")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("enum(" + ",".join(f"'it''s {n}'" for n in range(2_000)), None),
+        ("enum(" + ",".join(f"'{n}'" for n in range(2_000)) + ") comment 'a (b)'", None),
+        ("a " * 100_000 + "(", None),
+        ("enum(" + ",".join(f"'it''s (no) {n}'" for n in range(2_000)) + ")", "enum"),
+    ],
+    ids=["not closed", "a parenthesis behind", "many words", "closed"],
+)
+def test_types_of_any_length_are_read_at_once(text: str, name: str | None) -> None:
+    read = parse_type(text)
+    assert read.name == (name or text.strip())
+    assert len(read.members) == (2_000 if name else 0)
+
+
+def test_a_truncated_partition_is_not_the_table() -> None:
+    value = {
+        **{"database": "d", "table": "t", "type": "TRUNCATE", "isDdl": True, "id": 1, "es": 1000},
+        **{"ts": 1000, "data": None, "old": None, "sql": "ALTER TABLE t TRUNCATE PARTITION p0"},
+    }
+    (row,) = rows("canal", value)
+    assert (row["kind"], row["op"]) == ("ddl", "ddl")
+    (row,) = rows("canal", {**value, "sql": ""})
+    assert (row["kind"], row["op"], row["table"]) == ("change", "truncate", "t")
+
+
+def test_an_image_that_is_no_text_is_bad_json() -> None:
+    value = (
+        b'{"prevStruct":null,"postStruct":{"__light_type":{"a":{"schemaType":"INT"}},"a":1,'
+        b'"\xb0x":2},"allMetaData":{"record_primary_key":"a","record_primary_value":"1",'
+        b'"dbType":"OB_MYSQL","table_name":"t","db":"d","timestamp":"1609344671",'
+        b'"storeDataSequence":160934467110},"recordType":"INSERT"}'
+    )
+    (row,) = rows("oms_default", value)
+    assert row["error_code"] == "bad_json"
+
+
+DECLARED = {"d.t": {"PRICE": "decimal(10,2)", "Seen": "datetime"}}
+SEEN = {"id": 1, "price": "1.500", "seen": "2024-01-02T03:04:05.600"}
+IN_CASE = {
+    "canal": {
+        **{"database": "d", "table": "t", "type": "INSERT", "isDdl": False, "id": 1, "es": 1000},
+        **{"ts": 1000, "old": None, "sql": "", "pkNames": ["id"], "data": [SEEN]},
+    },
+    "debezium": {"op": "c", "before": None, "after": SEEN, "source": {**MYSQL, "db": "d"}},
+    "maxwell": {
+        **{"database": "d", "table": "t", "type": "insert", "ts": 1, "xid": 1, "commit": True},
+        "data": SEEN,
+    },
+}
+
+
+@pytest.mark.parametrize("name", IN_CASE)
+def test_declared_columns_are_found_in_any_case(name: str) -> None:
+    (row,) = rows(name, IN_CASE[name], columns=DECLARED)
+    assert row["after"]["seen"] == "2024-01-02 03:04:05.6"
+    (same,) = rows(
+        name, IN_CASE[name], columns={"d.t": {"price": "decimal(10,2)", "seen": "datetime"}}
+    )
+    assert row["after"] == same["after"]
+
+
+def test_declared_columns_overrule_the_message_s_in_any_case() -> None:
+    value = {**IN_CASE["canal"], "mysqlType": {"price": "double", "id": "int"}}
+    found = reader_of("canal", columns=DECLARED).rows(Message(json.dumps(value).encode()))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    (types,) = (row["columns"] for row in named if row["kind"] == "schema")
+    assert {c.name: c.type for c in types} == {
+        **{"price": "decimal(10,2)", "id": "int", "Seen": "timestamp_ntz"},
+    }
+
+
+def columns_of(name: str, value: Mapping[str, Any], **given: Any) -> dict[str, str]:
+    """Column -> Spark type, as the schema row of one message tells."""
+    found = reader_of(name, **given).rows(Message(json.dumps(value).encode(), topic="t"))
+    named = [dict(zip((c.name for c in DECODED), row, strict=True)) for row in found]
+    (listed,) = [row["columns"] for row in named if row["kind"] == "schema"]
+    return {column.name: column.type for column in listed}
+
+
+CANAL = {"database": "d", "table": "t", "pkNames": ["id"], "isDdl": False, "es": 1, "old": None}
+
+
+@pytest.mark.parametrize("value", ["1", "65"])
+def test_a_bit_without_its_length_is_any_bit(value: str) -> None:
+    sent = {
+        **CANAL,
+        **{"id": 0, "type": "INSERT", "mysqlType": {"id": "int", "b": "bit", "c": "bit(1)"}},
+        "data": [{"id": "1", "b": value, "c": "1"}],
+    }
+    (row,) = rows("canal", sent)
+    assert row["after"] == {"id": "1", "b": value, "c": "true"}
+    assert columns_of("canal", sent) == {"id": "int", "b": "decimal(20,0)", "c": "boolean"}
+
+
+def debezium_row(source: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {"op": "c", "before": None, "after": dict(after), "source": dict(source), "ts_ms": 1}
+
+
+def test_times_of_db2_are_milliseconds_and_its_timestamps_have_no_zone() -> None:
+    source = {
+        **{"connector": "db2", "db": "D", "schema": "S", "table": "T"},
+        "change_lsn": "00000000:00000000:0000000004",
+        "commit_lsn": "00000000:0000187a:0000000004",
+    }
+    sent = debezium_row(source, {"AT": 1000, "TS": 1605304440331350})
+    columns = {"D.S.T": {"AT": "time", "TS": "timestamp"}}
+    (row,) = rows("debezium", sent, columns=columns)
+    assert row["after"] == {"AT": "00:00:01", "TS": "2020-11-13 21:54:00.33135"}
+    assert columns_of("debezium", sent, columns=columns) == {"AT": "string", "TS": "timestamp_ntz"}
+
+
+def test_another_connector_of_oracle_is_oracle_all_the_same() -> None:
+    source = {"connector": "Oracle XStream CDC", "db": "X", "schema": "S", "table": "T"}
+    source |= {"scn": "3691126", "lcr_position": "0a0b"}
+    sent = debezium_row(source, {"DAY": 1773231646000})
+    (row,) = rows("debezium", sent, columns={"X.S.T": {"DAY": "date"}})
+    assert row["after"] == {"DAY": "2026-03-11 12:20:46"}
+
+
+def test_an_identity_of_another_postgres_is_a_key() -> None:
+    source = {"connector": "YugabyteDB", "db": "y", "schema": "public", "table": "t", "lsn": 7}
+    sent = {"op": "d", "before": {"id": 1, "a": None}, "after": None, "source": source}
+    value = Message(json.dumps(sent).encode(), topic="t", key=b'{"id":1}')
+    found = reader_of("debezium").rows(value)
+    row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (row["before_image"], row["before"]) == ("key", {"id": "1"})
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ({"database_name": "E", "owner": "S", "table": "T", "scn": 5}, ("E", "S", "T")),
+        ({"connector": "vitess", "db": "", "keyspace": "k", "table": "t"}, ("k", None, "t")),
+        ({"db": "ks", "keyspace_name": "ks", "table_name": "t"}, ("ks", None, "t")),
+        (
+            {"database_name": "d", "schema_name": "s", "table_name": "t"},
+            ("d", "s", "t"),
+        ),
+    ],
+)
+def test_a_table_under_other_names(source: dict[str, Any], names: tuple[Any, ...]) -> None:
+    (row,) = rows("debezium", debezium_row(source, {"id": 1}), order="arrival")
+    assert (row["db"], row["schema"], row["table"]) == names
+
+
+@pytest.mark.parametrize("name", ["debezium", "auto"])
+def test_a_checkpoint_of_ticdc(name: str) -> None:
+    source = {"connector": "TiCDC", "db": "", "table": "", "file": "", "pos": 0, "commit_ts": 3}
+    sent = {"payload": {"source": source, "ts_ms": 1701326309000, "transaction": None}}
+    sent["schema"] = {"type": "struct", "name": "io.debezium.connector.mysql.SchemaChangeKey"}
+    (row,) = rows(name, sent)
+    assert (row["kind"], row["op"], row["scn"]) == ("control", "checkpoint", "3")
+
+
+@pytest.mark.parametrize("name", ["ogg", "auto"])
+def test_goldengate_beside_a_schema(name: str) -> None:
+    operation = {"table": "S.T", "op_type": "I", "op_ts": "2024-01-02 03:04:05.000000"}
+    operation |= {"pos": "00000000000000005100", "after": {"ID": "1"}}
+    (row,) = rows(name, {"schema": {"type": "struct"}, "payload": operation})
+    assert (row["op"], row["db"], row["table"], row["after"]) == ("insert", "S", "T", {"ID": "1"})
+
+
+def test_goldengate_flattened() -> None:
+    sent = {"table": "S.T", "op_type": "U", "pos": "00000000000000005100"}
+    sent |= {"before.ID": "1", "before.N": "a", "after.ID": "1", "after.N": None}
+    (row,) = rows("ogg", sent)
+    assert (row["before"], row["after"]) == ({"ID": "1", "N": "a"}, {"ID": "1", "N": None})
+
+
+def test_a_previous_value_whose_column_is_null_now() -> None:
+    sent = {
+        "data": {"id": 3, "BI_id": 1, "BI_note": "was", "name": "x"},
+        "metadata": {
+            **{"timestamp": "2023-04-15T12:38:13.780065Z", "record-type": "data"},
+            **{"operation": "update", "schema-name": "d", "table-name": "t"},
+        },
+    }
+    (row,) = rows("dms", sent)
+    assert row["after"] == {"id": "3", "name": "x"}
+    assert row["before"] == {"id": "1", "note": "was"}
+
+
+def test_a_column_that_only_looks_like_a_previous_value() -> None:
+    sent = {
+        "data": {"id": 3, "BI_tool": "x"},
+        "metadata": {
+            **{"timestamp": "2023-04-15T12:38:13.780065Z", "record-type": "data"},
+            **{"operation": "insert", "schema-name": "d", "table-name": "t"},
+        },
+    }
+    (row,) = rows("dms", sent)
+    assert row["after"] == {"id": "3", "BI_tool": "x"}
+
+
+@pytest.mark.parametrize(("more", "value"), [({"batchId": 1}, {"n": None}), ({}, {})])
+def test_a_null_of_a_large_object_by_who_sent_it(more: dict[str, int], value: Any) -> None:
+    image = {"id": 1, "n": None, "w": 1}
+    sent = {**CANAL, **more, "type": "UPDATE", "data": [image | {"w": 2}], "old": [image]}
+    sent["mysqlType"] = {"id": "int", "n": "text", "w": "int"}
+    (row,) = rows("canal", sent)
+    assert row["after"] == {"id": "1", "w": "2", **value}

@@ -1,0 +1,359 @@
+"""Random logs in the worst of names and spellings, over every mode, order and epoch.
+
+Whatever order they arrive in, gold, history, as-of, rebuild and reconcile agree with what the
+simulated tables went through; nothing of a message meets the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.support.databases import Database
+from tests.support.hostile_logs import (
+    CANARY,
+    KEY_KINDS,
+    LOGICAL,
+    METADATA_NAMES,
+    START,
+    Dress,
+    Line,
+    StepByStep,
+    by_arrival,
+    by_source,
+    in_batches,
+    together,
+)
+from tests.support.merge_scenarios import plain
+from tests.support.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("frugal", "short_spans")
+
+SECRET = "c4n4ry-of-the-driver"
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "rows": {},
+    "marked": {"deletes": "soft"},
+    "versions": {"stored_as_scd_type": 2},
+    "ended": {"stored_as_scd_type": 2, "deletes": "soft"},
+    "appended": {"stored_as_scd_type": "append"},
+}
+SOURCES = ("log", "log_anew", "arriving", "arriving_anew")
+"""By the source's order or by arrival; those that begin anew get a second epoch."""
+LOGS_OF_A_TABLE, CHANGES, PARTITIONS = 6, 14, 3
+Rows = list[tuple[Any, ...]]
+
+
+class Table(NamedTuple):
+    """A table, how it is kept, and what it went through; `logs` says of how many logs it is.
+
+    From change `anew` on its source has another epoch.
+    """
+
+    target: str
+    source: str
+    mode: str
+    dress: Dress
+    lived: Database
+    logs: int
+    anew: int = 10**9
+
+    @property
+    def in_order(self) -> list[int]:
+        """The numbers of its changes as history has them: what was read stands first in its epoch
+        where the source's order counts."""
+        reads = not self.source.startswith("arriving")
+        return [
+            told.number
+            for told in sorted(
+                self.lived.told,
+                key=lambda t: (t.number >= self.anew, reads and t.op != "snapshot", t.number),
+            )
+        ]
+
+
+def tables(chance: random.Random) -> list[Table]:
+    """One of every mode for every source."""
+    made = []
+    for source in SOURCES:
+        canal = source.startswith("arriving")
+        for mode in MODES:
+            number = len(made)
+            truncates = number % 3 == 1
+            kind = StepByStep if canal else Database
+            logs = []
+            for _ in range(1 if truncates else LOGS_OF_A_TABLE):
+                # No image of Canal lacks a column.
+                log = kind(chance, partials=not canal and number % 2 == 0, truncates=truncates)
+                log.live(CHANGES)
+                logs.append(log)
+            kinds = [k for k in KEY_KINDS if not canal or k not in ("date", "timestamp")]
+            dress = Dress.at_random(number, chance, kinds)
+            lived = together(logs, chance)
+            made.append(Table(f"t{number:02d}", source, mode, dress, lived, len(logs)))
+    for place, table in enumerate(made):
+        if table.source.endswith("anew"):
+            own = (other.lived.told for other in made if other.source == table.source)
+            made[place] = table._replace(anew=min(map(len, own)) // 2)
+    return made
+
+
+def configure(project: Project, made: list[Table], *, epoch: int) -> None:
+    """Sources and tables files; those that begin anew are in `epoch`."""
+    for source in SOURCES:
+        own = [table for table in made if table.source == source]
+        canal = source.startswith("arriving")
+        given: dict[str, Any] = {
+            "name": source,
+            "format": "canal" if canal else "debezium",
+            "order": "arrival" if canal else "source",
+            "time_zone": "UTC",
+            "files": {"path": f"landing/{source}/*.jsonl", "framing": "kcat", "order": "path"},
+        }
+        if source.endswith("anew"):
+            given["epoch"] = epoch
+        entries = [
+            {
+                "from": f"*.*_{table.target}",
+                "target": table.target,
+                "keys": [table.dress.names["id"]],
+                "columns": table.dress.types(),
+                **MODES[table.mode],
+            }
+            for table in own
+        ]
+        tables_file = {"source": source, "tables": entries}
+        # JSON is YAML.
+        for name, value in (
+            (f"conf/sources/{source}.yml", given),
+            (f"conf/tables/{source}.yml", tables_file),
+        ):
+            project.write(name, json.dumps(literal(value), ensure_ascii=False))
+
+
+def literal(value: Any) -> Any:
+    """YAML's values, not its keys, are filled in from the environment: nothing here may be."""
+    if isinstance(value, dict):
+        return {name: literal(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [literal(each) for each in value]
+    return value.replace("${", "$${") if isinstance(value, str) else value
+
+
+def arriving(made: list[Table], chance: random.Random) -> Iterator[dict[str, list[str]]]:
+    """The lines of each source, batch by batch; in the third the epochs begin anew."""
+    batches: dict[str, list[list[str]]] = {}
+    for source in SOURCES:
+        own = [table for table in made if table.source == source]
+        half = own[0].anew
+        anew = source.endswith("anew")
+
+        def lines(first: int, last: int, own: Any = own, source: str = source) -> list[Line]:
+            logs = [
+                (table.dress, [t for t in table.lived.told if first <= t.number < last])
+                for table in own
+            ]
+            if source.startswith("arriving"):
+                return by_arrival(logs, chance, partitions=PARTITIONS)
+            return by_source(logs, chance, partitions=PARTITIONS, base=first)
+
+        doubled = source.startswith("arriving")
+        if anew:
+            earlier, later = lines(0, half), lines(half, 10**9)
+            batches[source] = [
+                *in_batches(earlier, chance, batches=2, doubled=doubled),
+                *in_batches(later, chance, batches=1, doubled=doubled),
+            ]
+        else:
+            batches[source] = in_batches(lines(0, 10**9), chance, batches=3, doubled=doubled)
+    for number in range(3):
+        yield {source: batches[source][number] for source in SOURCES}
+
+
+def number_of(text: str | None) -> int | None:
+    """Which change a time is of."""
+    if text is None:
+        return None
+    since = datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(milliseconds=1) - START
+
+
+def named(table: Table) -> dict[str, str]:
+    """Logical column -> its name in gold: one that any target adds itself stands aside."""
+    return {
+        column: f"{name}_source" if name in METADATA_NAMES else name
+        for column, name in table.dress.names.items()
+    }
+
+
+def expected(table: Table, until: int | None = None) -> Rows:
+    """What must be held, as of change `until`."""
+    last = until if until is not None else 10**9
+    rows: Rows = []
+    if table.mode == "appended":
+        for told in table.lived.told:
+            if told.after is not None and told.number <= last:
+                rows.append((*values(table, told.after), told.number))
+        return ordered(rows)
+    versions = sorted(table.lived.versions, key=lambda version: version.begin)
+    versions = [version for version in versions if version.begin <= last]
+    if table.mode in ("rows", "marked"):
+        versions = list({version.row["id"]: version for version in versions}.values())
+    for version in versions:
+        end = version.end if version.end is not None and version.end <= last else None
+        found = values(table, version.row)
+        if table.mode == "rows":
+            if end is None:
+                rows.append(found)
+        elif table.mode == "marked":
+            rows.append((*found, end))
+        elif table.mode == "versions":
+            rows.append((*found, version.begin, end))
+        else:
+            after = {v.row["id"] for v in versions if v.begin == end}
+            marked = None if version.row["id"] in after else end
+            rows.append((*found, version.begin, end, marked))
+    return ordered(rows)
+
+
+def values(table: Table, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The row's values as `--json` prints them."""
+    found = {c: table.dress.value(c, row[c]) if c in row else None for c in LOGICAL}
+    return tuple(plain(found).values())
+
+
+def ordered(rows: Rows) -> Rows:
+    return sorted(rows, key=str)
+
+
+def held(table: Table, records: list[dict[str, Any]]) -> Rows:
+    """Printed rows with the numbers of the changes that began, ended or marked them."""
+    times = {
+        "appended": ("_event_time",),
+        "versions": ("_valid_from", "_valid_to"),
+        "ended": ("_valid_from", "_valid_to", "_deleted_at"),
+        "marked": ("_deleted_at",),
+    }.get(table.mode, ())
+    names = named(table)
+    rows = []
+    for record in records:
+        if "_current" in times:
+            assert record["_current"] == (record["_valid_to"] is None)
+        found = tuple(
+            value.replace("+00:00", "Z") if isinstance(value, str) else value
+            for value in (record[names[column]] for column in LOGICAL)
+        )
+        rows.append((*found, *(number_of(record[name]) for name in times)))
+    return ordered(rows)
+
+
+def play(project: Project, chance: random.Random, *, all_of_it: bool) -> int:
+    """Random tables, delivered in three batches and looked at; gives how many logs there were.
+
+    `all_of_it`: each table is looked at in every way, else in one beside gold, in turn.
+    """
+    made = tables(chance)
+    for number, batch in enumerate(arriving(made, chance)):
+        configure(project, made, epoch=int(number == 2))
+        for source, lines in batch.items():
+            file = project.folder / f"landing/{source}/{number}.jsonl"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(f"{line}\n" for line in lines))
+        run = project.ingest("run")
+        assert (run.code, SECRET in run.out + run.err) == (0, False), run.err
+    wrong = []
+    for number, table in enumerate(made):
+        # Rebuilding comes last: it mends what reconcile is to find.
+        looks = LOOKS if all_of_it else LOOKS[:1] + LOOKS[number % 4 + 1 :][:1]
+        for look in looks:
+            if (found := look(project, table, chance)) is not None:
+                wrong.append(f"{look.__name__} of {told_of(table)}: {found}")
+    assert wrong == [], "\n".join(wrong)
+    return sum(table.logs for table in made)
+
+
+def told_of(table: Table) -> str:
+    """The table in a few words."""
+    names = ", ".join(table.dress.names.values())
+    return f"{table.target} ({table.source}, {table.mode}, key {table.dress.key.type}, {names})"
+
+
+def gold(project: Project, table: Table, chance: random.Random) -> str | None:
+    """How gold differs from what was lived through, if it does."""
+    records = project.ingest("--json", "sql", f"SELECT * FROM gold.{table.target}").records
+    return differing(held(table, records), expected(table))
+
+
+def history(project: Project, table: Table, chance: random.Random) -> str | None:
+    """How history does: each change once, in order."""
+    records = project.ingest("--json", "history", table.target).records
+    numbers = [number_of(record["event_time"]) for record in records]
+    return differing(numbers, table.in_order)
+
+
+def as_of(project: Project, table: Table, chance: random.Random) -> str | None:
+    """How the table as it stood at some change does."""
+    until = chance.randrange(len(table.lived.told))
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=START + until)
+    then = project.ingest("--json", "as-of", table.target, "--time", moment.isoformat())
+    return differing(held(table, then.records), expected(table, until))
+
+
+def reconcile(project: Project, table: Table, chance: random.Random) -> str | None:
+    """What `ingest reconcile` finds."""
+    compared = project.ingest("reconcile", table.target)
+    return compared.out + compared.err if compared.code else None
+
+
+def rebuild(project: Project, table: Table, chance: random.Random) -> str | None:
+    """How gold differs once it is made anew."""
+    rebuilt = project.ingest("rebuild", table.target)
+    assert rebuilt.code == 0, rebuilt.err
+    return gold(project, table, chance)
+
+
+LOOKS = (gold, history, as_of, reconcile, rebuild)
+
+
+def differing(got: list[Any], wanted: list[Any]) -> str | None:
+    """What one has and the other has not, if anything."""
+    if got == wanted:
+        return None
+    more = list((Counter(got) - Counter(wanted)).elements())
+    less = list((Counter(wanted) - Counter(got)).elements())
+    return f"{len(got)} where {len(wanted)} are expected; more {more[:4]}, less {less[:4]}"
+
+
+@pytest.mark.slow
+def test_a_hundred_hostile_logs(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(CANARY, SECRET)
+    assert (
+        play(Project(tmp_path, capsys.readouterr), random.Random(20260303), all_of_it=False) >= 80
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_two_thousand_hostile_logs(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+) -> None:
+    monkeypatch.setenv(CANARY, SECRET)
+    assert play(Project(tmp_path, capsys.readouterr), random.Random(seed), all_of_it=True) >= 80

@@ -1,0 +1,111 @@
+"""Which types the columns of a target get, where the messages tell more than one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.config.routes import route
+from ingest.config.settings import DdlPolicy
+from ingest.config.tables import Tables
+from ingest.ddl.parse import parse
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.sql.lineage import Effect, effects
+from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
+from pipelines.targets.table import wanted_columns
+
+
+@pytest.mark.parametrize(
+    ("types", "wanted"),
+    [
+        (("int",), "int"),
+        (("int", "bigint"), "bigint"),
+        (("bigint", "int"), "bigint"),
+        (("decimal(20,0)", "bigint", "int"), "decimal(20,0)"),
+        (("decimal(10,2)", "decimal(12,2)", "decimal(10,2)"), "decimal(12,2)"),
+        # Neither holds the other's values: the last word counts.
+        (("int", "string"), "string"),
+        (("string", "int"), "int"),
+    ],
+)
+def test_the_widest_type_that_came(types: tuple[str, ...], wanted: str) -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    came = [[ColumnType("n", type_, type_)] for type_ in types]
+    assert wanted_columns(way, ("id",), came, images=[("id", "n")])["n"] == wanted
+
+
+def test_names_of_the_configuration_are_spelt_as_the_messages_do() -> None:
+    declared = Tables.model_validate(
+        {"source": "farm", "tables": [{"from": "*", "columns": {"WEIGHT": "int", "Hay": "int"}}]}
+    )
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    came = [[ColumnType("PRICE", "decimal(10,2)", "decimal(10,2)")]]
+    found = wanted_columns(way, ("id",), came, images=[("id", "price", "weight")])
+    expected = {"id": "string", "price": "decimal(10,2)", "weight": "int", "Hay": "int"}
+    assert found == expected
+
+
+def test_columns_of_one_row_that_differ_only_in_case_are_refused() -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    with pytest.raises(TableError, match="`price` and `Price` differ only in case"):
+        wanted_columns(way, ("id",), [], images=[("id", "price", "Price")])
+
+
+def test_two_spellings_that_never_meet_in_a_row_are_one_column() -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    found = wanted_columns(way, ("id",), [], images=[("id", "price"), ("id", "Price")])
+    assert found == {"id": "string", "price": "string"}
+
+
+def test_a_column_without_a_name_is_refused() -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    with pytest.raises(TableError, match="expected a name for every column, got one without"):
+        wanted_columns(way, ("id",), [], images=[("id", "")])
+
+
+def test_columns_called_like_those_that_gold_adds_step_aside() -> None:
+    names = ("_pos", "_pos_source", "_POS_source_source", "_source", "_source_table", "_pos_x", "a")
+    found = gold_names(names)
+    assert found == (
+        *("_pos_source", "_pos_source_source", "_POS_source_source_source"),
+        *("_source_source", "_source_table_source", "_pos_x", "a"),
+    )
+    assert tuple(map(source_name, found)) == names
+    assert [steps_aside(name) for name in found] == [True] * 5 + [False] * 2
+    # Spark takes the long s for an s, too.
+    assert gold_names(["_po\u017f"]) == ("_po\u017f_source",)
+
+
+def test_the_configuration_calls_them_by_their_names_at_the_source() -> None:
+    entry = {"from": "*", "columns": {"_pos": "int"}, "exclude": ["_Current"], "keys": ["_source"]}
+    declared = Tables.model_validate({"source": "farm", "tables": [entry]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    assert (way.columns, way.exclude, way.keys) == (
+        {"_pos_source": "int"},
+        ("_Current_source",),
+        ("_source_source",),
+    )
+
+
+def test_schema_changes_are_of_the_columns_as_gold_calls_them() -> None:
+    said = parse(
+        "ALTER TABLE t ADD COLUMN _pos int, RENAME COLUMN a TO _current, ADD PRIMARY KEY (_source)"
+    )
+    assert effects(statement_in_gold(said).clauses, {}) == (
+        Effect("add", ("_pos_source", "int", None)),
+        Effect("rename", ("a", "_current_source")),
+        Effect("key", ("_source_source",)),
+    )
+    made = statement_in_gold(parse("CREATE TABLE t (_pos int, a int, PRIMARY KEY (_pos))"))
+    assert [column.name for column in made.columns] == ["_pos_source", "a"]
+    assert made.keys == ("_pos_source",)

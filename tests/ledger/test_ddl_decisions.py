@@ -1,0 +1,220 @@
+"""Decisions on schema changes: who, twice, at once, killed, and of what there is not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config.load import load
+from pipelines.gold import approvals
+from pipelines.operations import decisions
+from pipelines.platform.warehouse import Warehouse
+from tests.support.project import Project, canal, canal_ddl
+
+pytestmark = pytest.mark.usefixtures("frugal")
+
+SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
+TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"
+T0 = 1_700_000_000_000
+TABLE = ("early", "halfway", "filled", "shared", "plain")
+ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
+SWAPPED = {"aside": 1, "through": 3}
+SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+ROWS = [{"id": 1, "a": "x", "c": 7}, {"id": 2, "a": "y", "c": 8}]
+
+
+class Killed(BaseException):
+    """Ends the command as a kill would: nobody handles it."""
+
+
+def die(*_: Any, **__: Any) -> Any:
+    raise Killed
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A project whose tables all wait for the same change."""
+    import contextlib
+    import io
+
+    project = Project(tmp_path_factory.mktemp("decisions"), lambda: ("", ""))
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.write("conf/tables/shop.yml", TABLES)
+    types = {"id": "int", "a": "varchar(9)"}
+    later = {**types, "c": "int"}
+    sent = []
+    types_too = {"id": "int", "a": "varchar(9)", "b": "int"}
+    for table in SWAPPED:
+        row = {"id": "1", "a": "x", "b": "7"}
+        sent += [
+            canal(table, "INSERT", row, es=T0, id_=1, types=types_too),
+            canal_ddl(table, SWAP.format(table), es=T0 + 1000, id_=2),
+        ]
+    sent += [
+        canal("freed", "INSERT", {"id": "1", "a": "x", "b": "7"}, es=T0, id_=1, types=types_too),
+        canal_ddl("freed", "ALTER TABLE freed DROP COLUMN b", es=T0 + 1000, id_=2),
+        canal_ddl("freed", "ALTER TABLE freed RENAME COLUMN a TO b", es=T0 + 2000, id_=3),
+    ]
+    for table in TABLE:
+        sent += [
+            canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
+            canal_ddl(table, ADD.format(table), es=T0 + 1000, id_=2),
+            canal(
+                table, "INSERT", {"id": "2", "a": "y", "c": "8"}, es=T0 + 2000, id_=3, types=later
+            ),
+        ]
+    project.land("1.jsonl", sent)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert project.ingest("run").code == 0
+    return project.folder
+
+
+@pytest.fixture
+def project(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    return Project(folder, capsys.readouterr)
+
+
+def entry(project: Project, table: str) -> dict[str, Any]:
+    (found,) = [e for e in project.ingest("ddl", "list", "--json").records if e["table"] == table]
+    return found
+
+
+def rows(project: Project, table: str) -> list[dict[str, Any]]:
+    query = f"SELECT id, a, c FROM gold.shop_{table} ORDER BY id"
+    return project.ingest("sql", query, "--json").records
+
+
+def test_an_approval_that_is_killed_is_finished(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the statement, after it, after the rows; a run or the same decision goes on."""
+    points = {"early": "due", "halfway": "_restore", "filled": "replay_misfits"}
+    for table, point in points.items():
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(approvals, point, die)
+            project.ingest("ddl", "approve", entry(project, table)["id"], "--by", "ada")
+        assert entry(project, table)["status"] == "approved"
+    again = project.ingest("ddl", "approve", entry(project, "halfway")["id"])
+    assert again.code == 0, again.err
+    assert project.ingest("run").code == 0
+    for table in points:
+        assert rows(project, table) == ROWS
+        decided = entry(project, table)
+        assert (decided["status"], decided["decided_by"]) == ("applied", "ada")
+    assert project.ingest("ddl", "list", "--status", "approved", "--json").records == []
+
+
+def test_columns_that_are_swapped_are_swapped_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """Killed between and after the three statements; the next decision does the rest."""
+    for table, done in SWAPPED.items():
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(approvals, "due", dying(approvals.due, done))
+            project.ingest("ddl", "approve", entry(project, table)["id"])
+        again = project.ingest("ddl", "approve", entry(project, table)["id"])
+        assert again.code == 0, again.err
+        assert entry(project, table)["status"] == "applied"
+        query = f"SELECT id, a, b FROM gold.shop_{table}"
+        assert project.ingest("sql", query, "--json").records == [{"id": 1, "a": 7, "b": "x"}]
+        config = load(project.folder / "conf", environ={})
+        target = Warehouse(config.settings, spark).name("gold", f"shop_{table}")
+        made = spark.sql(f"DESCRIBE HISTORY {target}").where("operation = 'RENAME COLUMN'")
+        assert made.count() == 3
+
+
+def dying(due: Callable[..., list[str]], done: int) -> Callable[..., Iterator[str]]:
+    """`due`, of whose statements the first `done` are carried out before the kill."""
+
+    def some(*arguments: Any, **named: Any) -> Iterator[str]:
+        yield from due(*arguments, **named)[:done]
+        raise Killed
+
+    return some
+
+
+def test_two_approvals_at_once(project: Project, spark: SparkSession) -> None:
+    """The second waits, finds the change made and does nothing."""
+    config = load(project.folder / "conf", environ={})
+    warehouse = Warehouse(config.settings, spark)
+    id_ = entry(project, "shared")["id"]
+    done: list[tuple[str, str | None]] = []
+
+    def approve(name: str) -> None:
+        (found,) = decisions.decide(warehouse, config, "approve", ids=[id_], by=name, why=None)
+        done.append((found.status, found.decided_by))
+
+    both = [threading.Thread(target=approve, args=(name,)) for name in ("ada", "bob")]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert done[0] == done[1] and done[0][0] == "applied"
+    assert rows(project, "shared") == ROWS
+    made = spark.sql(f"DESCRIBE HISTORY {warehouse.name('gold', 'shop_shared')}")
+    assert made.where("operation = 'ADD COLUMNS'").count() == 1
+
+
+def test_what_is_decided_is_told(project: Project) -> None:
+    waiting = entry(project, "plain")
+    assert waiting == {
+        **waiting,
+        "source": "shop",
+        "target": "shop_plain",
+        "status": "pending",
+        "class": "additive",
+        "kind": "add_column",
+        "statement": "ALTER TABLE plain ADD COLUMN c int DEFAULT 7",
+        "waiting_rows": 1,
+        "decided_by": None,
+        "decided_at": None,
+        "why": None,
+    }
+    assert waiting["proposed"].endswith("shop_plain` ADD COLUMNS (`c` int)")
+    shown = project.ingest("ddl", "show", waiting["id"]).out
+    for text in ("ADD COLUMN c int DEFAULT 7", "additive", "ADD COLUMNS (`c` int)"):
+        assert text in shown
+    refused = project.ingest("ddl", "reject", waiting["id"], "--by", "bob", "--why", "not ours")
+    assert refused.code == 0
+    rejected = entry(project, "plain")
+    assert rejected["decided_at"] is not None
+    assert rejected == {
+        **waiting,
+        "status": "rejected",
+        "decided_by": "bob",
+        "decided_at": rejected["decided_at"],
+        "why": "not ours",
+    }
+    # Said twice it is the same; and one may change one's mind.
+    assert project.ingest("ddl", "reject", waiting["id"]).code == 0
+    assert entry(project, "plain") == rejected
+    assert project.ingest("ddl", "approve", waiting["id"][:8], "--why", "ours after all").code == 0
+    approved = entry(project, "plain")
+    assert (approved["status"], approved["why"]) == ("applied", "ours after all")
+    assert rows(project, "plain") == ROWS
+    assert project.ingest("ddl", "approve", waiting["id"], "--by", "eve").code == 0
+    assert entry(project, "plain") == approved
+
+
+def test_mistakes_touch_nothing(project: Project) -> None:
+    known = entry(project, "early")["id"]
+    assert project.ingest("ddl", "approve", known).code == 0
+    before = project.ingest("ddl", "list", "--json").records
+    drop, rename = (e["id"] for e in before if e["table"] == "freed")
+    wrong = known[:-1] + ("0" if known[-1] != "0" else "1")
+    for arguments, said in (
+        (["ddl", "approve", known, wrong], f"`{wrong}` is none's; nearest: {known}"),
+        (["ddl", "reject", "nothing"], "`nothing` is none's"),
+        (["ddl", "approve"], "Missing argument"),
+        (["ddl", "reject", known], f"got {known}, which is applied"),
+        (["ddl", "approve", rename], f"a column's name that {drop} frees: approve that one first"),
+    ):
+        answer = project.ingest(*arguments)
+        assert (answer.code, answer.out) == (2, "")
+        assert said in answer.err
+    assert project.ingest("ddl", "list", "--json").records == before

@@ -1,0 +1,80 @@
+"""What a source or a target declares otherwise after the first run never goes unsaid."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.project import Project
+
+pytestmark = pytest.mark.usefixtures("frugal")
+
+SOURCE = "name: bills\nformat: debezium\nfiles: {path: 'landing/*.jsonl'}\nkeys: {db.bill: [id]}\n"
+TABLES = "source: bills\ntables:\n  - {from: '*', target: '{table}'}\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    return Project(tmp_path, capsys.readouterr)
+
+
+def event(pos: int, table: str = "bill", **row: Any) -> str:
+    """An insert as Debezium sends it without a schema."""
+    source = {"connector": "mysql", "db": "db", "table": table, "file": "bin.1", "pos": pos}
+    return json.dumps({"op": "c", "before": None, "after": row, "source": source})
+
+
+def test_types_declared_after_the_first_run(project: Project) -> None:
+    project.write("conf/sources/bills.yml", SOURCE)
+    project.write("conf/tables/bills.yml", TABLES)
+    project.land("1.jsonl", [event(1, id=1, due=19900, paid=True), event(1, "memo", id=1)])
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    said = "table bill: no message says the types of id, due, paid: string"
+    assert said in answer.err
+    assert said in project.ingest("status").err
+    assert project.ingest("--json", "sql", "SELECT due FROM gold.bill").records == [
+        {"due": "19900"}
+    ]
+
+    # Of tables and columns that have not come anything may be declared.
+    harmless = SOURCE + "columns: {db.fee: {due: date}, db.bill: {since: date}}\n"
+    project.write("conf/sources/bills.yml", harmless)
+    project.land("2.jsonl", [event(2, id=2, due=19901, paid=True, since=19902)])
+    assert project.ingest("run").code == 0
+
+    project.write("conf/sources/bills.yml", SOURCE + "columns: {db.bill: {due: date}}\n")
+    project.land("3.jsonl", [event(3, id=3, due=19903, paid=True)])
+    answer = project.ingest("run")
+    assert answer.code == 1
+    assert "types of db.bill (due, since)" in answer.err
+    assert "`ingest redecode --source bills`" in answer.err
+    assert "Traceback" not in answer.err
+    replayed = project.ingest("rejects", "replay")
+    assert (replayed.code, "ingest redecode" in replayed.err) == (1, True)
+    rows = project.ingest("--json", "sql", "SELECT due FROM gold.bill ORDER BY id").records
+    assert rows == [{"due": "19900"}, {"due": "19901"}]
+
+    project.write("conf/sources/bills.yml", harmless)
+    assert project.ingest("run").code == 0
+    rows = project.ingest("--json", "sql", "SELECT due FROM gold.bill ORDER BY id").records
+    assert rows == [{"due": "19900"}, {"due": "19901"}, {"due": "19903"}]
+
+    # What a tables file declares later waits in the ledger at once, and a key parks what has none.
+    project.write(
+        "conf/tables/bills.yml",
+        TABLES + "  - {from: db.bill, target: bill, columns: {due: int}}\n",
+    )
+    assert project.ingest("run").code == 0
+    (entry,) = project.ingest("ddl", "list", "--json", "--status", "pending").records
+    assert (entry["target"], entry["class"], entry["kind"]) == (
+        *("bill", "destructive", "modify_column"),
+    )
+    project.write("conf/sources/bills.yml", harmless.replace("[id]}", "[id], db.memo: [id]}"))
+    project.land("4.jsonl", [event(4, "memo", id=2)])
+    answer = project.ingest("run")
+    assert answer.code == 1
+    assert "got (id); `ingest rebuild memo --yes` makes it with that key" in answer.err

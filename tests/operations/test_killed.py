@@ -1,0 +1,204 @@
+"""A run killed in the middle of each stage and started again ends in the same tables.
+
+One project is killed at every point in turn, each run being the recovery from the kill before; then
+a plain run ends the work. Another project does the same work without a kill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.config.load import load
+from pipelines.platform.rows import records
+from pipelines.platform.warehouse import Warehouse
+from tests.support.killing import DECISIONS, POINTS, REPAIRS
+from tests.support.merge_scenarios import plain
+from tests.support.project import Project, canal, canal_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "name: shop\nfiles: {path: 'landing/*.jsonl', framing: kcat}\norder: source\n"
+MORE = {"id": "int", "name": "varchar(20)", "price": "decimal(12,2)", "stock": "int"}
+
+
+def _row(id_: int, name: str, price: str = "1.50", **more: str) -> dict[str, str | None]:
+    return {"id": str(id_), "name": name, "price": price, **more}
+
+
+BEFORE = [
+    *(canal("item", "INSERT", _row(id_, f"first {id_}"), es=1000 + id_, id_=1) for id_ in range(9)),
+    canal("customer", "INSERT", _row(1, "Ada"), es=1100, id_=1),
+]
+AFTER = [
+    canal("item", "UPDATE", _row(1, "second"), es=2001, id_=2, old={"name": "first 1"}),
+    canal("item", "DELETE", _row(2, "first 2"), es=2002, id_=2),
+    canal("item", "UPDATE", _row(30, "first 3"), es=2003, id_=2, old={"id": "3"}),
+    canal("item", "UPDATE", _row(4, "late"), es=900, id_=1, old={"name": "earlier"}),
+    canal("item", "UPDATE", _row(5, "odd", "much"), es=2004, id_=2, old={"name": "first 5"}),
+    canal_ddl("item", "ALTER TABLE item ADD COLUMN stock int DEFAULT 7", es=2005, id_=2),
+    canal("item", "INSERT", _row(40, "new", stock="3"), es=2006, id_=2, types=MORE),
+    canal("customer", "UPDATE", _row(1, "Eve"), es=2100, id_=2, old={"name": "Ada"}),
+    "no message of any format",
+]
+RETYPED = [canal_ddl("item", "ALTER TABLE item MODIFY price varchar(9)", es=2007, id_=3)]
+
+
+def _land(project: Project, name: str, messages: list[Any], first: int) -> None:
+    """As captured, so that coordinates do not depend on the folder."""
+    project.land(
+        name,
+        [
+            {
+                **{"topic": "shop", "partition": 0, "offset": offset, "ts": 1_700_000_000_000},
+                "key": None,
+                "payload": text if isinstance(text, str) else json.dumps(text),
+            }
+            for offset, text in enumerate(messages, first)
+        ],
+    )
+
+
+def _project(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    """With the first messages in all tables, the second waiting."""
+    project = Project(folder, lambda: tuple(capsys.readouterr()))  # type: ignore[arg-type]
+    project.write("conf/sources/shop.yml", SOURCE)
+    _land(project, "1.jsonl", BEFORE, 0)
+    assert project.ingest("run").code == 0
+    _land(project, "2.jsonl", AFTER, len(BEFORE))
+    return project
+
+
+def _started(project: Project, *words: str) -> subprocess.Popen[str]:
+    """Python in a process group of its own, with a mark that its JVM has, too."""
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "INGEST_TEST_OF": str(project.folder)},
+    )
+
+
+def _killed(project: Project, point: str, *words: str) -> None:
+    """Run, or what `words` say, until the end at `point`; returns when the JVM is gone, too."""
+    conf = ["--conf", str(project.folder / "conf")]
+    process = _started(project, "-m", "tests.support.killing", point, *conf, *(words or ["run"]))
+    try:
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == -signal.SIGKILL, said
+        _gone(project, point)
+    finally:
+        for left in _of(project):
+            os.kill(left, signal.SIGKILL)
+
+
+def _gone(project: Project, when: str) -> None:
+    """Wait until no process of the project's is left."""
+    deadline = time.monotonic() + 60
+    while _of(project):
+        assert time.monotonic() < deadline, f"{when}: the JVM outlived its process by a minute"
+        time.sleep(0.1)
+
+
+def _of(project: Project) -> list[int]:
+    """The processes that were started for the project and live."""
+    mark = f"INGEST_TEST_OF={project.folder}".encode()
+    found = []
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in file.read_bytes().split(b"\0"):
+                found.append(int(file.parent.name))
+    return found
+
+
+def _tables(project: Project, spark: SparkSession) -> dict[str, list[str]]:
+    """What all tables hold, without times of processing and numbers of appends."""
+    warehouse = Warehouse(load(project.folder / "conf", environ={}).settings, spark)
+
+    def held(layer: str, table: str, *without: str) -> list[str]:
+        rows = records(warehouse.read(layer, table).drop(*without))
+        return sorted(json.dumps(plain(row), sort_keys=True, default=repr) for row in rows)
+
+    return {
+        "bronze": held("bronze", "messages", "headers", "ingested_at"),
+        "silver": held("silver", "cdc", "decoded_at", "batch"),
+        "item": held("gold", "shop_item"),
+        "customer": held("gold", "shop_customer"),
+        "rejects": held("gold", "_rejects", "at"),
+        "ddl": held("gold", "_ddl", "at", "decided_at", "proposed", "version"),
+    }
+
+
+@pytest.mark.slow
+def test_killed_at_every_point(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unharmed = _project(tmp_path / "unharmed", capsys)
+    assert unharmed.ingest("run").code == 0
+    expected = _tables(unharmed, spark)
+    assert [len(expected[name]) for name in ("bronze", "item", "rejects", "ddl")] == [19, 9, 1, 1]
+    harmed = _project(tmp_path / "harmed", capsys)
+    for point in POINTS:
+        _killed(harmed, point)
+    answer = harmed.ingest("run")
+    assert answer.code == 0, answer.err
+    assert _tables(harmed, spark) == expected
+    for project in (unharmed, harmed):
+        _land(project, "3.jsonl", RETYPED, len(BEFORE) + len(AFTER))
+        assert project.ingest("run").code == 0
+    (entry,) = [
+        e["id"] for e in harmed.ingest("ddl", "list", "--json").records if e["status"] == "pending"
+    ]
+    assert unharmed.ingest("ddl", "approve", entry).code == 0
+    expected = _tables(unharmed, spark)
+    for point in DECISIONS:
+        _killed(harmed, point, "ddl", "approve", entry)
+    assert harmed.ingest("run").code == 0
+    assert _tables(harmed, spark) == expected
+    for point in REPAIRS:
+        _killed(harmed, point, "rebuild", "shop_item")
+        assert _tables(harmed, spark) == expected
+        assert harmed.ingest("run").code == 0
+    assert _tables(harmed, spark) == expected
+    assert harmed.ingest("reconcile", "shop_item").code == 0
+
+
+@pytest.mark.slow
+def test_a_signal_to_the_group_ends_a_run_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """systemd, `timeout` and terminals signal the whole group; the JVM is needed until the end."""
+    project = _project(tmp_path, capsys)
+    conf = ["--conf", str(project.folder / "conf")]
+    command = "import sys; from pipelines.cli.app import main; main(sys.argv[1:])"
+    process = _started(project, "-c", command, *conf, "run", "--continuous")
+    try:
+        deadline = time.monotonic() + 300
+        gold = project.folder / "warehouse/gold/shop_item/_delta_log"
+        before = len(list(gold.glob("*.json")))
+        while len(list(gold.glob("*.json"))) == before:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGTERM)
+        said, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+        assert "SIGTERM: ends after the batch" in said
+        assert "failed" not in said, said
+        _gone(project, "SIGTERM")
+    finally:
+        for left in _of(project):
+            os.kill(left, signal.SIGKILL)

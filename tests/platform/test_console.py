@@ -1,0 +1,90 @@
+"""Nothing of a message that people are shown works on their terminal; programs get it as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ingest.errors import ConfigError, Mistake
+from pipelines.cli.app import main
+from pipelines.platform.console import Console
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
+
+
+def _printed(capsys: pytest.CaptureFixture[str]) -> str:
+    out, err = capsys.readouterr()
+    assert all(letter.isprintable() or letter == "\n" for letter in out + err)
+    return out + err
+
+
+def test_a_block_of_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(json=False).record({"statement": f"a\n{HOSTILE}", HOSTILE: {HOSTILE: HOSTILE}})
+    shown = _printed(capsys)
+    assert shown.count(SHOWN) == 4
+    # The lines of a text stay lines, below the name of the field.
+    assert [line[:1] for line in shown.splitlines()] == ["s", " ", "\\"]
+
+
+def test_a_long_text_is_broken_between_words_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"name": "canal", "options": "a word and another\nlonger-than-a-line/can-ever-be/shown"}
+    Console(json=False).record(told)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "29")
+    Console(json=False).record(told)
+    assert capsys.readouterr().out.splitlines() == [
+        "name     canal",
+        "options  a word and another",
+        "         longer-than-a-line/can-ever-be/shown",
+    ]
+    monkeypatch.setenv("COLUMNS", "30")
+    Console(json=False).record({"options": "a word and another one of them"})
+    assert capsys.readouterr().out.splitlines() == [
+        "options  a word and another",
+        "         one of them",
+    ]
+
+
+def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(json=False).rows(
+        [HOSTILE, "b"], [[HOSTILE, {HOSTILE: f"a\n{HOSTILE}"}], ["a\nb", None]]
+    )
+    shown = _printed(capsys)
+    assert shown.count(SHOWN) == 4
+    assert r"a\nb" in shown
+
+
+def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(json=False)
+    console.say(f"table {HOSTILE}\ntable b is parked")
+    console.text(HOSTILE)
+    with console.progress(HOSTILE, 1) as advance, console.waiting(HOSTILE):
+        advance(f"{HOSTILE}\n", True)
+    assert _printed(capsys) == "".join(
+        f"{line}\n"
+        for line in (
+            SHOWN,
+            rf"table {SHOWN}\ntable b is parked",
+            rf"{SHOWN}: {SHOWN}\n",
+        )
+    )
+
+
+def test_mistakes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ConfigError([Mistake("a.yml", 1, f"got {HOSTILE}\nb"), Mistake("b.yml", 2, "c")])
+
+    monkeypatch.setattr("pipelines.cli.formats.listed", fail)
+    with pytest.raises(SystemExit):
+        main(["formats"])
+    assert _printed(capsys) == f"a.yml:1: got {SHOWN}\\nb\nb.yml:2: c\n"
+
+
+def test_programs_get_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(json=True).record({HOSTILE: f"{HOSTILE}\n"})
+    assert json.loads(capsys.readouterr().out) == {HOSTILE: f"{HOSTILE}\n"}

@@ -1,0 +1,161 @@
+"""A damaged or lost checkpoint and a full disk: one sentence, and the way out that it names."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.project import Project, canal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "name: shop\nfiles: {path: 'landing/*.jsonl'}\norder: source\n"
+ROWS = "SELECT id, name FROM gold.shop_item ORDER BY id"
+
+
+def _sent(op: str, id_: int, name: str, *, es: int) -> dict[str, Any]:
+    row = {"id": str(id_), "name": name}
+    types = {"id": "int", "name": "varchar(600)"}
+    old = {"name": "earlier"} if op == "UPDATE" else None
+    return canal("item", op, row, es=es, id_=1, types=types, old=old)
+
+
+def _begin(folder: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    """A project with one file read and a second waiting."""
+    project = Project(folder, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.land("1.jsonl", [_sent("INSERT", 1, "one", es=1000)])
+    assert project.ingest("run").code == 0
+    changes = [
+        _sent("UPDATE", 1, "two", es=2000),
+        _sent("INSERT", 2, "new", es=2001),
+    ]
+    project.land("2.jsonl", changes)
+    return project
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_named_with_the_way_out(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = _begin(tmp_path, capsys)
+    place = tmp_path / "warehouse" / "_checkpoints"
+    (registry,) = place.glob("bronze/shop/files/*.json")
+    (offsets,) = place.glob("silver/shop/stream/offsets/0")
+    for file, folder in ((registry, registry.parent), (offsets, place / "silver" / "shop")):
+        file.write_text("")
+        answer = project.ingest("run")
+        assert answer.code == 1
+        assert f"{file.parent if file is registry else file} cannot be read" in answer.err
+        assert f"Remove the folder {folder} and run again" in answer.err
+        assert "Traceback" not in answer.err
+        shutil.rmtree(folder)
+    assert project.ingest("run").code == 0
+    rows = [{"id": 1, "name": "two"}, {"id": 2, "name": "new"}]
+    answer = project.ingest("sql", ROWS, "--json")
+    assert answer.records == rows, answer
+    # Lost without a word, all of them.
+    shutil.rmtree(place)
+    assert project.ingest("run").code == 0
+    assert project.ingest("sql", ROWS, "--json").records == rows
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from pipelines.platform.leases import FolderLog, Patience, held
+
+with held(FolderLog(Path(sys.argv[1])), "gold", Patience()):
+    print("holds", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_who_is_not_to_wait_for_another_run_ends_with_75(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = _begin(tmp_path, capsys)
+    lease = tmp_path / "warehouse" / "_leases" / "gold"
+    command = [sys.executable, "-c", HOLDS, str(lease)]
+    other = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "holds\n"
+        named = f"gold is held by process {other.pid} on "
+        for verb in (["run"], ["maintain"], ["rebuild", "shop_item"]):
+            answer = project.ingest(*verb, "--no-wait")
+            assert (answer.code, named in answer.err) == (75, True), answer
+        answer = project.ingest("gold", "--max-wait", "0.5")
+        assert answer.code == 75
+        held = f"held by process {other.pid}"
+        assert [line[:12] for line in answer.err.splitlines() if held in line] == [
+            "waiting for ",
+            "gold is held",
+        ]
+        assert "failed" not in answer.err
+    finally:
+        other.kill()
+        other.communicate()
+    assert project.ingest("run", "--no-wait").code == 0
+    rows = [{"id": 1, "name": "two"}, {"id": 2, "name": "new"}]
+    assert project.ingest("sql", ROWS, "--json").records == rows
+
+
+FULL = """
+import subprocess, sys
+from pipelines.cli.app import main
+
+folder, size = sys.argv[1], sys.argv[2]
+
+
+def ingest(*words):
+    try:
+        main(["--conf", f"{folder}/conf", *words])
+    except SystemExit as end:
+        print("code", end.code, file=sys.stderr)
+
+
+def mount(*options):
+    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", f"{folder}/warehouse"]
+    subprocess.run(command, check=True)
+
+
+mount(f"size={size}")
+ingest("run")
+mount("remount", "size=400m")
+ingest("run")
+ingest("sql", sys.argv[3], "--json")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_full_disk_is_one_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    alone = ["unshare", "--map-root-user", "--mount"]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    (tmp_path / "warehouse").mkdir()
+    project = Project(tmp_path, lambda: ("", ""))
+    project.write("conf/sources/shop.yml", SOURCE)
+    messages = [_sent("INSERT", id_, "x" * 500, es=1000 + id_) for id_ in range(50)]
+    project.land("1.jsonl", messages)
+    count = "SELECT count(*) AS n FROM gold.shop_item"
+    done = subprocess.run(
+        [*alone, sys.executable, "-c", FULL, str(tmp_path), "160k", count],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no space is left on a disk" in done.stderr
+    failures = [line for line in done.stderr.splitlines() if line.startswith("code")]
+    assert failures == ["code 1"], done.stderr
+    assert done.stdout.splitlines()[-1] == '{"n":50}'

@@ -1,0 +1,230 @@
+"""One writer at a time: of two that take a lease at once one has it, and the other knows who."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import LeaseHeld, LeaseLost
+from pipelines.platform import leases
+from pipelines.platform.leases import FolderLog, Holder, Patience, held
+
+ROOT = Path(__file__).parents[2]
+WORK = """
+import os, sys, time
+from pathlib import Path
+from pipelines.platform.leases import FolderLog, Patience, held
+folder, busy, meet = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+log = FolderLog(folder)
+time.sleep(max(0, meet - time.time()))
+with held(log, "gold", Patience(say=lambda text: print(text, flush=True))):
+    os.close(os.open(busy, os.O_CREAT | os.O_EXCL))
+    print("works", os.getpid(), flush=True)
+    time.sleep(float(sys.argv[4]))
+    os.unlink(busy)
+"""
+
+
+def _driver(folder: Path, *, meet: float = 0, seconds: float = 0.3) -> subprocess.Popen[str]:
+    """A process that works for so many seconds under the lease, from a moment on."""
+    arguments = [str(folder / "gold"), str(folder / "busy"), str(meet), str(seconds)]
+    return subprocess.Popen(
+        [sys.executable, "-c", WORK, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _together(folder: Path, rounds: int) -> None:
+    """Two drivers, started at once: one works, the other says who does, and works after it."""
+    for number in range(rounds):
+        place = folder / str(number)
+        place.mkdir()
+        meet = time.time() + 0.7
+        both = [_driver(place, meet=meet) for _ in range(2)]
+        said = [one.communicate(timeout=60)[0].splitlines() for one in both]
+        assert [one.returncode for one in both] == [0, 0], said
+        first, second = sorted(said, key=len)
+        assert first[0].startswith("works "), said
+        pid = first[0].removeprefix("works ")
+        assert second[0].startswith(f"waiting for gold, which is held by process {pid} on "), said
+        assert second[1].startswith("works "), said
+
+
+def test_two_drivers_started_at_once(tmp_path: Path) -> None:
+    _together(tmp_path, 2)
+
+
+@pytest.mark.long
+def test_two_drivers_started_at_once_many_times(tmp_path: Path) -> None:
+    _together(tmp_path, 50)
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_of_many_one_has_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """Whether or not the folder knows hard links."""
+    if not linked:
+
+        def refused(*_: object) -> None:
+            raise OSError("not supported")
+
+        monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(leases, "_LOOK", 0.001)
+    inside: list[int] = []
+    most = []
+
+    def work(number: int) -> None:
+        for _ in range(20):
+            with held(FolderLog(tmp_path), "gold", Patience()):
+                inside.append(number)
+                most.append(len(inside))
+                inside.remove(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (max(most), len(most)) == (1, 120)
+    assert len(list(tmp_path.iterdir())) <= leases._KEPT + 1
+
+
+def test_who_does_not_wait_is_told_who_works(tmp_path: Path) -> None:
+    process = _driver(tmp_path, seconds=30)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        said: list[str] = []
+        began = time.monotonic()
+        with pytest.raises(LeaseHeld, match=f"gold is held by process {process.pid} on .* since 2"):
+            with held(FolderLog(tmp_path / "gold"), "gold", Patience(most=0.5, say=said.append)):
+                raise AssertionError("two have it")
+        assert 0.4 < time.monotonic() - began < 10
+        assert len(said) == 1
+        with pytest.raises(LeaseHeld, match="asked to end while waiting"):
+            with held(FolderLog(tmp_path / "gold"), "gold", Patience(stop=lambda: True)):
+                raise AssertionError("two have it")
+        # One that was killed has nothing any more.
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        (tmp_path / "busy").unlink()
+        with held(FolderLog(tmp_path / "gold"), "gold", Patience(most=0)):
+            pass
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FolderLog]:
+    """A lease that a driver on another machine has taken, which gives no sign of life."""
+    monkeypatch.setattr(leases, "EXPIRY", 0.6)
+    monkeypatch.setattr(leases, "_LOOK", 0.02)
+    monkeypatch.setattr(leases, "BEAT", 0.05)
+    log = FolderLog(tmp_path)
+    there = Holder("another", 4711, "2024-01-01T00:00:00Z", "its boot", {"4711": "12"})
+    assert log.put(1, there)
+    yield log
+
+
+def test_a_driver_elsewhere_that_gives_no_sign_of_life_is_followed(elsewhere: FolderLog) -> None:
+    said: list[str] = []
+    began = time.monotonic()
+    with held(elsewhere, "gold", Patience(say=said.append)):
+        assert time.monotonic() - began > 0.6
+        assert elsewhere.newest().number == 2
+    assert said == [
+        "waiting for gold, which is held by process 4711 on another since 2024-01-01T00:00:00Z"
+    ]
+    assert elsewhere.newest().free
+
+
+def test_a_driver_elsewhere_that_lives_is_waited_for(elsewhere: FolderLog) -> None:
+    ended = threading.Event()
+
+    def live() -> None:
+        count = 0
+        while not ended.wait(0.05):
+            count += 1
+            elsewhere.beat(1, count)
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    try:
+        with pytest.raises(LeaseHeld):
+            with held(elsewhere, "gold", Patience(most=1.5)):
+                raise AssertionError("two have it")
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_record_that_was_not_finished_runs_out(elsewhere: FolderLog, tmp_path: Path) -> None:
+    (tmp_path / f"{2:012}.json").write_text('{"host": "an')
+    began = time.monotonic()
+    with held(elsewhere, "gold", Patience()):
+        assert time.monotonic() - began > 0.6
+
+
+def test_who_holds_it_gives_signs_of_life(elsewhere: FolderLog) -> None:
+    with held(elsewhere, "gold", Patience()):
+        first = elsewhere.newest()
+        deadline = time.monotonic() + 20
+        while elsewhere.newest() == first:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_who_lost_the_lease_commits_nothing_more(elsewhere: FolderLog) -> None:
+    """As a machine that slept finds it when it wakes."""
+    with held(elsewhere, "gold", Patience(), of="here"):
+        (mine,) = leases._held["here"]
+        mine.check()
+        assert elsewhere.put(3, Holder("another", 1, "2024-01-01T00:00:00Z", "its boot", {}))
+        with pytest.raises(LeaseLost, match="the lease on gold was taken over"):
+            mine.check()
+    # It is not given back in the other's name.
+    assert not elsewhere.newest().free
+    assert "here" in leases._held and not leases._held["here"]
+
+
+def test_a_share_that_cannot_be_reached_costs_the_lease(
+    elsewhere: FolderLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cannot give signs of life stops before another may begin."""
+    with held(elsewhere, "gold", Patience(), of="here"):
+        (mine,) = leases._held["here"]
+
+        def gone(_: FolderLog) -> None:
+            raise OSError("stale file handle")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FolderLog, "newest", gone)
+            deadline = time.monotonic() + 20
+            while not mine._lost:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        with pytest.raises(LeaseLost):
+            mine.check()
+
+
+def test_a_process_number_that_is_another_s_by_now() -> None:
+    here = Holder.here()
+    assert not here.gone
+    assert here._replace(processes={str(os.getpid()): "1"}).gone
+    # In another container the numbers say nothing.
+    assert not here._replace(processes={"1": "1"}, machine="another").gone
+    assert Holder(**json.loads(json.dumps(here._asdict()))) == here

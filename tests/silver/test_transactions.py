@@ -1,0 +1,145 @@
+"""Transactions: when silver has them whole, and gold that publishes whole ones only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.project import Project
+
+pytestmark = pytest.mark.usefixtures("frugal")
+
+SOURCE = """\
+name: bank
+format: debezium
+files: {path: 'landing/*.jsonl', framing: kcat, order: path}
+keys: {bank.debit: [id], bank.credit: [id]}
+columns: {bank.debit: {id: int, sum: int}, bank.credit: {id: int, sum: int}}
+"""
+TABLES = "source: bank\npublish: transaction\ntables: [{from: '*'}]\n"
+T0 = 1_700_000_000_000
+
+
+class Log:
+    """The messages of a source over two topics: its rows, and the bounds of its transactions."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, int] = {}
+
+    def row(self, table: str, pos: int, id_: int, sum_: int, tx: str | None) -> dict[str, Any]:
+        """An insert."""
+        return self._captured(
+            "rows",
+            {
+                "op": "c",
+                "before": None,
+                "after": {"id": id_, "sum": sum_},
+                "source": {
+                    **{"connector": "mysql", "db": "bank", "table": table, "file": "bin.1"},
+                    **{"pos": pos, "row": 0, "ts_ms": T0 + pos * 1000, "snapshot": "false"},
+                },
+                "transaction": None if tx is None else {"id": tx, "total_order": 1},
+            },
+        )
+
+    def bound(self, status: str, tx: str, pos: int, events: int | None = None) -> dict[str, Any]:
+        """A transaction's begin or end."""
+        return self._captured(
+            "bounds",
+            {"status": status, "id": tx, "ts_ms": T0 + pos * 1000, "event_count": events},
+        )
+
+    def _captured(self, topic: str, payload: dict[str, Any]) -> dict[str, Any]:
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        place = {"topic": topic, "partition": 0, "offset": offset, "ts": T0, "key": None}
+        return {**place, "payload": json.dumps(payload)}
+
+
+def held(project: Project) -> dict[str, list[int]]:
+    """The sums in each table that there is, by key."""
+    found = {}
+    for table in ("debit", "credit"):
+        if (project.folder / f"warehouse/gold/bank_{table}").exists():
+            query = f"SELECT sum FROM gold.bank_{table} ORDER BY id"
+            rows = project.ingest("sql", query, "--json").records
+            found[table] = [row["sum"] for row in rows]
+    return found
+
+
+@pytest.mark.slow
+def test_gold_publishes_whole_transactions(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project.write("conf/sources/bank.yml", SOURCE)
+    project.write("conf/tables/bank.yml", TABLES)
+
+    def run(number: int, *messages: dict[str, Any]) -> str:
+        project.land(f"{number}.jsonl", messages)
+        answer = project.ingest("run")
+        assert answer.code == 0, answer.err
+        return answer.err
+
+    # t1 is whole, t2 has one of its two events, and what comes after it waits for it.
+    said = run(
+        1,
+        log.bound("BEGIN", "t1", 1),
+        log.row("debit", 1, 1, 10, "t1"),
+        log.row("credit", 2, 1, 10, "t1"),
+        log.bound("END", "t1", 2, 2),
+        log.bound("BEGIN", "t2", 3),
+        log.row("debit", 3, 2, 20, "t2"),
+        log.row("credit", 5, 9, 90, None),
+    )
+    waits = "source bank: gold waits for the rest of transaction t2"
+    assert f"{waits} (1 events so far)\n" in said
+    assert held(project) == {"debit": [10], "credit": [10]}
+    reconciled = [project.ingest("reconcile", f"bank_{table}") for table in ("debit", "credit")]
+    assert [answer.code for answer in reconciled] == [0, 0]
+    # Nothing new: nothing is written.
+    before = project.ingest("sql", "SELECT count(*) AS n FROM gold._progress", "--json").records
+    assert f"{waits} (1 events so far)\n" in project.ingest("run").err
+    assert (
+        project.ingest("sql", "SELECT count(*) AS n FROM gold._progress", "--json").records
+        == before
+    )
+    # Its end is here before all of it is.
+    said = run(2, log.bound("END", "t2", 4, 2), log.row("debit", 6, 3, 30, None))
+    assert f"{waits} (1 of 2 events so far)\n" in said
+    assert held(project) == {"debit": [10], "credit": [10]}
+    query = (
+        "SELECT tx_id, complete, events, expected, tables, unix_millis(begin_time) AS began, "
+        "unix_millis(end_time) AS ended FROM silver.transactions ORDER BY tx_id"
+    )
+    both = ["bank.credit", "bank.debit"]
+    assert project.ingest("sql", query, "--json").records == [
+        {
+            **{"tx_id": "t1", "complete": True, "events": 2, "expected": 2, "tables": both},
+            **{"began": T0 + 1000, "ended": T0 + 2000},
+        },
+        {
+            **{"tx_id": "t2", "complete": False, "events": 1, "expected": 2},
+            **{"tables": ["bank.debit"], "began": T0 + 3000, "ended": T0 + 4000},
+        },
+    ]
+    # A rebuild keeps to what was published.
+    assert project.ingest("rebuild", "bank_debit").code == 0
+    assert held(project) == {"debit": [10], "credit": [10]}
+    # The rest of it, with a delivery of t1 again and the next transaction open.
+    said = run(
+        3,
+        log.row("credit", 4, 2, 20, "t2"),
+        log.row("debit", 1, 1, 10, "t1"),
+        log.row("debit", 7, 4, 40, "t3"),
+    )
+    assert "gold waits for the rest of transaction t3 (1 events so far)\n" in said
+    assert held(project) == {"debit": [10, 20, 30], "credit": [10, 20, 90]}
+    assert "waits" not in run(4, log.bound("END", "t3", 8, 1))
+    assert held(project) == {"debit": [10, 20, 30, 40], "credit": [10, 20, 90]}
+    reconciled = [project.ingest("reconcile", f"bank_{table}") for table in ("debit", "credit")]
+    assert [answer.code for answer in reconciled] == [0, 0]

@@ -1,0 +1,354 @@
+"""What approved schema changes make of earlier events, as far as it can be told without Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.ddl.dialect import configured_dialect, guess_dialect
+from ingest.ddl.parse import parse
+from ingest.ddl.widening import outgrown
+from ingest.position import LENGTH, Pos
+from ingest.sql.lineage import (
+    Default,
+    Edit,
+    Effect,
+    brought,
+    defaults,
+    effects,
+    ended,
+    from_json,
+    lineage,
+    reaches,
+    renamed,
+    retyped,
+    to_json,
+    translated,
+)
+from pipelines.platform.rows import records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Event = dict[str, Any]
+
+
+def at(number: int) -> Pos:
+    return (0, 1, number, *[0] * (LENGTH - 3))
+
+
+STATEMENT = """ALTER TABLE t ADD COLUMN c int DEFAULT 7, DROP COLUMN d, RENAME COLUMN e TO f,
+MODIFY g bigint, ADD PRIMARY KEY (a, b), ADD INDEX i (c)"""
+EFFECTS = (
+    Effect("add", ("c", "int", "7")),
+    Effect("drop", ("d",)),
+    Effect("rename", ("e", "f")),
+    Effect("retype", ("g", "bigint")),
+    Effect("key", ("a", "b")),
+)
+
+
+def test_effects_of_clauses() -> None:
+    assert effects(parse(STATEMENT).clauses, {}) == EFFECTS
+    declared = effects(parse(STATEMENT).clauses, {"c": "string", "g": "decimal(20,0)"})
+    assert declared[0] == Effect("add", ("c", "string", "7"))
+    assert declared[3] == Effect("retype", ("g", "decimal(20,0)"))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("DROP TABLE t", (Effect("freeze"),)),
+        ("RENAME TABLE t TO u", (Effect("move", (None, None, "u")),)),
+        ("ALTER TABLE t COMMENT 'x'", ()),
+        ("ALTER TABLE t ADD c timestamp DEFAULT now()", (Effect("add", ("c", "timestamp", None)),)),
+    ],
+)
+def test_effects_of_tables(sql: str, expected: tuple[Effect, ...]) -> None:
+    assert effects(parse(sql).clauses, {}) == expected
+
+
+def test_effects_are_kept_as_text() -> None:
+    assert from_json(to_json(EFFECTS)) == EFFECTS
+    assert to_json(()) is None and from_json(None) == ()
+
+
+EDITS = lineage(
+    [
+        Edit(at(9), Effect("add", ("C", "string", None))),
+        Edit(at(5), Effect("drop", ("c",))),
+        Edit(at(3), Effect("rename", ("a", "b"))),
+        Edit(at(4), Effect("rename", ("b", "e"))),
+        Edit(at(6), Effect("retype", ("n", "int"))),
+        Edit(at(7), Effect("freeze")),
+    ]
+)
+
+
+def test_a_lineage_is_in_order_of_position() -> None:
+    assert [edit.pos for edit in EDITS] == [at(n) for n in (3, 4, 5, 6, 9)]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"), [("c", None), ("A", at(3)), ("b", at(4)), ("e", None), ("x", None)]
+)
+def test_ended_columns(column: str, expected: Pos | None) -> None:
+    assert ended(EDITS, column) == expected
+
+
+def test_a_hidden_addition_does_not_bring_a_column_back() -> None:
+    hidden = [edit._replace(hidden=edit.effect.op == "add") for edit in EDITS]
+    assert ended(tuple(hidden), "c") == at(5)
+
+
+def test_renames_are_followed() -> None:
+    assert renamed(["a", "c"], EDITS, ["c", "e"]) == ("e", "c")
+    assert renamed(["a"], EDITS, ["a"]) == ("a",)
+
+
+def test_retyped_columns() -> None:
+    assert (retyped(EDITS, "N"), retyped(EDITS, "c")) == (at(6), None)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "hidden", "expected"),
+    [(8, 8, False, True), (9, 20, False, False), (1, 8, True, False), (1, 10, True, True)],
+)
+def test_events_that_are_read_otherwise(
+    lowest: int, highest: int, hidden: bool, expected: bool
+) -> None:
+    edits = (Edit(at(9), Effect("add", ("c", "int", "1")), hidden),)
+    assert reaches(edits, at(lowest), at(highest), images=[["id", "C"]]) is expected
+    assert not reaches(edits, None, None, images=[["id"]])
+
+
+def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> None:
+    """The rows that come before the cutover of an online schema change (53)."""
+    edits = (Edit(at(5), Effect("add", ("c", "int", "1"))), Edit(at(6), Effect("drop", ("d",))))
+    assert reaches(edits, at(7), at(8), images=[["id"]])
+    assert not reaches(edits[1:], at(7), at(8), images=[["id"]])
+
+
+def test_a_default_ends_with_its_column() -> None:
+    """What comes between a drop and an addition of the same name has no such column (52)."""
+    edits = (
+        Edit(at(5), Effect("add", ("C", "int", "1"))),
+        Edit(at(6), Effect("rename", ("c", "D"))),
+        Edit(at(7), Effect("drop", ("d",))),
+        Edit(at(8), Effect("add", ("d", "int", None))),
+        Edit(at(9), Effect("drop", ("d",)), hidden=True),
+    )
+    assert defaults(edits) == [
+        Default("C", "1", at(5), at(6)),
+        Default("D", "1", at(6), at(7), named=True),
+    ]
+    assert reaches(edits[:2], at(6), at(6), images=[["id"]])
+    assert not reaches(edits[:4], at(8), at(8), images=[["id"]])
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("ALTER TABLE `t` ADD c int", {}, "mysql"),
+        ("ALTER TABLE t ADD c int", {}, "mysql"),
+        ('ALTER TABLE "S"."T" DROP COLUMN "C"', {}, "oracle"),
+        ("ALTER TABLE T ADD (C NUMBER(9))", {}, "oracle"),
+        ("ALTER TABLE T ADD C VARCHAR2(9)", {"schema": "HR"}, "oracle"),
+        ("ALTER TABLE T DROP COLUMN C", {"schema": "HR"}, "oracle"),
+        ("ALTER TABLE t DROP COLUMN c", {"schema": "public"}, "postgres"),
+        ("ALTER TABLE t ALTER COLUMN c TYPE int8", {"schema": "public"}, "postgres"),
+        ("ALTER TABLE t ADD c nvarchar(9)", {"schema": "dbo"}, "tsql"),
+        ("ALTER TABLE t ADD c date", {"db": "shop", "schema": "shop"}, "mysql"),
+        ("ALTER TABLE t ADD c date COMMENT 'see NUMBER'", {}, "mysql"),
+        ("ALTER TABLE t ADD c date -- a NUMBER", {}, "mysql"),
+    ],
+)
+def test_the_dialect_of_a_text(text: str, known: dict[str, Any], expected: str) -> None:
+    assert guess_dialect(text, **known) == expected
+
+
+@pytest.mark.parametrize(
+    ("format_", "option", "schema", "expected"),
+    [
+        ("ogg", "oracle", "HR", "oracle"),
+        ("wal2json", None, "public", "postgres"),
+        ("maxwell", None, None, "mysql"),
+        ("canal", "mysql", None, "mysql"),
+        ("canal", "sqlserver", None, "tsql"),
+        ("cloudcanal", "mysql", "shop", "mysql"),
+        ("cloudcanal", "mysql", "HR", None),
+        ("debezium", None, "dbo", None),
+    ],
+)
+def test_the_dialect_a_source_declares(
+    format_: str, option: str | None, schema: str | None, expected: str | None
+) -> None:
+    assert configured_dialect(format_, option, db="shop", schema=schema) == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "texts", "expected"),
+    [
+        ("int", ["3000000000"], "bigint"),
+        ("int", ["-2147483648"], "bigint"),
+        ("bigint", ["18446744073709551615"], "decimal(20,0)"),
+        ("int", ["18446744073709551615", "1"], "decimal(20,0)"),
+        ("int", ["1.25"], "decimal(22,2)"),
+        ("decimal(4,2)", ["1234.5"], "decimal(6,2)"),
+        ("decimal(4,2)", ["0.125"], "decimal(5,3)"),
+        ("decimal(38,0)", ["0.5"], None),
+        ("int", ["few"], None),
+        ("int", [], None),
+        ("string", ["1"], None),
+        ("date", ["20240101"], None),
+    ],
+)
+def test_the_type_that_outgrown_values_need(
+    type_: str, texts: list[str], expected: str | None
+) -> None:
+    assert outgrown(type_, texts) == expected
+
+
+@pytest.mark.parametrize(
+    ("effects", "new"),
+    [
+        ([Effect("add", ("A", "int", None)), Effect("rename", ("a", "b"))], {"a", "b"}),
+        ([Effect("rename", ("b", "C")), Effect("rename", ("a", "b"))], {"c"}),
+        # A swap, by way of a third name.
+        (
+            [Effect("rename", names) for names in (("a", "_"), ("b", "a"), ("_", "b"))],
+            {"_"},
+        ),
+        ([Effect("drop", ("a",)), Effect("add", ("a", "int", None))], set()),
+        ([Effect("retype", ("a", "int")), Effect("key", ("a",))], set()),
+    ],
+)
+def test_columns_that_changes_bring(effects: list[Effect], new: set[str]) -> None:
+    assert brought(effects) == new
+
+
+class LongLived:
+    """A table whose columns change again and again, and events of all its ages."""
+
+    def __init__(self, seed: int, changes: int) -> None:
+        self._chance = random.Random(seed)
+        self._columns = ["id", "a", "B", "c$"]
+        self._alive: dict[int, list[str]] = {0: list(self._columns)}
+        self._touched: set[str] = set()
+        self._place = 1
+        self.edits: list[Edit] = []
+        while len(self.edits) < changes:
+            self._change()
+
+    def _change(self) -> None:
+        chance = self._chance
+        held = {name.lower() for name in self._columns}
+        free = [name for n in range(30) if (name := f"n{n}") not in held]
+        old, new = chance.choice(self._columns), chance.choice(free)
+        way = chance.choice(("add", "add", "add", "drop", "rename", "retype", "hide"))
+        if len(held) > 15:
+            way = "drop"
+        if (old == "id" or len(held) < 3) and way != "add":
+            return
+        if {old.lower(), new.lower()} & self._touched or chance.random() < 0.8:
+            # One statement says nothing twice of a column.
+            self._place, self._touched = self._place + chance.choice((1, 2, 3)), set()
+        self._touched |= {old.lower(), new.lower()}
+        if way == "add":
+            new = chance.choice((new, new.upper()))
+            text = chance.choice((None, "it's ${env:HOME}", f"{len(self.edits)}"))
+            effect = Effect("add", (new, "string", text))
+            self._columns.append(new)
+        elif way == "drop":
+            effect = Effect("drop", (chance.choice((old, old.lower())),))
+            self._columns.remove(old)
+        elif way == "rename":
+            effect = Effect("rename", (old, new))
+            self._columns[self._columns.index(old)] = new
+        else:
+            effect = Effect("add" if way == "hide" else "retype", (old, "string", None))
+        self.edits.append(Edit(at(self._place), effect, way == "hide"))
+        self._alive[self._place] = list(self._columns)
+
+    def events(self, count: int) -> Iterator[Event]:
+        chance = self._chance
+        for number in range(count):
+            place = chance.randrange(self._place + 3)
+            now = self._alive[max(p for p in self._alive if p <= place)]
+            stray = [chance.choice(["n1", "n2", "n3"])] * (chance.random() < 0.1)
+            names = [name for name in now if chance.random() < 0.9]
+            names += [name for name in stray if name not in map(str.lower, now)]
+            image: Event = {name: f"{number}.{name}" for name in names}
+            yield {
+                "number": number,
+                "op": chance.choice(("insert", "snapshot", "update", "delete")),
+                "pos": list(at(place)),
+                "after_image": chance.choice(("full", "full", "partial")),
+                "before": chance.choice((None, dict(image))),
+                "after": chance.choice((image, image, image, None)),
+                "key": {name: "k" for name in now[:2]},
+                "key_before": None,
+                "unavailable": chance.choice((None, [], ["n4", "N5"])),
+            }
+
+
+def step_by_step(event: Event, edits: Sequence[Edit]) -> Event:
+    """What `translated` is to give, one edit after the other."""
+    event = dict(event)
+    pos, given = tuple(event["pos"]), defaults(tuple(edits))
+    for edit in edits:
+        effect, early = edit.effect, pos < edit.pos
+        for name in ("before", "after", "key", "key_before"):
+            image = event[name]
+            if image is None:
+                continue
+            mine = {key for key in image if key.lower() == effect.column}
+            of_row = name in ("before", "after")
+            if of_row and ((edit.hidden and pos > edit.pos) or (effect.op == "drop" and early)):
+                event[name] = {key: text for key, text in image.items() if key not in mine}
+            elif not edit.hidden and effect.op == "rename" and early:
+                new = effect.args[1] or ""
+                gone = mine if new in image else set()
+                event[name] = {
+                    (new if key in mine else key): text
+                    for key, text in image.items()
+                    if key not in gone
+                }
+        for default in given:
+            if default.since == edit.pos and default.column.lower() == effect.brings:
+                _fill(event, default, pos)
+    return event
+
+
+def _fill(event: Event, default: Default, pos: Pos) -> None:
+    new = event["op"] in ("insert", "snapshot") and event["after_image"] == "full"
+    early = pos < default.since
+    fits = (new and not early) if default.named else (new or early)
+    if default.until is not None and pos >= default.until:
+        fits = False
+    known = {name.lower() for name in [*(event["after"] or ()), *(event["unavailable"] or ())]}
+    if fits and event["after"] is not None and default.column.lower() not in known:
+        event["after"] = {**event["after"], default.column: default.text}
+
+
+def test_hundreds_of_changes_are_read_in_one_query(frugal: SparkSession) -> None:
+    """A query that is deeper with each change is one that Spark plans no more after some twenty."""
+    lived = LongLived(1, 200)
+    edits = lineage(lived.edits)
+    sent = list(lived.events(400))
+    schema = (
+        "number int, op string, pos array<bigint>, after_image string, before map<string,string>, "
+        "after map<string,string>, key map<string,string>, key_before map<string,string>, "
+        "unavailable array<string>"
+    )
+    frugal.createDataFrame([tuple(e.values()) for e in sent], schema).createOrReplaceTempView(
+        "sent"
+    )
+    query = translated("SELECT * FROM sent", edits)
+    assert query.count("SELECT") == translated("SELECT * FROM sent", edits[:20]).count("SELECT")
+    got = {row["number"]: row for row in records(frugal.sql(query))}
+    for event in sent:
+        assert got[event["number"]] == step_by_step(event, edits), event

@@ -1,0 +1,340 @@
+"""Random logs whose names, keys and values are the worst that a source may have.
+
+A log is what `tests.support.databases` simulates. Here it gets hostile names (what SQL, Spark, a
+shell or the product itself would take for its own), keys of several types, each spelt in any way
+that means the same value, and a transport: Debezium in the order of the source's log, or Canal in
+the order of arrival with clocks that step back. Several logs, each with keys of its own, share a
+table.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from tests.support.databases import Database, Row, Told, Version
+
+START = 1_700_000_000_000
+CANARY = "HOSTILE_CANARY"
+DB = f"lab${{env:{CANARY}}}"
+UNAVAILABLE = "__debezium_unavailable_value"
+KEYS_OF_A_LOG = 8
+LOGICAL = ("id", "a", "b", "c")
+TABLE_NAMES = (
+    *("price${list}", "or'der", "na`me", "select", "tä🌾ble", "a b", "$x", 'qu"ote', "semi;colon"),
+    *("-- comment", "${system:user.dir}", "%s{0}", "\\back", "TABLE", "e", "${spark.app.name}"),
+)
+COLUMN_NAMES = (
+    *("_gone", "_sets", "_whole", "_exact", "_k0", "_k1", "_act", "_n", "_from", "_to", "_next"),
+    *("_before", "_last", "_open", "_clock", "_change", "key", "pos", "op", "after", "before"),
+    *("s", "t", "e", "c", "l", "r", "label", "gone", "batch", "row", "_change_type", "value"),
+    *("select", "order", "a.b", "a b", "a`b", "a'b", 'a"b', "a,b", "a;b", "a=b"),
+    *("pay${x}", f"${{env:{CANARY}}}", "${system:user.dir}", "%(x)s", "{0}", "\\n", "naïve", "🌾"),
+    *("x" * 255, "element", "struct", "_metadata", "true", "null", "1", "*", "_rescued_data"),
+)
+METADATA_NAMES = (
+    *("_pos", "_event_time", "_source", "_source_table", "_valid_from", "_valid_to", "_current"),
+    *("_deleted_at", "_POS"),
+)
+"""Of columns whose types nobody declares: what gold adds itself cannot be declared."""
+TEXTS = ("", "x", "é'\\\"", "null")
+"""What `tests.support.databases` writes beside numbered values; below, what stands for each."""
+HOSTILE_TEXTS = {
+    "": f"${{env:{CANARY}}} at ${{system:user.dir}}",
+    "x": "'); DROP TABLE gold; --",
+    "null": "${name} \\N NULL",
+    "é'\\\"": "é'\\\" ` {0} %s \t",
+}
+
+
+class KeyKind(NamedTuple):
+    """A type of key: its type in gold and in MySQL, the value of key `n`, and its spellings."""
+
+    type: str
+    source_type: str
+    value: Callable[[int], Any]
+    spellings: Callable[[int], Sequence[str]]
+
+
+def _instants(number: int) -> Sequence[str]:
+    at = _instant(number)
+    summer = at.replace(tzinfo=None) + timedelta(hours=2)
+    plain = at.strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        f"{plain}Z",
+        plain.replace(" ", "T") + "Z",
+        f"{plain}.000Z",
+        summer.strftime("%Y-%m-%d %H:%M:%S+02:00"),
+    )
+
+
+def _instant(number: int) -> datetime:
+    """Half an hour after the other over an hour that Europe's clocks show twice."""
+    return datetime(2024, 10, 27, tzinfo=UTC) + timedelta(minutes=30 * number)
+
+
+def _day(number: int) -> date:
+    return date(2024, 3, 1) + timedelta(days=number)
+
+
+KEY_KINDS: Mapping[str, KeyKind] = {
+    "int": KeyKind(
+        *("int", "int(5) unsigned zerofill", lambda n: n),
+        lambda n: (str(n), f"{n:05d}", f"+{n}", f"0{n}"),
+    ),
+    "bigint": KeyKind(
+        *("bigint", "varchar(30)", lambda n: 2**40 + n),
+        lambda n: (str(2**40 + n), f"0{2**40 + n}", f"+{2**40 + n}"),
+    ),
+    "decimal": KeyKind(
+        *(
+            "decimal(12,2)",
+            "decimal(12,2)",
+            lambda n: Decimal(n).scaleb(-1).quantize(Decimal("1.00")),
+        ),
+        lambda n: (f"{n / 10:.1f}", f"{n / 10:.2f}", f"0{n / 10:.1f}", f"{n}e-1"),
+    ),
+    "string": KeyKind(
+        *("string", "varchar(90)", lambda n: _text_key(n)),
+        lambda n: (_text_key(n),),
+    ),
+    "date": KeyKind(
+        *("date", "varchar(20)", _day),
+        lambda n: (str(_day(n)), f"{_day(n).year}-{_day(n).month}-{_day(n).day}"),
+    ),
+    "timestamp": KeyKind("timestamp", "varchar(40)", _instant, _instants),
+}
+
+
+def _text_key(number: int) -> str:
+    """Texts that only bytes tell apart, or that something may take for its own."""
+    kinds = ("k", "K", "k ", " k", f"${{env:{CANARY}}}", "'", "k\u0301", "\\")
+    return f"{kinds[number % len(kinds)]}{number // len(kinds)}"
+
+
+class Dress(NamedTuple):
+    """How a table's logical columns `id`, `a`, `b`, `c` look: names, and the kind of its key."""
+
+    table: str
+    names: Mapping[str, str]
+    key: KeyKind
+
+    @classmethod
+    def at_random(cls, number: int, chance: random.Random, kinds: Sequence[str]) -> Dress:
+        """The dress of table `number`."""
+        chosen: list[str] = []
+        for column in LOGICAL:
+            names = (*COLUMN_NAMES, *METADATA_NAMES) if column in ("a", "b") else COLUMN_NAMES
+            taken = {name.lower() for name in chosen}
+            chosen.append(chance.choice([name for name in names if name.lower() not in taken]))
+        table = f"{TABLE_NAMES[number % len(TABLE_NAMES)]}_t{number:02d}"
+        return cls(table, dict(zip(LOGICAL, chosen, strict=True)), KEY_KINDS[chance.choice(kinds)])
+
+    def types(self) -> dict[str, str]:
+        """Column -> type in gold; `c` is an integer."""
+        types = {"id": self.key.type, "a": "string", "b": "string", "c": "int"}
+        named = {self.names[column]: type_ for column, type_ in types.items()}
+        return {name: type_ for name, type_ in named.items() if name not in METADATA_NAMES}
+
+    def source_types(self) -> dict[str, str]:
+        """Column -> type in MySQL."""
+        types = {"id": self.key.source_type, "a": "varchar(90)", "b": "text", "c": "int"}
+        return {self.names[column]: type_ for column, type_ in types.items()}
+
+    def image(self, row: Row | None, chance: random.Random) -> dict[str, str | None] | None:
+        """The row as texts; the key in any of its spellings."""
+        if row is None:
+            return None
+        told: dict[str, str | None] = {}
+        for column, value in row.items():
+            if value == UNAVAILABLE:
+                told[self.names[column]] = UNAVAILABLE
+            elif column == "id":
+                told[self.names[column]] = chance.choice(self.key.spellings(value))
+            else:
+                told[self.names[column]] = _spelt(column, value)
+        return told
+
+    def value(self, column: str, value: Any) -> Any:
+        """What gold must hold of a logical value."""
+        if column == "id":
+            return self.key.value(value)
+        if column == "c":
+            return _number(value)
+        return HOSTILE_TEXTS.get(value, value)
+
+
+def _number(value: str | None) -> int | None:
+    if value is None:
+        return None
+    return TEXTS.index(value) if value in TEXTS else 100 + int(value[1:])
+
+
+def _spelt(column: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    if column == "c":
+        number = _number(value)
+        return f"{number:05d}" if number is not None and number % 2 else f"+{number}"
+    return HOSTILE_TEXTS.get(value, value)
+
+
+class StepByStep(Database):
+    """Rows change their keys one after the other, as MySQL demands of a unique key."""
+
+    def _move(self, pairs: list[tuple[int, int]]) -> None:
+        if len(pairs) == 1:
+            super()._move(pairs)
+
+
+def together(logs: Sequence[Database], chance: random.Random) -> Database:
+    """Several logs as one, interleaved at random; each keeps its order and has keys of its own."""
+    waiting = [list(log.told) for log in logs]
+    turns = [place for place, told in enumerate(waiting) for _ in told]
+    chance.shuffle(turns)
+    numbers: list[dict[int | None, int | None]] = [{None: None} for _ in logs]
+    merged = Database(chance)
+    for place in turns:
+        told = waiting[place].pop(0)
+        number = len(merged.told)
+        numbers[place][told.number] = number
+        sides = [_moved(side, place) for side in (told.before, told.after)]
+        transaction = told.transaction * len(logs) + place
+        merged.told.append(Told(told.op, number, *sides, told.partial, transaction))
+    for place, log in enumerate(logs):
+        for version in log.versions:
+            row = _moved(version.row, place)
+            begin, end = numbers[place][version.begin], numbers[place][version.end]
+            assert row is not None and begin is not None
+            merged.versions.append(Version(row, begin, end))
+    return merged
+
+
+def _moved(row: Row | None, place: int) -> Row | None:
+    return None if row is None else {**row, "id": row["id"] + KEYS_OF_A_LOG * place}
+
+
+def debezium(told: Told, dress: Dress, chance: random.Random, *, base: int) -> str:
+    """A change as Debezium sends it, stamped anew each time; positions are counted from `base`.
+
+    Values are spelt as the source's log has them, the same whenever they are sent.
+    """
+    spelling = random.Random(f"{dress.table} {told.number}")
+    after = told.after
+    if told.partial and after is not None:
+        after = {name: after.get(name, UNAVAILABLE) for name in LOGICAL}
+    number = told.number - base
+    ops = {"insert": "c", "update": "u", "delete": "d", "snapshot": "r", "truncate": "t"}
+    value = {
+        "before": dress.image(told.before, spelling),
+        "after": dress.image(after, spelling),
+        "source": {
+            "connector": "mysql",
+            "ts_ms": START + told.number,
+            "snapshot": "true" if told.op == "snapshot" else "false",
+            "db": DB,
+            "table": dress.table,
+            "file": f"binlog.{999_990 + number // 7:06d}",
+            "pos": 10 + number % 7,
+            "row": 0,
+            "gtid": None,
+        },
+        "op": ops[told.op],
+        "ts_ms": START + chance.randrange(10**6),
+        "transaction": {
+            "id": f"tx{told.transaction}",
+            "total_order": told.number,
+            "data_collection_order": told.number,
+        },
+    }
+    return json.dumps(value, ensure_ascii=False)
+
+
+def canal(told: Told, dress: Dress, chance: random.Random) -> str:
+    """A change as Canal sends it."""
+    before, after = dress.image(told.before, chance), dress.image(told.after, chance)
+    row = before if told.op == "delete" else after
+    old = None
+    if told.op == "update" and before is not None and after is not None:
+        key = dress.names["id"]
+        assert told.before is not None and told.after is not None
+        same_key = told.before["id"] == told.after["id"]
+        old = {n: v for n, v in before.items() if (not same_key if n == key else v != after[n])}
+    name = dress.table.replace("`", "``")
+    truncate = told.op == "truncate"
+    value = {
+        "data": None if truncate else [row],
+        "old": None if old is None else [old],
+        "database": DB,
+        "table": dress.table,
+        "type": "INSERT" if told.op == "snapshot" else told.op.upper(),
+        "isDdl": truncate,
+        "sql": f"TRUNCATE TABLE `{name}`" if truncate else "",
+        "mysqlType": None if truncate else dress.source_types(),
+        "pkNames": None if truncate else [dress.names["id"]],
+        "es": START + told.number,
+        "ts": START + told.number + 9,
+        "id": told.number,
+    }
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Line(NamedTuple):
+    """A message with its place in the captured topic."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    payload: str
+
+    def captured(self) -> str:
+        """As `kcat -J` prints it."""
+        line = {"topic": "hostile", "ts": self.timestamp, "key": None, "payload": self.payload}
+        return json.dumps({**line, "partition": self.partition, "offset": self.offset})
+
+
+Logs = Sequence[tuple[Dress, Sequence[Told]]]
+
+
+def by_arrival(logs: Logs, chance: random.Random, *, partitions: int) -> list[Line]:
+    """The logs as a broker has them: each in one partition, the producer's clock stepping back."""
+    lines: list[Line] = []
+    offsets = [0] * partitions
+    turns = [place for place, (_, told) in enumerate(logs) for _ in told]
+    chance.shuffle(turns)
+    waiting = [iter(told) for _, told in logs]
+    for place in turns:
+        lane, offset = place % partitions, offsets[place % partitions]
+        clock = START + 20 * offset - chance.choice((0, 0, 7, 50, 3_000))
+        lines.append(Line(lane, offset, clock, canal(next(waiting[place]), logs[place][0], chance)))
+        offsets[lane] += 1
+    return lines
+
+
+def by_source(logs: Logs, chance: random.Random, *, partitions: int, base: int) -> list[Line]:
+    """The logs as a connector sends them: each delivery at a new place, some changes twice."""
+    sent = [(dress, told) for dress, of_table in logs for told in of_table]
+    sent += chance.sample(sent, len(sent) // 5)
+    chance.shuffle(sent)
+    offsets = [0] * partitions
+    lines = []
+    for dress, told in sent:
+        lane = chance.randrange(partitions)
+        text = debezium(told, dress, chance, base=base)
+        lines.append(Line(lane, offsets[lane], START + chance.randrange(10**6), text))
+        offsets[lane] += 1
+    return lines
+
+
+def in_batches(
+    lines: Sequence[Line], chance: random.Random, *, batches: int, doubled: bool
+) -> list[list[str]]:
+    """The captured lines in any order; `doubled`: a fifth of them captured twice."""
+    sent = [*lines, *(chance.sample(list(lines), len(lines) // 5) if doubled else ())]
+    chance.shuffle(sent)
+    size = len(sent) // batches + 1
+    return [[line.captured() for line in sent[n * size : (n + 1) * size]] for n in range(batches)]

@@ -1,0 +1,153 @@
+"""What makes two deliveries one change: its place, and what happened (semantics.md, 16 and 76)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.events import Event
+from ingest.fold.fold import Change, distinct, identity
+from ingest.identity import change_hash, identity_sql
+from ingest.position import position
+from ingest.wire.contract import Message
+from tests.support.messages import reader_of
+from tests.support.wires import as_dicts
+
+ROW = {"id": "7", "name": "ink", "note": None}
+
+
+def _event(**other: Any) -> Event:
+    given: dict[str, Any] = {"op": "update", "key": {"id": "7"}, "before": ROW, "after": ROW}
+    return Event(**given | other)
+
+
+def test_76_the_hash_is_of_what_happened() -> None:
+    same = (
+        _event(),
+        _event(before=dict(reversed(ROW.items()))),
+        _event(sent_time=5, event_time=6, id="9", tx_id="t", scn="1", op_raw="u"),
+    )
+    assert len({change_hash(event, Message(b"")) for event in same}) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"op": "insert"},
+        {"key": {"id": "8"}},
+        {"before": None},
+        {"before": {}},
+        {"after": {**ROW, "note": ""}},
+        {"after": {"id": "7", "name": "ink"}},
+        {"after": {"id": "7", "name": "ink\x1fnote", "note": None}},
+        {"unavailable": ["note"]},
+    ],
+)
+def test_76_whatever_differs_in_it_is_another_change(other: dict[str, Any]) -> None:
+    assert change_hash(_event(**other), Message(b"")) != change_hash(_event(), Message(b""))
+
+
+def _debezium(sent: int, name: str = "ink") -> bytes:
+    source = {"connector": "mysql", "db": "shop", "table": "pens", "file": "bin.3", "pos": 8}
+    return json.dumps(
+        {
+            "op": "c",
+            "before": None,
+            "after": {"id": 7, "name": name},
+            "source": {**source, "row": 0, "ts_ms": 1_700_000_000_000},
+            "ts_ms": sent,
+        }
+    ).encode()
+
+
+def test_76_a_change_that_is_sent_again_is_a_copy() -> None:
+    reader = reader_of("debezium")
+    sent = [Message(_debezium(1)), Message(_debezium(60_001)), Message(_debezium(1, "nib"))]
+    rows = [row for message in sent for row in as_dicts(reader.rows(message))]
+    hashes = [row["value_hash"] for row in rows if row["kind"] == "change"]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(("keys", "hashes"), [({}, 2), ({"zoo.zoo.cages": ["id"]}, 1)])
+def test_66_without_a_key_each_delivery_of_a_crowded_place_is_a_change(
+    keys: dict[str, list[str]], hashes: int
+) -> None:
+    column = {"name": "id", "type": "integer", "value": 7}
+    row = {"action": "I", "lsn": "0/16", "schema": "zoo", "table": "cages", "columns": [column]}
+    value = json.dumps(row).encode()
+    reader = reader_of("wal2json", default_database="zoo", keys=keys)
+    rows = [
+        row
+        for offset in (3, 4)
+        for row in as_dicts(reader.rows(Message(value, topic="t", offset=offset)))
+        if row["kind"] == "change"
+    ]
+    assert len({row["value_hash"] for row in rows}) == hashes
+
+
+def _changes(*, by_arrival: bool) -> list[Change]:
+    """Places that are and are not those of one change, with what happened there."""
+    places = [
+        # epoch, s1, stream, offset, row, half, digest
+        (0, 5, 1, 10, 0, 1, 77),
+        (0, 5, 1, 10, 0, 1, 77),
+        (0, 5, 1, 57, 0, 1, 77),
+        (0, 5, 2, 10, 0, 1, 77),
+        (0, 5, 1, 10, 0, 1, 78),
+        (0, 6, 1, 10, 0, 1, 77),
+        (0, 5, 1, 10, 1, 1, 77),
+        (0, 5, 1, 10, 0, 0, 77),
+        (1, 5, 1, 10, 0, 1, 77),
+        (1, 5, 1, 57, 0, 1, 77),
+    ]
+    return [
+        Change(
+            op="insert",
+            pos=position(
+                epoch=epoch,
+                snapshot=False,
+                order=(s1,),
+                stream=stream,
+                offset=offset,
+                row=row,
+                half=half,
+            ),
+            table="shop.pens",
+            key=("7",),
+            digest=digest,
+            by_arrival=by_arrival,
+        )
+        for epoch, s1, stream, offset, row, half, digest in places
+    ]
+
+
+def test_76_the_epoch_is_part_of_the_identity() -> None:
+    by_arrival = distinct(_changes(by_arrival=True))
+    coordinates = {(c.pos[0], *c.pos[-4:]) for c in by_arrival}
+    assert len(by_arrival) == len(coordinates) == 7
+    by_source = distinct(_changes(by_arrival=False))
+    assert len(by_source) == 6
+    assert sum(change.pos[0] for change in by_source) == 1
+
+
+@pytest.mark.parametrize("by_arrival", [True, False])
+@pytest.mark.parametrize("before", [(), (4, 9)], ids=["by the log", "by columns of the row"])
+def test_sql_tells_copies_as_the_fold_does(
+    spark: SparkSession, by_arrival: bool, before: tuple[int, ...]
+) -> None:
+    changes = [
+        change._replace(pos=(*before, *change.pos)) for change in _changes(by_arrival=by_arrival)
+    ]
+    rows = [(number, list(c.pos), c.digest) for number, c in enumerate(changes)]
+    frame = spark.createDataFrame(rows, "number int, pos array<bigint>, value_hash bigint")
+    told = frame.selectExpr("number", f"{identity_sql(by_arrival)} AS change").collect()
+    numbers: dict[Any, set[int]] = {}
+    for row in told:
+        numbers.setdefault(tuple(row.change), set()).add(row.number)
+    groups: dict[Any, set[int]] = {}
+    for number, change in enumerate(changes):
+        groups.setdefault(identity(change), set()).add(number)
+    assert sorted(map(sorted, numbers.values())) == sorted(map(sorted, groups.values()))

@@ -126,18 +126,18 @@ class State(StrEnum):
 
 
 def walk(parts: Iterable[Part], *, now: int, most: int) -> Iterator[tuple[State, Run]]:
-    """The runs of `parts`, which stand in the order of topic, partition, offset."""
+    """The runs of `parts`, which stand in the order of epoch, topic, partition, offset."""
     open_: dict[tuple[object, ...], Run] = {}
     whole: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
     broken: dict[tuple[object, ...], set[bytes]] = defaultdict(set)
-    place: tuple[str, int] | None = None
+    place: tuple[int, str, int] | None = None
     for part in parts:
-        if place != (part.topic, part.partition):
+        if place != (part.epoch, part.topic, part.partition):
             yield from _left(open_, now, most)
             open_ = {}
             whole.clear()
             broken.clear()
-            place = part.topic, part.partition
+            place = part.epoch, part.topic, part.partition
         if part.kind != "fragment":
             ends = [key for key in open_ if key[-1] == part.tx_id and part.tx_id is not None]
             for key in ends:

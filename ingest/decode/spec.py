@@ -66,3 +66,11 @@ def scheme(source: Source, format_: str | None) -> str:
     if source.order != "auto":
         return source.order
     return FORMATS[format_].order if format_ is not None else "arrival"
+
+
+def domain(source: Source, format_: str) -> str:
+    """What the positions of changes of `format_` in this source are positions in: arrival, or a
+    log. Those of two domains cannot be compared (semantics.md, 75)."""
+    if scheme(source, format_) == "arrival":
+        return "arrival"
+    return FORMATS[format_].log or format_

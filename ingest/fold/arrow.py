@@ -8,19 +8,20 @@ one, so that they fold together (semantics.md, 40).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from ingest.fold.fold import Change, Folded, Key, State, fold, voided
+from ingest.fold.fold import Change, Folded, Key, Origin, State, fold, voided
 from ingest.fold.lateness import Floors, classify
+from ingest.sql.delivery import MESSAGE
 
 OUTPUT = (
     "kind string, key array<string>, row map<string,string>, gone boolean, whole boolean, "
     "sets array<string>, pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
-    "topic string, `partition` int, offset bigint, place int, stale bigint"
+    "epoch bigint, topic string, `partition` int, offset bigint, place int, stale bigint"
 )
 """One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event;
 whole: none of their images is partial); `baseless` partial images, by key and coordinates; `passed`
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
         ("event_time", pa.int64()),
         ("label", pa.string()),
         ("deleted_at", pa.int64()),
+        ("epoch", pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
@@ -46,6 +48,8 @@ SCHEMA = pa.schema(
         ("stale", pa.int64()),
     ]
 )
+ORIGIN = (*MESSAGE, "place")
+"""What `row` of a delivery is called beside the row that a state leaves."""
 _ROWS_OUT = 2_000
 Rows = Iterator[tuple[Any, ...]]
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -143,8 +147,13 @@ def change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
         transaction=event["tx"],
         digest=event["digest"],
         by_arrival=by_arrival,
-        origin=(event["topic"], event["partition"], event["offset"], event["row"]),
+        origin=origin_of(event),
     )
+
+
+def origin_of(event: Mapping[str, Any]) -> Origin:
+    """Where a row that has the columns of a delivery came from."""
+    return event["epoch"], event["topic"], event["partition"], event["offset"], event["row"]
 
 
 def _states(folded: Folded) -> Rows:
@@ -171,16 +180,13 @@ def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
 
 def result_of_baseless(change: Change) -> tuple[Any, ...]:
     """A row `baseless`."""
-    topic, partition, offset, place = change.origin or (None, None, None, None)
+    origin = dict(zip(ORIGIN, change.origin or (None,) * len(ORIGIN), strict=True))
     return result(
         "baseless",
         key=list(change.key) if change.key is not None else None,
         pos=list(change.pos),
         label=change.table,
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        place=place,
+        **origin,
     )
 
 

@@ -27,6 +27,8 @@ from ingest.events import Row
 from ingest.position import STREAM, Pos, own_stream, reaches
 
 Key = tuple[str, ...]
+Origin = tuple[int, str, int, int, int]
+"""Where a change came from: epoch, topic, partition, offset and row."""
 
 
 class Change(NamedTuple):
@@ -34,8 +36,8 @@ class Change(NamedTuple):
 
     `key_before` differs from `key` where the change moves the row. `image` is the after image;
     None for deletes and truncates. `before` is the before image as sent. `transaction` is equal
-    for changes of one transaction. `by_arrival`: the source is ordered by arrival. `origin` is the
-    event's topic, partition, offset and row.
+    for changes of one transaction. `by_arrival`: the source is ordered by arrival. `origin`: where
+    the event came from.
     """
 
     op: str
@@ -50,7 +52,7 @@ class Change(NamedTuple):
     transaction: str | None = None
     digest: int | None = None
     by_arrival: bool = False
-    origin: tuple[str, int, int, int] | None = None
+    origin: Origin | None = None
 
 
 class State(NamedTuple):

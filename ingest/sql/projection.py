@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from ingest.position import in_log, source_part
 from ingest.sql import casts
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
 from ingest.sql.lineage import Lineage, retypings, translated, without_early
 from ingest.sql.metadata import steps_aside
 
@@ -179,8 +180,9 @@ def events(shape: Projection, changes: str) -> str:
     """One row a change: key and key_before as array<string>, images, what it takes to fold them.
 
     `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
-    key, key_before, image, before, partial, event_time (µs), tx, digest, batch, topic, partition,
-    offset, row, misfits (array<string>), lacks (how many target columns the image has not).
+    key, key_before, image, before, partial, event_time (µs), tx, digest, batch, epoch, topic,
+    partition, offset, row, misfits (array<string>), lacks (how many target columns the image has
+    not).
     """
     changes = as_today(shape, changes)
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
@@ -192,7 +194,7 @@ def events(shape: Projection, changes: str) -> str:
     spelt = [sql_text(n) for key in shape.keys for n in shape.spellings.get(key, (key,))]
     # What a row was called before is told by its key, whose texts may differ where it does not.
     others = f"map_filter(before, (k, v) -> k NOT IN ({', '.join(spelt)}))" if spelt else "before"
-    tx = f"coalesce(tx_id, to_json({source_part('pos')}))"
+    tx = f"concat_ws('/', epoch, coalesce(tx_id, to_json({source_part('pos')})))"
     return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
   IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
   IF({shape.moved}, {shape.key_text(before=True)}, NULL) AS key_before,
@@ -200,7 +202,7 @@ def events(shape: Projection, changes: str) -> str:
   IF({shape.moved}, {others}, before) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
-  value_hash AS digest, batch, topic, `partition`, offset, `row`,
+  value_hash AS digest, batch, {listed()},
   CASE WHEN op IN ('delete', 'truncate') THEN CAST(array() AS array<string>)
     ELSE CAST({misfits} AS array<string>) END AS misfits,
   size(array_except(array({names}), coalesce({sent}, array()))) AS lacks

@@ -92,8 +92,9 @@ class Format(NamedTuple):
     the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
     `flat`: a message may be a row whose columns stand on the top level.
     `empty`: a message without a value says something by its key, and is decoded.
-    `order` is what `order: auto` means, `orderless` what to do where a message lacks the order key
-    that `order: source` takes. `impossible` names what the format cannot carry, with the
+    `order` is what `order: auto` means, `log` names the log whose positions the format tells where
+    other formats tell them too, `orderless` what to do where a message lacks the order key that
+    `order: source` takes. `impossible` names what the format cannot carry, with the
     vendor's line, and `losses` what arrives otherwise than the source had it; `recognised` and
     `ordered` are sentences for `ingest formats NAME`.
     """
@@ -108,6 +109,7 @@ class Format(NamedTuple):
     recognise_bytes: Callable[[Message], bool] | None = None
     flat: bool = False
     empty: bool = False
+    log: str | None = None
     orderless: str = "set order: arrival for this source if it never sends one"
     options: Mapping[str, Option] = {}
     impossible: Mapping[str, str] = {}

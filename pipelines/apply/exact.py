@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame
 from ingest.codes import Code
 from ingest.errors import TableError
 from ingest.fold import lateness
-from ingest.fold.arrow import OUTPUT, SCHEMA, Run, fold_batches, sort_out
+from ingest.fold.arrow import ORIGIN, OUTPUT, SCHEMA, Run, fold_batches, sort_out
 from ingest.fold.fold import Key
 from ingest.fold.key_groups import key_groups
 from ingest.position import TOP, Pos, pos_literal
+from ingest.sql.delivery import listed
 from ingest.sql.latest import latest
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
@@ -298,7 +299,7 @@ def folded_by(work: TableBatch, run: Run, changes: DataFrame | pa.Table) -> Refo
         rows = _rows_left(states)
     else:
         everything = work.view(by_component(changes).mapInArrow(run, OUTPUT))
-        place = "topic, `partition`, offset, place"
+        place = listed(names=ORIGIN)
         folded = work.warehouse.session.sql(
             f"SELECT kind, key, pos, {place}, count_if(NOT gone) AS rows FROM (SELECT kind, key, "
             f"IF(kind = 'baseless', pos, NULL) AS pos, {place}, gone FROM {everything}) "

@@ -7,7 +7,9 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from ingest.codes import Code
+from ingest.fold.arrow import ORIGIN
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY, listed, same
 from ingest.sql.projection import Projection, events
 from pipelines.apply.batch import TableBatch
 from pipelines.platform.rows import array_of
@@ -37,7 +39,7 @@ def misfit_rejects(work: TableBatch, events: str) -> int:
     found = warehouse.session.sql(
         _rows(
             work,
-            f"""SELECT topic, `partition`, offset, `row`,
+            f"""SELECT {listed()},
   {reason(work.shape)}, image
 FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
             misfits="misfits",
@@ -53,7 +55,7 @@ def conflict_rejects(work: TableBatch, events: str, stored: str) -> int:
         work.warehouse.session.sql(
             _rows(
                 work,
-                f"SELECT e.topic, e.`partition`, e.offset, e.`row`, {CONFLICT}, e.image "
+                f"SELECT {listed('e')}, {CONFLICT}, e.image "
                 f"FROM ({events}) e JOIN ({stored}) t ON t.key = e.key "
                 f"WHERE t._source_table <> e.label",
             )
@@ -67,15 +69,14 @@ def without_claimed(work: TableBatch, events: str, given: Collection[tuple[str, 
     found = claimed(work.warehouse, work.shape.source, work.target) if work.shared else None
     if found is None:
         return events
-    names = ("topic", "partition", "offset", "row")
-    same = " AND ".join(f"c.`{name}` = e.`{name}`" for name in names)
+    on = same("c", "e")
     if not given:
-        return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({found}) c ON {same}"
+        return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({found}) c ON {on}"
     keys = work.view(pa.table({"given": array_of(given)}))
     return (
         f"SELECT e.* EXCEPT (given) FROM (SELECT e.*, g.given FROM ({events}) e "
         f"LEFT JOIN {keys} g ON g.given = e.key) e "
-        f"LEFT ANTI JOIN ({found}) c ON e.given IS NULL AND {same}"
+        f"LEFT ANTI JOIN ({found}) c ON e.given IS NULL AND {on}"
     )
 
 
@@ -83,9 +84,7 @@ def baseless_rejects(work: TableBatch, baseless: pa.Table) -> int:
     """Set aside partial images without a base; they resolve themselves when it comes."""
     if not baseless.num_rows:
         return 0
-    origins = baseless.select(["topic", "partition", "offset", "place"]).rename_columns(
-        ["topic", "partition", "offset", "row"]
-    )
+    origins = baseless.select(ORIGIN).rename_columns(DELIVERY)
     warehouse = work.warehouse
     found = warehouse.session.sql(
         _rows(
@@ -106,8 +105,8 @@ def horizon_rejects(work: TableBatch) -> int:
     found = work.warehouse.session.sql(
         _rows(
             work,
-            f"SELECT topic, `partition`, offset, `row`, '{Code.LATE_BEYOND_HORIZON.value}' AS code,"
-            f" {sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
+            f"SELECT {listed()}, '{Code.LATE_BEYOND_HORIZON.value}' AS code, "
+            f"{sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
         )
     )
     return append(work.warehouse, found)
@@ -128,7 +127,7 @@ def placeless_rejects(work: TableBatch) -> int:
         work.warehouse.session.sql(
             _rows(
                 work,
-                f"SELECT topic, `partition`, offset, `row`, {placeless(work.shape)}, "
+                f"SELECT {listed()}, {placeless(work.shape)}, "
                 f"coalesce(after, before) AS image FROM ({changes})",
             )
         ),
@@ -152,17 +151,13 @@ def settle(
     changes = work.history(where)
     settled = (
         f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(work.shape, changes)}) e "
-        "ON e.topic = r.topic AND e.`partition` = r.`partition` AND e.offset = r.offset "
-        f"AND e.`row` = r.`row` JOIN {named} k ON k.key = e.key "
+        f"ON {same('e', 'r')} JOIN {named} k ON k.key = e.key "
         f"WHERE r.status = 'open' AND r.code = '{code.value}' "
         f"AND r.target = {sql_text(work.target)}"
     )
     if still is not None and still.num_rows:
-        kept = work.view(still.select(["topic", "partition", "offset", "place"]))
-        settled = (
-            f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN {kept} k ON k.topic = s.topic "
-            "AND k.`partition` = s.`partition` AND k.offset = s.offset AND k.place = s.`row`"
-        )
+        kept = work.view(still.select(ORIGIN).rename_columns(DELIVERY))
+        settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN {kept} k ON {same('k', 's')}"
     found = work.warehouse.session.sql(f"SELECT DISTINCT id, version FROM ({settled})")
     if not found.isEmpty():
         mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ingest.codes import Code
 from ingest.sql import append
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.projection import events
 from ingest.sql.sequence import place
 from pipelines.apply.batch import TableBatch, silver_changes
@@ -120,7 +121,8 @@ def _left_out(standing: Reconstruction) -> str:
 
 _ONE = "min_by(struct(*), struct(voided, code))"
 _NULLS = (
-    *(("topic", "CAST(NULL AS string)"), ("`partition`", "0"), ("offset", "0L"), ("`row`", "0")),
+    *(("epoch", "0L"), ("topic", "CAST(NULL AS string)")),
+    *(("`partition`", "0"), ("offset", "0L"), ("`row`", "0")),
     *(("code", "''"), ("error", "''"), ("misfits", NO_MISFITS)),
     ("image", "CAST(NULL AS map<string,string>)"),
     ("voided", "false"),
@@ -135,13 +137,13 @@ def _parts(work: TableBatch) -> list[str]:
     if work.mode == "scd1" and not work.soft and work.cuts:
         voided = f"coalesce({work.below_cuts('pos')}, false)"
     found = [
-        f"SELECT topic, `partition`, offset, `row`, {reason(work.shape)}, image, "
+        f"SELECT {listed()}, {reason(work.shape)}, image, "
         f"{voided} AS voided FROM ({events(work.shape, work.history(images))}) "
         f"WHERE key IS NULL OR size(misfits) > 0"
     ]
     if work.mode != "append" and work.total("partials"):
         found.append(
-            f"SELECT topic, `partition`, offset, place AS `row`, {BASELESS}, "
+            f"SELECT {listed(names=MESSAGE)}, place AS `row`, {BASELESS}, "
             f"{NO_MISFITS} AS misfits, "
             f"CAST(NULL AS map<string,string>) AS image, false AS voided FROM ({baseless(work)})"
         )
@@ -152,7 +154,7 @@ def _parts(work: TableBatch) -> list[str]:
         tables = (work.table, *work.also)
         changes = silver_changes(work.warehouse, tables, where, aside=work.shape.aside)
         found.append(
-            f"SELECT topic, `partition`, offset, `row`, {placeless(work.shape)}, "
+            f"SELECT {listed()}, {placeless(work.shape)}, "
             f"{NO_MISFITS} AS misfits, "
             f"coalesce(after, before) AS image, false AS voided FROM ({changes})"
         )
@@ -187,12 +189,12 @@ def _lost(work: TableBatch) -> str:
     """SQL of the newest changes of the source table's keys that another's row holds, where it would
     have a row itself."""
     newest = (
-        f"SELECT key, max_by(struct(topic, `partition`, offset, `row`, image, op), pos) AS e "
+        f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e "
         f"FROM ({events(work.shape, work.history('op <> ' + sql_text('truncate')))}) "
         f"WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key"
     )
     return (
-        f"SELECT n.e.topic, n.e.`partition`, n.e.offset, n.e.`row`, {CONFLICT}, "
+        f"SELECT {listed('n.e')}, {CONFLICT}, "
         f"{NO_MISFITS} AS misfits, n.e.image, "
         f"false AS voided FROM ({newest}) n JOIN ({work.held_by_others}) o ON o.key = n.key "
         f"WHERE n.e.op <> 'delete'"

@@ -27,6 +27,7 @@ from pipelines.gold.plan import (
     grown_columns,
     key_of,
     named_keys,
+    order_domain,
     set_aside,
     shape_of,
     shard_of,
@@ -210,6 +211,7 @@ def _table_batch(about: Feeding, row: Progress, columns: dict[str, str]) -> tupl
         config, route, keys, columns=columns, slices=slices, lineage=lineage, types=types
     )
     marks = row.marks.get(shape.label, Watermarks())
+    marks = replace(marks, domain=order_domain(config.sources[table.source], slices, marks.domain))
     if marks.foreign:
         # Silver's own keys and hashes then are not the target's.
         shape = replace(shape, native=False)

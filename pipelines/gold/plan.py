@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
-from ingest.decode.spec import scheme
+from ingest.config.sources import Source
+from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
@@ -182,6 +183,7 @@ def shape_of(
         )
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
+    order_domain(source, slices)
     # An append target keeps a row for each change: none of them replaces another.
     ordered = mode_of(route, keys) != "append"
     shape = Projection(
@@ -201,6 +203,24 @@ def shape_of(
     )
     brought = {(edit.effect.args[edit.effect.op == "rename"] or "",) for edit in lineage}
     return spelled(shape, sorted(images | brought | {own}))
+
+
+def order_domain(source: Source, slices: Sequence[BatchStats], before: str | None = None) -> str:
+    """What the positions of a source table's changes are positions in; `before`: of those that were
+    applied.
+
+    Raises TableError where they are of two domains.
+    """
+    formats = {name for slice_ in slices for name in slice_.formats}
+    domains = sorted({domain(source, name) for name in formats} | ({before} if before else set()))
+    if len(domains) > 1:
+        listed = " and ".join("arrival" if d == "arrival" else f"the log of {d}" for d in domains)
+        raise TableError(
+            f"expected the changes of {label_of(slices[-1].table)} in one order, got positions by "
+            f"{listed}, which cannot be compared; set `order: arrival` for the source {source.name}"
+            f" and run `ingest redecode --source {source.name}`, or declare a source for each"
+        )
+    return domains[0] if domains else "arrival"
 
 
 def _sequence(

@@ -24,8 +24,8 @@ from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.ddl.review import quoted
 from ingest.errors import TableError
-from ingest.fold.arrow import SCHEMA, fold_batches
-from ingest.fold.fold import Key
+from ingest.fold.arrow import SCHEMA, fold_batches, origin_of
+from ingest.fold.fold import Key, Origin
 from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
 from ingest.position import Pos
@@ -50,7 +50,6 @@ from pipelines.silver.pending import survey, with_moves
 from pipelines.targets.progress import Progress, Watermarks, record
 from pipelines.targets.table import columns_of, keys_of
 
-Origin = tuple[str, int, int, int]
 """Topic, partition, offset and row of an event."""
 
 
@@ -159,7 +158,7 @@ def _folded(work: TableBatch, keys: Collection[Key]) -> Refolded:
 
 def _places(folded: Refolded) -> dict[Origin, Pos]:
     return {
-        (row["topic"], row["partition"], row["offset"], row["place"]): tuple(row["pos"])
+        origin_of({**row, "row": row["place"]}): tuple(row["pos"])
         for row in folded.baseless.to_pylist()
     }
 

@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from ingest.codes import Code
 from ingest.config.routes import Route
-from ingest.fold.fold import Key
+from ingest.fold.arrow import origin_of
+from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES, listed, same
 from ingest.sql.projection import as_text, column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.set_aside import reason
-from pipelines.gold.refold import Origin, all_of, baseless, overwrite, refold, refolded
+from pipelines.gold.refold import all_of, baseless, overwrite, refold, refolded
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names
 from pipelines.platform.rows import array_of
@@ -52,7 +54,6 @@ _PARTS = ("^[+-]?0*([0-9]*)", "[.]([0-9]*?)0*$")
 """A number's digits before the point, and behind it."""
 MOST = 20_000
 """Rejects that are in the driver at one time, without their bytes."""
-_ORIGIN = ("topic", "partition", "offset", "row")
 
 
 def replay_misfits(ledger: Ledger, route: Route) -> int:
@@ -100,7 +101,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             found |= _typed_again(ledger, work, chosen) if work is not None else {}
     resolved, now = 0, []
     for row in chosen:
-        why = found.get(_origin(row), _reason(row))
+        why = found.get(origin_of(row), _reason(row))
         same = row["id"], row["version"]
         if why is None:
             now.append((*same, "resolved", *_reason(row), row["attempts"]))
@@ -161,11 +162,11 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
             rows = _verdicts(work, mine)
             waiting = baseless(work, _keys(rows)) if standing.made.mode == "scd2" else {}
             for row in rows:
-                origin = _origin(row.asDict())
+                origin = origin_of(row.asDict())
                 found[origin] = None if row["fits"] else _reason(row)
                 if row["fits"] and origin in waiting:
                     found[origin] = _BASELESS
-            if places := [p for row in rows if (p := waiting.get(_origin(row.asDict())))]:
+            if places := [p for row in rows if (p := waiting.get(origin_of(row.asDict())))]:
                 _note_orphan(ledger, work, max(places))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
@@ -178,13 +179,13 @@ def _typed_again(ledger: Ledger, work: TableBatch, chosen: Iterable[Mapping[str,
     rows = _verdicts(work, chosen)
     keys = _keys(rows)
     without_base = refold(work, keys) if keys else {}
-    waiting = [place for row in rows if (place := without_base.get(_origin(row.asDict())))]
+    waiting = [place for row in rows if (place := without_base.get(origin_of(row.asDict())))]
     if waiting:
         _note_orphan(ledger, work, max(waiting))
     foreign = _foreign(work, keys)
     found: Verdicts = {}
     for row in rows:
-        origin = _origin(row.asDict())
+        origin = origin_of(row.asDict())
         if not row["fits"]:
             found[origin] = _reason(row)
         elif origin in without_base:
@@ -206,26 +207,23 @@ def _keys(rows: Iterable[Any]) -> set[Key]:
 def _verdicts(work: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
     """The events of the work among the rejects, typed: whether each fits, and why not."""
     session = work.warehouse.session
-    wanted = session.createDataFrame(
-        [_origin(row) for row in chosen], "topic string, `partition` int, offset bigint, `row` int"
-    )
+    wanted = session.createDataFrame([origin_of(row) for row in chosen], DELIVERY_TYPES)
     return session.sql(_tried(work, f"SELECT * FROM {work.view(wanted)}")).collect()
 
 
 def _tried(work: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     """SQL of the events of the work that the relation `wanted` names, typed; where that is one of
     `rejects`, with what it says of each."""
-    on = " AND ".join(f"o.{column(name)} = e.{column(name)}" for name in _ORIGIN)
-    listed = events(work.shape, work.history("true"))
+    changes = events(work.shape, work.history("true"))
     keyed = "key IS NOT NULL AND " if work.shape.keys else ""
     said = {"reject": "o.id", "had": "o.version"}
     said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
     told = said if rejects else {}
     return (
-        f"SELECT {''.join(f'{name}, ' for name in told)}topic, `partition`, offset, `row`, key, "
+        f"SELECT {''.join(f'{name}, ' for name in told)}{listed()}, key, "
         f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(work.shape)} "
         f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in told.items())} "
-        f"FROM ({listed}) e JOIN ({wanted}) o ON {on})"
+        f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
     )
 
 
@@ -250,14 +248,12 @@ def tables_of(
     warehouse: Warehouse, source: str, chosen: Iterable[Mapping[str, Any]]
 ) -> list[SourceTable]:
     """The source tables of the rejected events."""
-    coordinates = {(row["topic"], row["partition"], row["offset"]) for row in chosen}
-    frame = warehouse.session.createDataFrame(
-        list(coordinates), "topic string, `partition` int, offset bigint"
-    )
+    messages = {tuple(row[name] for name in MESSAGE) for row in chosen}
+    frame = warehouse.session.createDataFrame(list(messages), MESSAGE_TYPES)
     silver = warehouse.read("silver", "cdc").where(
         f"source = {sql_text(source)} AND kind = 'change'"
     )
-    rows = silver.join(frame, ["topic", "partition", "offset"], "left_semi")
+    rows = silver.join(frame, list(MESSAGE), "left_semi")
     return [
         SourceTable(source, *row)
         for row in rows.select("db", "schema", "table").distinct().collect()
@@ -322,7 +318,3 @@ def _open(source: str, target: str | None, code: str | None) -> str:
 
 def _reason(row: Any) -> Reason:
     return Reason(row["code"], row["error"], row["misfits"])
-
-
-def _origin(row: Mapping[str, Any]) -> Origin:
-    return row["topic"], row["partition"], row["offset"], row["row"]

@@ -39,7 +39,7 @@ from pipelines.gold.redeclared import enter_redeclared
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import is_rename, later_names, under_first_names
-from pipelines.platform.failures import described, full_disk
+from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, survey
@@ -352,8 +352,7 @@ def _apply(
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
-        text = described(error) if full_disk(error) else f"{type(error).__name__}: {error}"
-        return parked(progress, text[:2000])
+        return parked(progress, described(error)[:2000])
 
 
 def _sweep(swept: Progress, found: PendingChanges, seen: dict[Names, int | None]) -> list[Progress]:

@@ -15,6 +15,7 @@ from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
 from ingest.names import SourceTable, label_of
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import same
 from ingest.sql.projection import events
 from pipelines.apply import rows as gold_table
 from pipelines.apply import versions as versions_table
@@ -31,8 +32,6 @@ from pipelines.silver.pending import survey
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.rejects import claimed
 from pipelines.targets.table import columns_of
-
-_PLACE = ("source", "topic", "partition", "offset", "row")
 
 
 def try_again(
@@ -85,10 +84,10 @@ def try_again(
 
 
 def _give(work: TableBatch, opened: str, counts: Counter[str]) -> None:
-    same = " AND ".join(f"e.`{name}` = r.`{name}`" for name in _PLACE if name != "source")
     found = work.warehouse.session.sql(
         f"SELECT DISTINCT e.key FROM ({events(work.shape, work.history('true'))}) e "
-        f"JOIN ({opened}) r ON {same} LEFT ANTI JOIN ({work.held_by_others}) o ON o.key = e.key "
+        f"JOIN ({opened}) r ON {same('e', 'r')} "
+        f"LEFT ANTI JOIN ({work.held_by_others}) o ON o.key = e.key "
         f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
     )
     keys = {tuple(key) for (key,) in rows(found)}
@@ -107,10 +106,10 @@ def _give(work: TableBatch, opened: str, counts: Counter[str]) -> None:
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:
     """The source tables of which changes wait."""
-    same = " AND ".join(f"s.`{name}` = r.`{name}`" for name in _PLACE)
+    on = f"s.source = r.source AND {same('s', 'r')}"
     found = warehouse.session.sql(
         f"SELECT DISTINCT s.source, s.db, s.schema, s.`table` "
         f"FROM {warehouse.name('silver', 'cdc')} s JOIN ({opened}) r "
-        f"ON {same} WHERE s.kind = 'change' AND s.source = {sql_text(route.source)}"
+        f"ON {on} WHERE s.kind = 'change' AND s.source = {sql_text(route.source)}"
     )
     return sorted((SourceTable(*row) for row in rows(found)), key=str)

@@ -11,6 +11,7 @@ from ingest.codes import Code
 from ingest.config.mistakes import unknown_word
 from ingest.errors import ConfigError, Mistake
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
 from pipelines.ledger.entries import STATUSES, load
 from pipelines.ledger.impact import impact
 from pipelines.platform.rows import rows
@@ -29,6 +30,7 @@ REJECTS = (
 )
 REJECT = (*REJECTS, "attempts")
 """Of one reject, also how often a replay tried it in vain."""
+_KNOWN = (*REJECT, "epoch")
 REJECT_STATUSES = ("open", "resolved", "dismissed")
 SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
 REJECTS_SHOWN = (
@@ -52,13 +54,13 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         f"SELECT {_names(DDL)} FROM {warehouse.name('gold', '_ddl')} "
         f"WHERE {wanted} ORDER BY source, pos, id"
     )
-    listed = list(rows(found))
+    changes = list(rows(found))
     entries = load(warehouse)
-    waiting = impact(warehouse, [entries[row[0]] for row in listed])
+    waiting = impact(warehouse, [entries[row[0]] for row in changes])
     at = DDL.index("waiting_rows")
-    for row in listed:
+    for row in changes:
         row[at] = waiting[row[0]]
-    return listed
+    return changes
 
 
 class Wanted(NamedTuple):
@@ -88,8 +90,7 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
     names = _names(REJECT).replace("`value`", f"{value} AS `value`")
     limit = f" LIMIT {wanted.limit}" if wanted.limit is not None else ""
     found = warehouse.session.sql(
-        f"SELECT {names} FROM ({relation}) "
-        f"ORDER BY source, topic, `partition`, offset, `row`, stage, target{limit}"
+        f"SELECT {names} FROM ({relation}) ORDER BY source, {listed()}, stage, target{limit}"
     )
     return list(rows(found))
 
@@ -101,7 +102,7 @@ def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
         return []
     kind = ", ".join(SUMMARY[:-2])
     found = warehouse.session.sql(
-        f"SELECT {kind}, count(*), min_by(error, struct(topic, `partition`, offset, `row`)) "
+        f"SELECT {kind}, count(*), min_by(error, struct({listed()})) "
         f"FROM ({relation}) GROUP BY {kind} ORDER BY count(*) DESC, {kind}"
     )
     return list(rows(found))
@@ -119,7 +120,7 @@ def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
     own = "true" if wanted.source is None else f"source = {sql_text(wanted.source)}"
     logged = warehouse.exists("gold", "_rejects")
     if warehouse.exists("silver", "cdc"):
-        names = "source, topic, `partition`, offset, `row`"
+        names = f"source, {listed()}"
         selects.append(
             f"SELECT {DECODE_ID} AS id, 'decode' AS stage, {names}, "
             "CAST(NULL AS string) AS target, error_code AS code, error, value, "
@@ -132,13 +133,13 @@ def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
             f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
             if name in ("code", "error", "status", "attempts")
             else f"s.{quote(name)}"
-            for name in REJECT
+            for name in _KNOWN
         )
         joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
         selects = [f"SELECT {told} FROM {joined}"]
     if logged:
         selects.append(
-            f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
+            f"SELECT {_names(_KNOWN)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
         )
     if not selects:
         return None
@@ -150,7 +151,7 @@ def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
     if wanted.id is not None:
         where.append(f"startswith(id, {sql_text(wanted.id)})")
     return (
-        f"SELECT {_names(REJECT)} FROM ({' UNION ALL '.join(selects)}) "
+        f"SELECT {_names(_KNOWN)} FROM ({' UNION ALL '.join(selects)}) "
         f"WHERE {' AND '.join(where) or 'true'}"
     )
 

@@ -15,7 +15,7 @@ _READING = {"SELECT", "WITH", "FROM", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DE
 _WRITING = {"INSERT", "MERGE", "UPDATE", "DELETE"}
 """What may follow a WITH or a FROM."""
 _RUNNING = {"REFLECT", "TRY_REFLECT", "JAVA_METHOD"}
-"""Functions of Spark that call whatever Java has."""
+"""Functions of Spark that call whatever Java has. `IDENTIFIER('…')` can spell their names."""
 _EXPLAINED = re.compile(r"\s*EXPLAIN\b\s*(?:(?:EXTENDED|CODEGEN|COST|FORMATTED)\b)?", re.IGNORECASE)
 
 
@@ -42,7 +42,7 @@ def check_reading(query: str) -> None:
     if first not in _READING:
         raise _refused(first)
     said = {token.text.upper() for token in tokens if not _quoted(token)}
-    if said & _RUNNING or _has_program(tokens):
+    if _has_program(tokens):
         raise _refused("a call of a program")
     if first in ("WITH", "FROM") and said & _WRITING:
         try:
@@ -64,13 +64,17 @@ def _quoted(token: Token) -> bool:
 
 
 def _has_program(tokens: list[Token]) -> bool:
-    """Whether rows go through a program: `SELECT TRANSFORM (…) USING '…'`."""
+    """Whether Java is called, `reflect(…)`, however its name is written, or rows go through a
+    program, `SELECT TRANSFORM (…) USING '…'`: a join has its columns behind USING, or nothing."""
     from sqlglot import TokenType
 
-    return any(
-        word.token_type == TokenType.USING and after.token_type == TokenType.STRING
-        for word, after in pairwise(tokens)
-    )
+    for word, after in pairwise(tokens):
+        name = word.text.upper()
+        if after.text == "(" and (name in _RUNNING or (name == "IDENTIFIER" and not _quoted(word))):
+            return True
+        if word.token_type == TokenType.USING and after.text != "(":
+            return True
+    return False
 
 
 def _refused(got: str) -> ConfigError:

@@ -28,6 +28,7 @@ from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError
 from ingest.names import SourceTable
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import MESSAGE
 from pipelines.gold.known import known
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
@@ -54,7 +55,6 @@ from pipelines.targets.progress import (
 )
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
-_PLACE = ("epoch", "topic", "partition", "offset")
 
 
 class Redecoded(NamedTuple):
@@ -119,13 +119,13 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     batch = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
-    seen = silver.select(*_PLACE).distinct()
-    messages = bronze.join(seen, list(_PLACE), "left_semi").select(*INPUT)
+    seen = silver.select(*MESSAGE).distinct()
+    messages = bronze.join(seen, list(MESSAGE), "left_semi").select(*INPUT)
     messages = placed_again(warehouse, source, messages)
     run = decode({source.name: decode_spec(source)})
-    decoded = messages.sortWithinPartitions(*_PLACE).mapInArrow(run, DECODED)
-    rest = silver.join(bronze.select(*_PLACE), list(_PLACE), "left_anti").drop("batch")
-    kept = rest.select(*_PLACE).distinct().count()
+    decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
+    rest = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").drop("batch")
+    kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
     rows = rows.withColumn("batch", F.lit(batch).cast("bigint"))
     own = f"source = {sql_text(source.name)}"

@@ -24,6 +24,7 @@ from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import MESSAGE, listed, same
 from pipelines.gold.approvals import finish
 from pipelines.gold.known import tables_in
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
@@ -41,7 +42,6 @@ from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rej
 
 _SET_DOWN = "_replay_"
 """How the tables are called that hold what was decoded until it is looked at."""
-_PLACE = ("topic", "partition", "offset")
 
 
 class Replayed(NamedTuple):
@@ -88,7 +88,7 @@ def _decoded(warehouse: Warehouse, source: Source, code: str | None) -> Replayed
         return Replayed("decode", source.name, 0, 0)
     with _set_down(warehouse, source, code) as decoded:
         failed = decoded.where("kind = 'reject'")
-        good = decoded.join(failed.select(*_PLACE).distinct(), list(_PLACE), "left_anti")
+        good = decoded.join(failed.select(*MESSAGE).distinct(), list(MESSAGE), "left_anti")
         if tried.found > tried.done and not good.isEmpty():
             _append(warehouse, source, good)
         # What silver has now is done, whoever brought it.
@@ -127,7 +127,7 @@ def _set_down(warehouse: Warehouse, source: Source, code: str | None) -> Iterato
         warehouse.create("silver", name, columns)
         messages = _messages(warehouse, source.name, code).select(*INPUT)
         messages = placed_again(warehouse, source, messages)
-        decoded = messages.sortWithinPartitions(*_PLACE).mapInArrow(run, DECODED)
+        decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
         warehouse.append(decoded, "silver", name)
         yield warehouse.read("silver", name)
     finally:
@@ -153,8 +153,7 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
     """Write down what became of the open rejects: those that are done, and why others are not."""
     view = f"_failed_{uuid.uuid4().hex}"
     failed.createOrReplaceTempView(view)
-    place = ", ".join(f"`{name}`" for name in _PLACE)
-    same = " AND ".join(f"f.`{name}` = u.`{name}`" for name in _PLACE)
+    place = listed(names=MESSAGE)
     now = {
         "stage": "'decode'",
         "source": sql_text(source),
@@ -168,13 +167,13 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
         "at": "current_timestamp()",
         "version": "u.version + 1",
     }
-    listed = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
+    columns = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
     try:
         merge(
             warehouse,
-            f"SELECT {listed} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
+            f"SELECT {columns} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
             f"{place}, min_by(struct(error_code, error), `row`) AS why FROM {view} "
-            f"GROUP BY {place}) f ON {same}",
+            f"GROUP BY {place}) f ON {same('f', 'u', MESSAGE)}",
         )
     finally:
         warehouse.session.catalog.dropTempView(view)
@@ -190,17 +189,17 @@ def _undecoded(warehouse: Warehouse, source: str, code: str | None) -> str:
         where += f" AND {said} = {sql_text(code)}"
     # Silver has an `id` of its own: the message's.
     rejected = (
-        f"SELECT {DECODE_ID} AS reject, topic, `partition`, offset, `row`, "
+        f"SELECT {DECODE_ID} AS reject, {listed()}, "
         "min(struct(error_code, error)) AS why "
         f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL"
     )
-    return f"""SELECT s.reject AS id, s.topic, s.`partition`, s.offset, s.`row`, {said} AS code,
+    return f"""SELECT s.reject AS id, {listed("s")}, {said} AS code,
   coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
   coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done
 FROM ({rejected}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.reject
-LEFT JOIN (SELECT DISTINCT topic, `partition`, offset FROM {silver}
+LEFT JOIN (SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver}
   WHERE {own} AND kind <> 'reject') d
-  ON d.topic = s.topic AND d.`partition` = s.`partition` AND d.offset = s.offset
+  ON {same("d", "s", MESSAGE)}
 WHERE {where} GROUP BY ALL"""
 
 
@@ -211,11 +210,11 @@ _SHARDS = Code.FRAGMENT_INCOMPLETE.value
 def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
     """The messages of open rejects that silver has no rows of, as bronze holds them."""
     undecoded = warehouse.session.sql(
-        f"SELECT DISTINCT topic, `partition`, offset "
+        f"SELECT DISTINCT {listed(names=MESSAGE)} "
         f"FROM ({_undecoded(warehouse, source, code)}) WHERE NOT done"
     )
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source)
-    return bronze.join(undecoded, list(_PLACE), "left_semi")
+    return bronze.join(undecoded, list(MESSAGE), "left_semi")
 
 
 def _made(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:

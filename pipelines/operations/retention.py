@@ -19,6 +19,7 @@ from ingest.config.routes import Route
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal, source_part
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY, listed, same
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch, silver_changes
 from pipelines.gold.reconstruction import as_applied
@@ -92,7 +93,7 @@ def _superseded(work: TableBatch, old: str) -> Past | None:
   SELECT explode(array(key, key_before)) AS key FROM ({moved}) WHERE key_before IS NOT NULL) m
   ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
 bases AS (SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} GROUP BY key)
-SELECT o.topic, o.`partition`, o.offset, o.`row`, o.batch, b.base.pos, b.base.event_time
+SELECT {listed("o")}, o.batch, b.base.pos, b.base.event_time
 FROM old o JOIN bases b ON o.key = b.key
 WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
         )
@@ -119,9 +120,7 @@ def _noted(work: TableBatch, stand: Progress, past: Past) -> Watermarks:
 
 
 def _deleted(work: TableBatch, past: Past) -> int:
-    coordinates = " AND ".join(
-        f"s.`{name}` = d.`{name}`" for name in ("topic", "partition", "offset", "row", "batch")
-    )
+    coordinates = same("s", "d", (*DELIVERY, "batch"))
     done = work.warehouse.session.sql(
         f"MERGE INTO {work.warehouse.name('silver', 'cdc')} s USING {past.rows} d "
         f"ON s.source = {sql_text(work.table.source)} AND s.kind = 'change' "

@@ -16,6 +16,7 @@ from ingest.decode.spec import placed_by_timestamp
 from ingest.errors import IngestError
 from ingest.position import EPOCH
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import MESSAGE, listed
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known import gold_tables
 from pipelines.operations.listings import DDL, ddl
@@ -55,7 +56,8 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     # retention takes messages away once they are decoded.
     known = _counts(warehouse, "silver", "cdc", query=_offsets("{table}"))
     bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
-    both = f"(SELECT {_PLACE} FROM {{table}} UNION ALL SELECT {_PLACE} FROM {bronze})"
+    names = f"source, {listed(names=MESSAGE)}"
+    both = f"(SELECT {names} FROM {{table}} UNION ALL SELECT {names} FROM {bronze})"
     reached = _counts(warehouse, "silver", "cdc", query=_offsets(both))
     lag = {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
     if not known:
@@ -95,7 +97,7 @@ def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, i
         warehouse,
         "silver",
         "cdc",
-        query="SELECT source, count(DISTINCT epoch, topic, `partition`, offset) AS n FROM {table} "
+        query="SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {table} "
         f"WHERE source IN ({names}) AND array_contains(warnings, {code}) "
         "GROUP BY source",
     )
@@ -109,16 +111,13 @@ def _closed(warehouse: Warehouse) -> str:
     return f"LEFT ANTI JOIN (SELECT id FROM {name} WHERE status <> 'open') r ON r.id = s.id"
 
 
-_PLACE = "source, topic, `partition`, offset"
-
-
 def _offsets(relation: str) -> str:
     """SQL of how many different messages the relation knows, by source."""
     return (
         "SELECT source, sum(bitmap_count(bits)) AS n FROM (SELECT source, "
         "bitmap_construct_agg(bitmap_bit_position(offset)) AS bits "
-        f"FROM {relation} GROUP BY source, topic, `partition`, bitmap_bucket_number(offset)) "
-        "GROUP BY source"
+        f"FROM {relation} "
+        "GROUP BY source, epoch, topic, `partition`, bitmap_bucket_number(offset)) GROUP BY source"
     )
 
 

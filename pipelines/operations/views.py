@@ -23,6 +23,7 @@ from ingest.config.mistakes import nearest, unknown_word
 from ingest.config.routes import Route
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
+from ingest.sql import delivery
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.projection import as_text
 from pipelines.gold.known import known, local_tables, one_of, tables_in
@@ -84,12 +85,13 @@ def _without_joined(changes: str, config: Config) -> str:
     if not splitting:
         return changes
     split, joined = sql_text(Code.SPLIT_UPDATE.value), sql_text(Code.JOINED_UPDATE.value)
-    same = ("source", "epoch", "topic", "partition", "offset", "row")
-    on = " AND ".join(f"c.{quote(name)} = p.{quote(name)}" for name in same)
+    place = ("source", *delivery.DELIVERY)
+    same = delivery.same("c", "p", place)
     return (
-        f"SELECT c.* FROM ({changes}) c LEFT ANTI JOIN (SELECT {', '.join(map(quote, same))} "
+        f"SELECT c.* FROM ({changes}) c LEFT ANTI JOIN (SELECT {delivery.listed(names=place)} "
         f"FROM ({changes}) WHERE source IN ({', '.join(splitting)}) "
-        f"AND array_contains(warnings, {joined})) p ON {on} AND array_contains(c.warnings, {split})"
+        f"AND array_contains(warnings, {joined})) p ON {same} "
+        f"AND array_contains(c.warnings, {split})"
     )
 
 

@@ -276,7 +276,14 @@ def _mark(once: tuple[str, int]) -> str:
 
 
 def create_bronze(warehouse: Warehouse) -> None:
-    """`bronze.messages`, one partition a source, so that sources do not read each other's files."""
+    """`bronze.messages`, one partition a source, so that sources do not read each other's files.
+
+    Raises TableError where it is gone, and checkpoints say what was read into it: to go on from
+    there would leave out all that it held.
+    """
+    if not warehouse.exists("bronze", "messages"):
+        read = _begun(warehouse, "bronze", ("files/*.json", "commits/[0-9]*"))
+        _check_never_there("bronze.messages", read, way="--bronze --yes` reads what there still is")
     warehouse.create(
         "bronze",
         "messages",
@@ -289,12 +296,15 @@ def create_bronze(warehouse: Warehouse) -> None:
 def create_silver(warehouse: Warehouse) -> None:
     """`silver.cdc`, with file statistics on what finds a table's or a key's rows.
 
-    An older one gains `extra`, which its rows have no need of.
+    An older one gains `extra`, which its rows have no need of. Raises TableError where it is gone,
+    and checkpoints say what was decoded into it.
     """
     if warehouse.exists("silver", "cdc"):
         extra = [(column.name, column.type) for column in SILVER if column.name == "extra"]
         warehouse.complete("silver", "cdc", extra)
         return
+    decoded = _begun(warehouse, "silver", ("stream/commits/[0-9]*",))
+    _check_never_there("silver.cdc", decoded, way="--yes` decodes what bronze holds again")
     statistics = "kind,db,schema,table,op,epoch,s1,event_time,batch,key_hash,topic,partition,offset"
     warehouse.create(
         "silver",
@@ -303,6 +313,22 @@ def create_silver(warehouse: Warehouse) -> None:
         partitioned_by=["source"],
         properties={"delta.dataSkippingStatsColumns": statistics},
     )
+
+
+def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:
+    """The sources whose checkpoints show that the layer has had something of them."""
+    folders = Path(warehouse.checkpoint(layer)).glob("*")
+    return sorted(
+        folder.name for folder in folders if any(True for mark in marks for _ in folder.glob(mark))
+    )
+
+
+def _check_never_there(table: str, begun: Sequence[str], *, way: str) -> None:
+    if begun:
+        raise TableError(
+            f"the table {table} is gone, which held messages of {', '.join(begun)}; `ingest reset "
+            f"--source NAME {way}, for each of these sources; or bring the table back"
+        )
 
 
 def writable(settings: Settings) -> None:

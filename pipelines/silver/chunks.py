@@ -21,10 +21,11 @@ from ingest.config.sources import Source
 from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting_from
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
+from ingest.sql.delivery import MESSAGE
 from pipelines.platform.warehouse import Warehouse
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
-_PLACE = ("topic", "partition", "offset")
+_PARTITION = ("epoch", "topic", "partition")
 
 
 def expect_shards(checkpoint: str, before: int) -> None:
@@ -85,11 +86,11 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
     """The rows of a walk, in its order: shards, and the commits of their transactions."""
     settled = recent.where(
         (F.col("format") == FORMAT) & F.col("kind").isin("change", "reject")
-    ).select(*_PLACE, F.lit(True).alias("settled"))
+    ).select(*MESSAGE, F.lit(True).alias("settled"))
     seen = earlier.select("value_hash", F.lit(True).alias("seen"))
     marked = (
         shards.select(*COLUMNS, "value_hash")
-        .join(settled.distinct(), [*_PLACE], "left")
+        .join(settled.distinct(), [*MESSAGE], "left")
         .join(seen.distinct(), "value_hash", "left")
         .drop("value_hash")
     )
@@ -97,23 +98,23 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
         recent.where((F.col("kind") == "control") & F.col("op").isin("commit", "rollback"))
         .select(*COLUMNS)
         .join(
-            shards.select("topic", "partition", "tx_id").distinct(),
-            ["topic", "partition", "tx_id"],
+            shards.select(*_PARTITION, "tx_id").distinct(),
+            [*_PARTITION, "tx_id"],
             "semi",
         )
         .select(*COLUMNS, F.lit(False).alias("settled"), F.lit(False).alias("seen"))
     )
     newest = (
-        recent.join(shards.select("topic", "partition").distinct(), ["topic", "partition"], "semi")
-        .groupBy("topic", "partition")
+        recent.join(shards.select(*_PARTITION).distinct(), [*_PARTITION], "semi")
+        .groupBy(*_PARTITION)
         .agg(F.max("event_time").alias("newest"))
     )
     return (
         marked.unionByName(commits)
-        .join(newest, ["topic", "partition"], "left")
+        .join(newest, [*_PARTITION], "left")
         .withColumns({name: F.coalesce(name, F.lit(False)) for name in ("settled", "seen")})
-        .repartition("topic", "partition")
-        .sortWithinPartitions(*_PLACE)
+        .repartition(*_PARTITION)
+        .sortWithinPartitions(*MESSAGE)
     )
 
 

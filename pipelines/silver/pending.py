@@ -39,7 +39,7 @@ class BatchStats(NamedTuple):
     `changed`: the last of them with changes. `logged`: the first and the last with schema changes
     or truncates. `format`: that of the last message. `images`: the lists of column names that
     images have; where they are very many, each name by itself. `image_bytes`: of all values of its
-    changes before and after; `widest`: of those of one change.
+    changes before and after; `widest`: of those of one change. `formats`: those of its changes.
     """
 
     table: SourceTable
@@ -135,7 +135,7 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
     rows = warehouse.session.sql(
         f"""WITH by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
   max(struct(kind = 'change' AS changes, batch, pos, format)) AS newest_row,
-  collect_set(format) AS formats,
+  collect_set(format) FILTER (WHERE kind = 'change') AS formats,
   min(batch) FILTER (WHERE kind = 'change') AS first,
   max(batch) FILTER (WHERE kind = 'change') AS changed,
   min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,

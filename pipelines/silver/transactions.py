@@ -67,7 +67,7 @@ def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> s
         "min(pos) AS first_pos, max(pos) AS last_pos "
         f"FROM {warehouse.name('silver', 'cdc')} WHERE tx_id IS NOT NULL "
         "AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) "
-        f"AND {where} GROUP BY source, tx_id)"
+        f"AND {where} GROUP BY source, epoch, tx_id)"
     )
 
 

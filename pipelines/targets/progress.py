@@ -74,7 +74,8 @@ class Watermarks:
     `changes`: how many were applied, and `widest`: the bytes of the values of the widest, so that
     what is read of history is known to be little beforehand; None: not known.
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
-    that tells what a killed run left. `tops`: for some of silver's batches, in order, the highest
+    that tells what a killed run left. `domain`: what its positions are positions in
+    (`ingest.decode.spec.domain`). `tops`: for some of silver's batches, in order, the highest
     pos that changes have up to there.
     """
 
@@ -86,7 +87,7 @@ class Watermarks:
     orphans: Pos | None = None
     foreign: bool = False
     unhashed: bool = False
-    format: str | None = None
+    domain: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
     tops: tuple[tuple[int, Pos], ...] = ()
@@ -107,7 +108,7 @@ class Watermarks:
             partials=stored.get("partials", False),
             foreign=stored.get("foreign", False),
             unhashed=stored.get("unhashed", True),
-            format=stored.get("format"),
+            domain=stored.get("domain"),
             horizons=tuple(
                 Horizon(tuple(below), batch, time)
                 for below, batch, time in stored.get("horizons", ())

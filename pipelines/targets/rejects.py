@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from ingest.codes import Code
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
 from pipelines.platform.warehouse import Warehouse, add, change_from, upsert, upsert_from
 
 REJECTS = (
@@ -30,13 +31,14 @@ REJECTS = (
     ("attempts", "bigint"),
     ("at", "timestamp"),
     ("version", "bigint"),
+    ("epoch", "bigint"),
 )
 """`misfits`: of a `type_mismatch` each column whose value did not fit, the type it was to have and
 the value's text, its first 200 characters. `error` is the sentence on them, for people alone."""
 NO_MISFITS = "CAST(NULL AS array<struct<column:string,expected:string,value:string>>)"
-DECODE_ID = "sha1(concat_ws('/', source, topic, `partition`, offset, `row`))"
+DECODE_ID = f"sha1(concat_ws('/', source, {listed()}))"
 """SQL of the id of a reject that stands in silver."""
-_ID = "sha1(concat_ws('/', {source}, topic, `partition`, offset, `row`, {target}))"
+_ID = f"sha1(concat_ws('/', {{source}}, {listed()}, {{target}}))"
 
 
 def code_and_error(code: Code, text: str) -> str:
@@ -74,7 +76,7 @@ def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside now."""
-    place = "concat_ws('/', topic, `partition`, offset, `row`)"
+    place = f"concat_ws('/', {listed()})"
     found = claimed(warehouse, source, target)
     return "true" if found is None else f"{place} NOT IN (SELECT {place} FROM ({found}))"
 
@@ -86,7 +88,7 @@ def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: s
         as_rejects(
             source,
             target,
-            f"SELECT topic, `partition`, offset, `row`, '{Code.NO_KEY.value}' AS code, "
+            f"SELECT {listed()}, '{Code.NO_KEY.value}' AS code, "
             f"{sql_text(text)} AS error, coalesce(after, before) AS image FROM ({changes})",
         )
     )
@@ -127,7 +129,7 @@ def as_rejects(
   `partition`, offset, `row`, {sql_text(target)} AS target, code, error,
   {misfits} AS misfits, encode(to_json(image), 'utf-8') AS value, 'open' AS status,
   CAST(0 AS bigint) AS attempts, current_timestamp() AS at,
-  CAST(1 AS bigint) AS version{more}
+  CAST(1 AS bigint) AS version, epoch{more}
 FROM ({found})"""
 
 

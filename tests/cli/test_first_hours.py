@@ -193,6 +193,19 @@ def drop_by_hand(project: Project) -> None:
     assert gold(project, "shop_items", "id, price, color") == [*rows, (4, "1.10", "blue")]
 
 
+def lose_silver(project: Project) -> None:
+    """Silver is removed by hand: its batches do not begin anew below what gold has applied."""
+    shutil.rmtree(project.folder / "warehouse/silver/cdc")
+    answer = project.ingest("run")
+    said = "the table silver.cdc is gone, which held messages of billing, shop; `ingest reset"
+    assert (answer.code, said in squeezed(answer.err)) == (1, True), answer.err
+    for source in ("billing", "shop"):
+        assert project.ingest("reset", "--source", source, "--yes").code == 0
+    assert project.ingest("run").code == 0
+    rows = [(1, "1.10", None), (3, "2.00", "red"), (4, "1.10", "blue")]
+    assert gold(project, "shop_items", "id, price, color") == rows
+
+
 def read_wrongly(project: Project) -> None:
     """A source of which nothing can be decoded fails; so does one that sets aside too much."""
     junk = SHOP.replace("shop", "till").replace("canal", "maxwell")
@@ -325,6 +338,7 @@ def test_the_first_hours(
     )
     assert project.ingest("run").code == 0
     drop_by_hand(project)
+    lose_silver(project)
     read_wrongly(project)
     look_after_rejects(project)
     begin_anew(project)

@@ -37,7 +37,17 @@ def test_what_is_refused(
         [row("o", 1, v="eu"), row("o", 2, v="eu"), row("secret", 1, v="a", n="s")],
     )
     hostile = row("price${list}", 1, **{"pay${x}": "${env:HOME}", "_pos": "x"})
-    project.land("us-1.jsonl", [row("o", 1, v="us"), hostile])
+    default = "Dear ${name}, ${env:HOME} at ${system:user.dir} # '${spark.app.name}'"
+    text = default.replace("'", "''")
+    added = (
+        "ALTER TABLE `told${env:HOME}` ADD COLUMN `leak` varchar(99) NOT NULL "
+        f"DEFAULT '{text}' COMMENT '${{env:HOME}}'"
+    )
+    told = [
+        row("told${env:HOME}", 1),
+        canal_ddl("told${env:HOME}", added, es=1_700_000_009_000, id_=9),
+    ]
+    project.land("us-1.jsonl", [row("o", 1, v="us"), hostile, *told])
     answer = project.ingest("run")
     assert answer.code == 1
     error = "expected shop_o to be fed by one source, which is eu, got us:shop.o; set `target`"
@@ -46,12 +56,18 @@ def test_what_is_refused(
         query = f"SELECT id, `pay${{x}}`, _pos_source FROM {layer}.shop_price__list_"
         found = project.ingest("sql", query, "--json")
         assert found.records == [{"id": 1, "pay${x}": "${env:HOME}", "_pos_source": "x"}]
-    (aside,) = project.ingest("ddl", "list", "--json").records
+    entries = project.ingest("ddl", "list", "--json").records
+    (aside,) = (entry for entry in entries if entry["target"] == "shop_price__list_")
     assert (aside["kind"], aside["status"], aside["why"]) == (
         "rename_column",
         "applied",
         "`_pos` is a column of gold's own: the source's is `_pos_source` there",
     )
+    found = project.ingest("sql", "SELECT id, leak FROM gold.shop_told__env_HOME_", "--json")
+    assert found.records == [{"id": 1, "leak": default}]
+    assert project.ingest("rebuild", "shop_told__env_HOME_").code == 0
+    found = project.ingest("sql", "SELECT id, leak FROM gold.shop_told__env_HOME_", "--json")
+    assert found.records == [{"id": 1, "leak": default}]
     found = project.ingest("sql", "SELECT id, v FROM gold.shop_o ORDER BY id", "--json")
     assert found.records == [{"id": 1, "v": "eu"}, {"id": 2, "v": "eu"}]
 
@@ -125,6 +141,43 @@ def test_what_is_refused(
     assert {r["table"] for r in records if r.get("parked")} == {
         *("eu:shop.O", "us:shop.o"),
     }
+
+
+def test_a_table_has_one_order(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Positions in a binlog lie below any millisecond: what came by arrival would win for ever."""
+    project = Project(tmp_path, capsys.readouterr)
+    source = SOURCE.format(name="eu").replace("canal", "auto")
+    project.write("conf/sources/eu.yml", source)
+    project.land("eu-1.jsonl", [row("o", 1, v="canal"), row("p", 1, v="canal")])
+    assert project.ingest("run").code == 0
+    place = {"file": "binlog.000007", "pos": 120, "row": 0, "server_id": 1, "ts_ms": 1}
+    named = {"connector": "mysql", "db": "shop", "snapshot": "false"}
+    moved = {
+        "op": "u",
+        "before": {"id": 1, "v": "canal"},
+        "after": {"id": 1, "v": "debezium"},
+        "ts_ms": 1_700_000_010_000,
+    }
+    changes = [{**moved, "source": {**named, **place, "table": name}} for name in ("o", "q")]
+    project.land("eu-2.jsonl", changes)
+    answer = project.ingest("run")
+    error = (
+        "table shop_o is parked: expected the changes of shop.o in one order, got positions by "
+        "arrival and the log of debezium, which cannot be compared; set `order: arrival` for the "
+        "source eu and run `ingest redecode --source eu`, or declare a source for each"
+    )
+    assert (answer.code, error in " ".join(answer.err.split())) == (1, True), answer.err
+    query = "SELECT v FROM gold.shop_{} WHERE id = 1"
+    for table, v in (("o", "canal"), ("p", "canal"), ("q", "debezium")):
+        assert project.ingest("sql", query.format(table), "--json").records == [{"v": v}]
+    project.write("conf/sources/eu.yml", f"{source}order: arrival\n")
+    answer = project.ingest("redecode", "--source", "eu")
+    assert answer.code == 0, answer.err
+    assert project.ingest("run").code == 0
+    assert project.ingest("sql", query.format("o"), "--json").records == [{"v": "debezium"}]
+    assert project.ingest("reconcile", "shop_o").code == 0
 
 
 def test_deletes_stay_what_they_were_until_a_rebuild(

@@ -21,6 +21,7 @@ from pipelines.operations.queries import check_reading
         "FROM gold.items |> WHERE id > 1",
         "SELECT replace(name, 'a', 'b') FROM gold.items VERSION AS OF 3",
         "SELECT * FROM a JOIN b USING (id)",
+        "SELECT reflect, identifier FROM a WHERE reflect IN (1)",
         "SHOW TABLES IN gold",
         "SHOW CREATE TABLE gold.items",
         "DESCRIBE HISTORY gold.items",
@@ -62,7 +63,14 @@ def test_what_reads(query: str) -> None:
         ("FROM a INSERT INTO gold.items SELECT *", "INSERT"),
         ("EXPLAIN DROP TABLE gold.items", "DROP"),
         ("SELECT reflect('java.lang.System', 'exit', 1)", "a call of a program"),
+        ("SELECT `reflect`('java.lang.System', 'exit', 1)", "a call of a program"),
+        ("SELECT java_method /**/ ('java.lang.System', 'exit', 1)", "a call of a program"),
+        ("SELECT system.builtin.`Reflect` ('java.lang.System', 'exit', 1)", "a call of a program"),
+        ("SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'exit')", "a call of a program"),
         ("SELECT TRANSFORM (a) USING 'cat' AS (b) FROM gold.items", "a call of a program"),
+        ("SELECT TRANSFORM (a) USING r'cat' AS (b) FROM gold.items", "a call of a program"),
+        ('SELECT TRANSFORM (a) USING "cat" AS (b) FROM gold.items', "a call of a program"),
+        ("FROM gold.items MAP a USING R'cat' AS b", "a call of a program"),
     ],
 )
 def test_what_does_not(query: str, got: str) -> None:

@@ -22,11 +22,12 @@ SOURCE = (
 DATA = "SELECT * EXCEPT (_event_time, _source, _source_table) FROM gold.{} ORDER BY id"
 
 
-def land(project: Project, name: str, *sent: Any) -> None:
-    """Messages of one partition, offsets going on from `name`."""
+def land(project: Project, name: str, *sent: Any, first: int | None = None) -> None:
+    """Messages of one partition, offsets going on from `name`, or `first`."""
+    first = 100 * int(name) if first is None else first
     lines = [
         {
-            **{"topic": "shop", "partition": 0, "offset": 100 * int(name) + n, "ts": T0},
+            **{"topic": "shop", "partition": 0, "offset": first + n, "ts": T0},
             "key": None,
             "payload": message if isinstance(message, str) else json.dumps(message),
         }
@@ -155,6 +156,39 @@ def test_a_replay_that_was_killed_is_done_once(
     assert sorted(rows, key=str) == [{"id": 1, "name": "first"}, {"id": 2, "name": "two"}]
     count = "SELECT count(*) AS n FROM silver.cdc WHERE kind = 'change'"
     assert project.ingest("sql", count, "--json").records == [{"n": 2}]
+    spark.catalog.clearCache()
+
+
+def test_a_new_epoch_repeats_the_places_of_rejects(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A topic that was made anew begins at its first offset: what was set aside at one in the
+    epoch before is neither done by what stands there now, nor the same reject."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
+    project.write(
+        "conf/tables/shop.yml",
+        "source: shop\ntables: [{from: '*', columns: {name: 'decimal(4,2)'}}]\n",
+    )
+    land(project, "1", item(1, "1.25", 1), '{"broken', item(2, "few", 2), first=0)
+    assert project.ingest("run").code == 0
+    project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=1))
+    land(project, "2", item(3, "7", 1), item(1, "2.50", 2), item(4, "many", 3), first=0)
+    assert project.ingest("run").code == 0
+    open_now = [
+        ("decode", 1, "bad_json", "open"),
+        ("gold", 2, "type_mismatch", "open"),
+        ("gold", 2, "type_mismatch", "open"),
+    ]
+    assert open_(project) == open_now
+    assert len({r["id"] for r in project.ingest("rejects", "list", "--json").records}) == 3
+    assert replay(project) == [("decode", 1, 0, 1), ("gold", 2, 0, 2)]
+    assert open_(project) == open_now
+    rows = project.ingest("sql", "SELECT id, name FROM gold.shop_item ORDER BY id", "--json")
+    assert rows.records == [{"id": 1, "name": "2.50"}, {"id": 3, "name": "7.00"}]
+    assert project.ingest("reconcile", "shop_item").code == 0
+    [lag] = [r["lag"] for r in project.ingest("status", "--json").records if r["kind"] == "source"]
+    assert lag == 0
     spark.catalog.clearCache()
 
 

@@ -206,6 +206,7 @@ _BEFORE = tuple(f.recognise_bytes for f in (dts.FORMAT, ob_avro.FORMAT) if f.rec
 FORMAT = Format(
     decoder=decoder,
     order="source",
+    log="debezium",
     summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
     source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
     "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",

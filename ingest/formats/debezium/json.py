@@ -225,6 +225,7 @@ def decoder(options: FormatOptions) -> Decoder:
 FORMAT = Format(
     decoder=decoder,
     order="source",
+    log="debezium",
     summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
     source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
     "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",

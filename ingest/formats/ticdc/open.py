@@ -193,6 +193,7 @@ def _recognise(message: Message) -> bool:
 FORMAT = Format(
     decoder=decoder,
     order="source",
+    log="ticdc",
     summary="TiCDC Open protocol of TiDB, JSON in pairs of key and value",
     source="https://docs.pingcap.com/tidb/stable/ticdc-open-protocol (pingcap/docs, 05b064e)",
     recognised="a message key of 8 bytes of version 1, a length and JSON",

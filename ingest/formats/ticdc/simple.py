@@ -195,6 +195,7 @@ def _recognise(top: TopLevel) -> bool:
 FORMAT = Format(
     decoder=decoder,
     order="source",
+    log="ticdc",
     summary="TiCDC Simple protocol of TiDB, in JSON",
     source="https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol (pingcap/tiflow, 017624f)",
     recognised="an object with version, type, commitTs and buildTs",

@@ -83,6 +83,11 @@ class Code(StrEnum):
     TZ_ASSUMED = "tz_assumed", "warning", "a time without a zone was read as UTC; set time_zone"
     OLD_MISSING = "old_missing", "warning", "no previous values were sent for an update"
     OLD_COLUMN_NOT_IN_DATA = "old_column_not_in_data", "warning", "old names a column data lacks"
+    SEQUENCE_UNIT_ASSUMED = (
+        "sequence_unit_assumed",
+        "warning",
+        "a sequence of 14 or 15 digits was read as seconds and a counter; set sequence_unit",
+    )
     SENT_TIME_UNREAD = "sent_time_unread", "warning", "the time of sending cannot be read; left out"
     ZERO_DATE = "zero_date", "warning", "an impossible date: text in silver, NULL in gold"
     PLACEHOLDER_VALUE = "placeholder_value", "warning", "the producer could not supply the value"

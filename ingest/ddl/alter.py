@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ingest.ddl.columns import (
     Element,
+    pass_attribute,
     read_column,
     read_default,
     read_element,
@@ -26,7 +27,7 @@ from ingest.ddl.columns import (
 )
 from ingest.ddl.model import Clause, Column, TableName
 from ingest.ddl.tokens import TokenReader, Unread
-from ingest.values.canonical import time_text
+from ingest.values.canonical import base64_of, time_text
 from ingest.values.source_types import parse_type
 
 
@@ -40,7 +41,10 @@ def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
         return passed_over(reader, table)
     reader.accept("COLUMN")
     reader.accept("IF", "EXISTS")
-    elements = read_elements(reader) if reader.at("(") else [read_column(reader)]
+    if reader.at("("):
+        elements = read_elements(reader, strict=True)
+    else:
+        elements = [read_column(reader, strict=True)]
     return [clause for element in elements for clause in _modified(element, table)]
 
 
@@ -65,7 +69,7 @@ def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
     reader.accept("COLUMN")
     reader.accept("IF", "EXISTS")
     old = reader.name()
-    changed = _modified(read_column(reader), table)
+    changed = _modified(read_column(reader, strict=True), table)
     new = changed[0].column
     if new is None or new.name.casefold() == old.casefold():
         return changed
@@ -120,7 +124,7 @@ def _retyped(reader: TokenReader, table: TableName, name: str) -> Clause:
         elif reader.at_any({"ADD", "ALTER", "DROP", "MODIFY"}):  # DB2 puts no commas
             break
         else:
-            reader.take()
+            pass_attribute(reader, strict=True)
     column = Column(
         name=name,
         source_type=source_type,
@@ -153,6 +157,8 @@ _EMPTY = {"char", "varchar", "nchar", "nvarchar", "set", "tinytext", "text", "me
     "longblob",
     "varbinary",
 }
+# What databases write behind the columns that are dropped.
+_AFTER_DROPPED = {"CASCADE", "CONSTRAINTS", "RESTRICT", "INVALIDATE", "CHECKPOINT", "ONLINE"}
 _PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
 # Rows go or come without a row event.
 _MOVES_ROWS = {"TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT", "SWITCH", "DETACH", "ATTACH"}
@@ -186,13 +192,14 @@ def read_clauses(reader: TokenReader, table: TableName) -> list[Clause]:
         first = reader.index
         try:
             if reader.dialect == "tsql" and verb in ("ADD", "DROP") and not _at_verb(reader):
-                clauses += _continued(reader, table, clauses[-1].kind)
+                found = _continued(reader, table, clauses[-1].kind)
             else:
                 verb = reader.verb()
                 read = _READERS.get(verb)
-                clauses += _physical(reader, table, verb) if read is None else read(reader, table)
+                found = _physical(reader, table, verb) if read is None else read(reader, table)
             if not (reader.at_end() or reader.at(",") or _at_verb(reader)):
                 raise Unread(f"expected the end of the clause, got {reader.peek().text!r}")
+            clauses += found
         except Unread:
             clauses.append(Clause(kind="unparsed", table=table))
             _leave(reader, first)
@@ -282,7 +289,17 @@ def _implicit(type_: str | None, source_type: str) -> str | None:
         return read.members[0] if read.members else None
     if read.name == "time":
         return time_text("00:00:00")
+    if read.name == "binary":
+        return base64_of(bytes(_binary_size(source_type)))
+    if read.name == "json":
+        return "null"
     return "" if read.name in _EMPTY else None
+
+
+def _binary_size(source_type: str) -> int:
+    """The bytes of a BINARY, which zeros fill; MySQL has 255 at most."""
+    size = re.search(r"\((\d{1,3})\)", source_type)
+    return min(int(size[1]), 255) if size else 1
 
 
 def _default_for(reader: TokenReader, table: TableName) -> list[Clause]:
@@ -315,8 +332,14 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.dialect == "tsql" and not named:
         return [_unconstrained(reader, table)]
     reader.accept("IF", "EXISTS")
+    return _dropped(reader, table)
+
+
+def _dropped(reader: TokenReader, table: TableName) -> list[Clause]:
+    """The columns of a DROP or SET UNUSED, and how they go."""
     names = read_key(reader) if reader.at("(") else (reader.name(),)
-    reader.skip()
+    while reader.at_any(_AFTER_DROPPED) or reader.peek().kind == "number":
+        reader.take()
     return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
 
 
@@ -354,9 +377,7 @@ def _beside(reader: TokenReader, table: TableName) -> TableName:
 def _set(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.accept("UNUSED"):  # Oracle: a drop that is cleaned up later
         reader.accept("COLUMN")
-        names = read_key(reader) if reader.at("(") else (reader.name(),)
-        reader.skip()
-        return [Clause(kind="drop_column", table=table, column=Column(name=name)) for name in names]
+        return _dropped(reader, table)
     if reader.accept("SCHEMA"):
         moved = table._replace(schema=reader.name())
         return [Clause(kind="rename_table", table=table, new_table=moved)]

@@ -84,6 +84,8 @@ _ATTRIBUTES = set(
     BFILE STORE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
     """.split()
 )
+# Words that a name follows.
+_NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "TABLESPACE"}
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
 _ZONES = (
     ("WITH", "TIME", "ZONE"),
@@ -193,12 +195,8 @@ def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = 
             found["expression"] = reader.take().text.upper()
         elif reader.accept("AS"):
             found["expression"] = reader.written(_pass_expression(reader, _AFTER_COMPUTED))
-        elif reader.at_any({"CONSTRAINT", "COLLATE", "CHARSET"}):
-            reader.take()
-            reader.accept("=")
-            reader.take()
         else:
-            _pass_attribute(reader, strict=strict)
+            pass_attribute(reader, strict=strict)
     if source_type is None and reader.index == first:
         raise Unread(f"expected a type for column {own}, got {reader.peek().text!r}")
     nullable = found.get("nullable")
@@ -217,8 +215,20 @@ def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = 
     return Element(column=column, keys=keys)
 
 
-def _pass_attribute(reader: TokenReader, *, strict: bool) -> None:
-    if reader.at("("):
+def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
+    """Past one word of a column's definition, and the name that belongs to it.
+
+    `strict`: a word that no database has there is Unread.
+    """
+    if reader.accept("REFERENCES"):
+        reader.path()
+    elif reader.accept("CHARACTER", "SET"):
+        reader.take()
+    elif reader.at_any(_NAMED):
+        reader.take()
+        reader.accept("=")
+        reader.take()
+    elif reader.at("("):
         reader.group()
     elif not strict or reader.at_any(_ATTRIBUTES) or reader.peek().kind != "word":
         reader.take()
@@ -289,6 +299,8 @@ def _text(value: str | bool | None) -> str | None:
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
+_BITS_MOST = 64
+"""Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
 _SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
@@ -325,19 +337,25 @@ def literal_default(
 
 def _bare(tokens: Sequence[Token]) -> list[Token]:
     """Without enclosing parentheses, PostgreSQL's cast of a literal, and with a sign joined on."""
-    rest = list(tokens)
-    while len(rest) > 2 and (rest[0].text, rest[0].kind, rest[-1].text) == ("(", "mark", ")"):
-        rest = rest[1:-1]
+    rest = _unwrapped(tokens)
     cast = next((at for at, token in enumerate(rest) if token.text == "::"), len(rest))
     if all(token.kind in ("word", "quoted", "number", "mark") for token in rest[cast:]):
-        rest = rest[:cast] if cast else rest
-    while len(rest) > 2 and (rest[0].text, rest[0].kind, rest[-1].text) == ("(", "mark", ")"):
-        rest = rest[1:-1]
+        rest = _unwrapped(rest[:cast] if cast else rest)
     marks = "".join(token.text for token in rest[:-1])
     number = rest[-1:]
     if number and number[0].kind == "number" and marks in ("-", "+", ".", "-.", "+."):
         return [number[0]._replace(text=marks.replace("+", "") + number[0].text)]
     return rest
+
+
+def _unwrapped(tokens: Sequence[Token]) -> list[Token]:
+    """Without the parentheses around it, however many."""
+    first, last = 0, len(tokens) - 1
+    while last - first > 1 and tokens[first].kind == "mark":
+        if (tokens[first].text, tokens[last].text) != ("(", ")"):
+            break
+        first, last = first + 1, last - 1
+    return list(tokens[first : last + 1])
 
 
 def _canonical(token: Token, source_type: str, type_: str) -> str | None:
@@ -391,7 +409,7 @@ def _of_bits(digits: str, base: int, type_: str) -> str | None:
     if type_ == "boolean":
         return str(number != 0).lower()
     if type_ in ("int", "bigint", "double") or type_.startswith("decimal("):
-        return str(number)
+        return str(number) if len(digits) <= _BITS_MOST else None
     size = (len(digits) + 7) // 8 if base == 2 else (len(digits) + 1) // 2
     data = number.to_bytes(size, "big")
     if type_ == "binary":

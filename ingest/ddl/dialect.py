@@ -10,8 +10,9 @@ from ingest.ddl.parse import dialect_of
 _BY_FORMAT = {"wal2json": "postgres"} | dict.fromkeys(
     ("maxwell", "ticdc_open", "ticdc_simple"), "mysql"
 )
-_SAID_ELSEWHERE = re.compile(r"'(?:[^'\\]|\\.|'')*+'|/\*.*?\*/|--[^\n]*", re.DOTALL)
-"""Strings and comments: their words say nothing of the dialect."""
+_SAID_ELSEWHERE = re.compile(r"'(?:[^'\\]|\\.|'')*+(?:'|\Z)|/\*.*?(?:\*/|\Z)|--[^\n]*", re.DOTALL)
+"""Strings and comments, which go on to the end where nothing closes them: their words say nothing
+of the dialect."""
 _QUOTED = re.compile(r'\b(?:TABLE|INDEX|COLUMN|ON|EXISTS)\s+"', re.IGNORECASE)
 _ORACLE = re.compile(
     r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE|MODIFY\s*\()",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
 from ingest.ddl.model import RISKS, Clause, Column, Statement
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
@@ -116,12 +117,12 @@ def together(target: str, statements: Iterable[str]) -> list[str]:
     is one commit of the table."""
     opening = f"ALTER TABLE {target} ADD COLUMNS ("
     found: list[str] = []
-    for text in statements:
-        adds = text.startswith(opening)
-        if adds and found and found[-1].startswith(opening):
-            found[-1] = f"{found[-1][:-1]}, {text[len(opening) :]}"
+    for adds, run in groupby(statements, lambda text: text.startswith(opening)):
+        if adds:
+            columns = ", ".join(text[len(opening) : -1] for text in run)
+            found.append(f"{opening}{columns})")
         else:
-            found.append(text)
+            found += run
     return found
 
 
@@ -237,6 +238,12 @@ _JUDGES: dict[str, Callable[[Clause, Column, _Picture], Outcome]] = {
     "drop_column": _dropped,
     "rename_column": _renamed,
 }
+MEANINGS = {
+    "add_column": "the column is added, and filled with what silver has for it",
+    "drop_column": "its values go with it; added again it is a new column",
+    "rename_column": "the column keeps its values; earlier changes are read under the new name",
+}
+"""What plain changes mean, for those who decide on them."""
 _NOTES = {
     "drop_table": "gold is never dropped; approval freezes the target",
     "drop_database": "gold is never dropped; approval freezes its targets",

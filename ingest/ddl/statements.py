@@ -19,7 +19,14 @@ _OTHER = set(
     ENABLE DISABLE PRINT BACKUP CHECKPOINT DISCARD LISTEN NOTIFY ASSOCIATE END GO""".split()
 )
 # Objects whose text holds a body with semicolons of its own.
-_BODIES = {"PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE", "TYPE", "DEFINER"}
+_BODIES = {"PROCEDURE", "PROC", "FUNCTION", "TRIGGER", "EVENT", "PACKAGE"}
+_ALTERED_BODIES = {"mysql": {"EVENT"}, "tsql": _BODIES}
+# What may stand between CREATE or ALTER and such an object.
+_BEFORE_BODY = {"OR", "REPLACE", "ALTER", "AGGREGATE", "EDITIONABLE", "NONEDITIONABLE"}
+_DEFINED = _BODIES | {"VIEW"}
+# What clauses of ALTER TABLE begin with, and what such a clause may drop.
+_CLAUSES = {"ADD", "ALTER", "CHANGE", "DROP", "MODIFY", "RENAME"}
+_PARTS = {"COLUMN", "PRIMARY", "KEY", "CONSTRAINT", "CHECK", "PARTITION", "SUBPARTITION"}
 _BEFORE_TABLE = {"ONLINE", "OFFLINE", "IGNORE", "FOREIGN", "EXTERNAL", "UNLOGGED", "OR", "REPLACE"}
 _BEFORE_INDEX = {"UNIQUE", "FULLTEXT", "SPATIAL", "BITMAP", "CLUSTERED", "NONCLUSTERED"} | {
     "COLUMNSTORE",
@@ -34,13 +41,15 @@ _AFTER_TRUNCATED = set(
     MATERIALIZED VIEW SNAPSHOT LOG IGNORE RESTRICT WHEN DELETE TRIGGERS IMMEDIATE WAIT NOWAIT
     """.split()
 )
-_PART = re.compile(r'\[((?:[^\]]|\]\])*)\]|"((?:[^"]|"")*)"|([^.\[\]"]+)')
+# What is never closed goes on to the end of the text.
+_PART = re.compile(r'\[((?:[^\]]|\]\])*+)(?:\]|\Z)|"((?:[^"]|"")*+)(?:"|\Z)|([^.\[\]"]+)')
 
 
 def read_statement(reader: TokenReader) -> list[Clause]:
     """One statement, to its semicolon; or clauses alone, of the table that its message names."""
     if reader.place.name and _at_clause(reader):
         return read_clauses(reader, reader.place)
+    first = reader.index
     verb = reader.verb()
     if verb in ("EXEC", "EXECUTE") or verb == "SP_RENAME":
         clauses = _sp_rename(reader, verb)
@@ -50,6 +59,8 @@ def read_statement(reader: TokenReader) -> list[Clause]:
         clauses = _STATEMENTS[verb](reader) if verb in _STATEMENTS else []
     if not clauses:
         raise Unread(f"expected a DDL statement, got {verb!r}")
+    if _has_body(reader, verb, first + 1):
+        reader.index = len(reader.tokens)
     while not reader.at_end():
         reader.take()
     return clauses
@@ -64,22 +75,52 @@ def _at_clause(reader: TokenReader) -> bool:
         return True
     if reader.at("CHANGE"):
         return not reader.at_any({"MASTER", "REPLICATION"}, ahead=1)
-    if reader.at_any({"DROP", "ALTER", "RENAME"}):
-        return reader.at("COLUMN", ahead=1) or reader.at("RENAME", "TO")
-    return False
+    if reader.at("DROP"):
+        return _at_dropped_part(reader)
+    return reader.at_any({"ALTER", "RENAME"}) and (
+        reader.at("COLUMN", ahead=1) or reader.at("RENAME", "TO")
+    )
+
+
+def _at_dropped_part(reader: TokenReader) -> bool:
+    """Whether a DROP names a part of a table: `DROP PRIMARY KEY`, `DROP c`, not `DROP TABLE t`."""
+    if reader.at("INDEX", ahead=1):
+        return reader.at(",", ahead=3) and reader.at_any(_CLAUSES, ahead=4)
+    if reader.at_any(_PARTS, ahead=1) or reader.at_any({"IF", "("}, ahead=1):
+        return True
+    if reader.at("FOREIGN", "KEY", ahead=1):
+        return True
+    after = reader.peek(2)
+    return reader.at_name(1) and (after.kind == "end" or after.text in (",", ";"))
 
 
 def _rest(reader: TokenReader) -> list[Clause]:
-    """No concern of any table; to the semicolon, or to the end of the text where it has a body."""
-    before = reader.tokens[: reader.index + 1]
-    words = {token.text.upper() for token in [*before, reader.peek()] if token.kind == "word"}
-    block = words & {"BEGIN", "DECLARE"} and not (
-        reader.at_end() or reader.at_any({"TRANSACTION", "TRAN", "WORK"})
-    )
-    # PostgreSQL writes a body as one string.
-    if block or (words & _BODIES and reader.dialect != "postgres"):
-        reader.index = len(reader.tokens)
+    """No concern of any table."""
     return [Clause(kind="other", table=reader.place)]
+
+
+def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
+    """Whether the statement holds statements, so that its semicolons do not end it.
+
+    `first`: the token after its verb. Only the statement's own words are asked.
+    """
+    if reader.dialect == "postgres":  # writes a body as one string
+        return False
+    ahead = first - reader.index
+    if verb in ("BEGIN", "DECLARE"):
+        ends = reader.peek(ahead).kind == "end" or reader.at(";", ahead=ahead)
+        return not (ends or reader.at_any({"TRANSACTION", "TRAN", "WORK"}, ahead=ahead))
+    if verb not in ("CREATE", "ALTER"):
+        return False
+    bodies = _BODIES if verb == "CREATE" else _ALTERED_BODIES.get(reader.dialect, set())
+    while reader.at_any(_BEFORE_BODY, ahead=ahead):
+        ahead += 1
+    if reader.at("DEFINER", ahead=ahead):
+        while not (reader.peek(ahead).kind == "end" or reader.at(";", ahead=ahead)):
+            if reader.at_any(_DEFINED, ahead=ahead):
+                break
+            ahead += 1
+    return reader.at_any(bodies, ahead=ahead) or reader.at("TYPE", "BODY", ahead=ahead)
 
 
 def _alter(reader: TokenReader) -> list[Clause]:

@@ -31,27 +31,39 @@ def in_steps(clauses: Sequence[Clause]) -> list[Clause]:
         return list(clauses)
     drops = [clause for clause in clauses if clause.kind == "drop_column"]
     renames = [clause for clause in clauses if clause.kind == "rename_column"]
-    rest = [clause for clause in clauses if clause not in drops and clause not in renames]
+    rest = [clause for clause in clauses if clause.kind not in ("drop_column", "rename_column")]
     return [*drops, *_untangled(renames), *rest]
 
 
 def _untangled(renames: list[Clause]) -> list[Clause]:
-    """Each rename when its new name is free; of a circle one column stands aside first."""
+    """Each rename when its new name is free; of a circle one column stands aside first.
+
+    The renames by the old name that they give up: each one is followed to the one that holds its
+    new name, until one is free, and then they are carried out backwards.
+    """
     steps: list[Clause] = []
     last: list[Clause] = []
-    while renames:
-        held = {_old(clause) for clause in renames}
-        free = [clause for clause in renames if _new(clause) not in held or _stays(clause)]
-        if free:
-            steps += free
-            renames = [clause for clause in renames if clause not in free]
-            continue
-        first, *renames = renames
-        assert first.column is not None
-        aside = _ASIDE + first.column.name
-        steps.append(replace(first, new_name=aside))
-        last.append(replace(first, column=Column(name=aside)))
-    return [*steps, *last]
+    waiting = {_old(clause): clause for clause in renames}
+    again = [clause for clause in renames if waiting[_old(clause)] is not clause]
+    for clause in renames:
+        chain: list[Clause] = []
+        following: Clause | None = clause
+        while following is not None and waiting.get(_old(following)) is following:
+            chain.append(waiting.pop(_old(following)))
+            following = None if _stays(chain[-1]) else waiting.get(_new(chain[-1]))
+        if len(chain) > 1 and _new(chain[-1]) == _old(clause):
+            aside = _aside(clause)
+            steps.append(replace(clause, new_name=aside))
+            last.append(replace(clause, column=Column(name=aside)))
+            del chain[0]
+        steps += reversed(chain)
+    return [*steps, *last, *again]
+
+
+def _aside(clause: Clause) -> str:
+    """The name of a column that waits for its new one."""
+    assert clause.column is not None
+    return _ASIDE + clause.column.name
 
 
 def _stays(clause: Clause) -> bool:

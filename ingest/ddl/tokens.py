@@ -139,14 +139,19 @@ class TokenReader:
         return self.locate(self.path())
 
     def locate(self, path: list[str]) -> TableName:
-        """The table of a dotted name, with what it leaves unsaid taken from its message."""
+        """The table of a dotted name, with what it leaves unsaid taken from its message.
+
+        Raises Unread for more parts than the dialect has: MySQL's schema is its database.
+        """
+        if len(path) > (2 if self.dialect == "mysql" else 3):
+            raise Unread(f"expected the name of a table, got {'.'.join(path)[:80]!r}")
         db, schema, _ = self.place
         name = _respelt(path[-1], self.place.name)
         above = path[-2] if len(path) > 1 else ""
         if not above:
             return TableName(path[-3] if len(path) > 2 else db, schema, name)
         if self.dialect == "mysql" or (self.dialect == "oracle" and schema is None and db):
-            return TableName(_respelt(above, db), schema, name)
+            return TableName(_database(above, db), schema, name)
         top = _respelt(path[-3], db) if len(path) > 2 else db
         return TableName(top, _respelt(above, schema), name)
 
@@ -190,6 +195,17 @@ class TokenReader:
 
 def _respelt(name: str, known: str | None) -> str:
     return known if known is not None and known.casefold() == name.casefold() else name
+
+
+def _database(name: str, known: str | None) -> str:
+    """The database that a statement names, as messages of its table's database spell it.
+
+    OceanBase's may have their tenant in front (`tenant.db`), which no statement names.
+    """
+    tenant, dot, own = (known or "").partition(".")
+    if not dot or "." in name:
+        return _respelt(name, known)
+    return f"{tenant}.{_respelt(name, own)}"
 
 
 def _plain(text: str) -> str:

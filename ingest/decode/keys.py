@@ -38,8 +38,8 @@ def keyed(event: Event, columns: tuple[str, ...] | None) -> None:
     if not columns:
         event.key_columns = None
         return
-    if len(columns) > 1 and len(set(columns)) < len(columns):
-        columns = tuple(dict.fromkeys(columns))
+    if len(columns) > 1 and len({column.lower() for column in columns}) < len(columns):
+        columns = _distinct(columns, event.after or event.before or {})
     if event.key_columns != columns:
         event.key_columns = columns
         event.key = event.key_before = None
@@ -52,6 +52,20 @@ def keyed(event: Event, columns: tuple[str, ...] | None) -> None:
         event.key = _values(after, columns, event)
         if event.op == "update" and before is not None and event.key_before is None:
             event.key_before = _values(before, columns, event)
+
+
+def _distinct(columns: tuple[str, ...], row: Row) -> tuple[str, ...]:
+    """The key's columns once each: names that differ in case alone are one column, unless the row
+    has a column of each."""
+    found: dict[str, str] = {}
+    for column in columns:
+        known = found.setdefault(column.lower(), column)
+        if known != column and column in row:
+            if known in row:
+                found[column] = column
+            else:
+                found[column.lower()] = column
+    return tuple(dict.fromkeys(found.values()))
 
 
 def _values(image: Row | None, columns: tuple[str, ...], event: Event) -> Row | None:

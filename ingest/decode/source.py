@@ -16,7 +16,6 @@ from msgspec.structs import astuple
 from ingest import position as order
 from ingest.codes import Code
 from ingest.ddl.dialect import configured_dialect
-from ingest.decode.doubled_names import check_names
 from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
@@ -28,6 +27,7 @@ from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message, statement_too_large
 from ingest.wire.contract import Decoder, Format, FormatOptions, Message
 from ingest.wire.declared import declared_for
+from ingest.wire.doubled_names import check_names
 
 SilverRow = tuple[Any, ...]
 """One row in the order of `ingest.events.DECODED`; times in microseconds."""
@@ -128,7 +128,8 @@ class SourceDecoder:
                 name = known.name
             assert name is not None
             if value and FORMATS[name].recognise is not None:
-                check_names(value, flat=FORMATS[name].flat, top=known.top)
+                about = FORMATS[name]
+                check_names(value, flat=about.flat, envelope=about.envelope, top=known.top)
             decode = self._decoders.get(name) or self._decoder(name)
             return self._lift(message, epoch, now, name=name, events=list(decode(message)))
         except DecodeError as error:
@@ -259,7 +260,7 @@ class SourceDecoder:
         for event in events:
             if event.ddl is not None and event.dialect is None:
                 event.dialect = self._dialect(event, event.format or name)
-            if event.ddl is None or len(event.ddl) <= self._limits.ddl_bytes:
+            if event.ddl is None or not _larger(event.ddl, self._limits.ddl_bytes):
                 found += truncated_tables(event, default=table)
                 continue
             if event.op == "truncate":
@@ -363,6 +364,13 @@ class SourceDecoder:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
+
+
+def _larger(text: str, most: int) -> bool:
+    """Whether a text has more bytes than `most`."""
+    return len(text) > most or (
+        not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > most
+    )
 
 
 def _micros(milliseconds: int | None) -> int | None:

@@ -22,8 +22,16 @@ from ingest.values import canonical
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of, parse_type, spark_type, types_of
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, TopLevel
-from ingest.wire.contradictions import refuse_rows
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    TopLevel,
+)
+from ingest.wire.contradictions import refuse_sides
 from ingest.wire.declared import Columns, Convert, declared_for, in_any_case, plain, respelt
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
 from ingest.wire.scalars import Scalar, micros_of, number_of, of_protocol, sent_micros_of, text_of
@@ -62,7 +70,7 @@ class _Side(msgspec.Struct, gc=False):
 
 class _Times(msgspec.Struct, gc=False):
     eventTime: Scalar = None
-    systemTime: Scalar = None
+    systemTime: Any = None
 
 
 class _Ddl(msgspec.Struct, gc=False):
@@ -212,8 +220,7 @@ def decoder(options: FormatOptions) -> Decoder:
         if event.kind == "change" and event.op != "truncate":
             _images(event, word, payload, rows=table.rows, warnings=warnings)
         else:
-            sides = (payload.before, payload.after)
-            refuse_rows(payload.op, *(side.dataColumn for side in sides if side is not None))
+            refuse_sides(payload.op, message.value or b"")
         yield event
 
     return decode
@@ -268,6 +275,16 @@ FORMAT = Format(
     ordered="by payload.sequenceId; an INSERT whose sequenceId or eventTime is -1 is a snapshot "
     "row; the halves UPDATE_BEFOR and UPDATE_AFTER are joined by it",
     recognise=_recognise,
+    envelope=(
+        "schema",
+        "schema.source",
+        "schema.dataColumn",
+        "payload",
+        "payload.timestamp",
+        "payload.ddl",
+        "payload.before",
+        "payload.after",
+    ),
     impossible={
         "id": "the record has no number but sequenceId",
         "storeDataSequence": "a field of OMS alone; here it is sequenceId",
@@ -303,6 +320,7 @@ FORMAT = Format(
             "zero dates",
             "there is no such instant",
         ),
+        SPACES_OF_JSON,
     ),
 )
 

@@ -118,7 +118,7 @@ class Detection:
         found = [name for name, recognise in self._binary if recognise(message)]
         if len(found) == 1:
             return Recognised(found[0])
-        advised = advice_on_bytes(value) if not found else ""
+        advised = advice_on_bytes(value, message.headers) if not found else ""
         raise _refusal(found, message, "bytes that are no JSON object", advised=advised)
 
     def _learnt(self, names: tuple[str, ...], top: TopLevel) -> _Known:

@@ -25,7 +25,15 @@ from ingest.values import canonical, jsontext
 from ingest.values.jsontext import excerpt, members
 from ingest.values.source_types import decimal_type, spark_type
 from ingest.wire.clock import Clock
-from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    Option,
+    TopLevel,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Convert, Texts, plain, sql_converter
 from ingest.wire.scalars import Scalar, number_of, text_of
@@ -38,7 +46,7 @@ _NONE = msgspec.Raw(b"")
 
 
 class _Metadata(msgspec.Struct, gc=False, rename="kebab"):
-    timestamp: str | None = None
+    timestamp: Any = None
     record_type: str | None = None
     operation: str | None = None
     schema_name: str | None = None
@@ -60,7 +68,7 @@ def decoder(options: FormatOptions) -> Decoder:
         warnings: list[str] = []
         envelope = jsontext.parse(message.value or b"", envelope_of, warnings)
         metadata: _Metadata = envelope.metadata
-        sent = clock.micros(metadata.timestamp, warnings)
+        sent = clock.sent_micros(metadata.timestamp, warnings)
         happened = clock.micros(metadata.commit_timestamp, warnings)
         event = Event(
             op=_op(metadata),
@@ -225,6 +233,7 @@ FORMAT = Format(
     ordered="auto is arrival; source is stream-position where it is a place in a binlog or a "
     "PostgreSQL log, else commit-timestamp, transaction-id, transaction-record-id",
     recognise=_recognise,
+    envelope=("metadata", "control", "control.table-def"),
     options={
         "null_and_empty": Option(
             "choice",
@@ -260,6 +269,7 @@ FORMAT = Format(
         "ddl": "control records name the operation and the columns, not the statement",
         "key image": "a record does not name key columns; the YAML or the Kafka key does",
     },
+    losses=(SPACES_OF_JSON,),
 )
 
 

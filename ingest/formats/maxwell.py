@@ -20,8 +20,17 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event, Row
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import excerpt, nested, parse
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
-from ingest.wire.contradictions import refuse_rows
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TopLevel,
+)
+from ingest.wire.contradictions import has_columns, refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_spark_type
 from ingest.wire.scalars import Scalar, micros_of, number_of, text_of
 from ingest.wire.typed_rows import TableRows, TypedRows
@@ -171,10 +180,13 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
         raise DecodeError(Code.NO_IMAGE, f"expected columns in data of a {event.op}, got none")
     settle(data, envelope.data, rows)
     if event.op == "delete":
+        refuse_after(event.op, envelope.old)
         event.before, event.before_image = data, word
         return
     event.after, event.after_image = data, word
     if event.op != "update":
+        if has_columns(envelope.old):
+            warnings.append(Code.BEFORE_ON_INSERT.value)
         return
     old, _ = rows.read(envelope.old, warnings)
     if old is None:
@@ -254,6 +266,7 @@ FORMAT = Format(
             "JSON null",
             "a JSON column's null and SQL's NULL are one token",
         ),
+        SPACES_OF_JSON,
     ),
 )
 

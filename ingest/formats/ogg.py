@@ -25,6 +25,7 @@ from ingest.values import jsontext
 from ingest.values.source_types import spark_type
 from ingest.wire.clock import Clock
 from ingest.wire.contract import (
+    SPACES_OF_JSON,
     Decoder,
     Format,
     FormatOptions,
@@ -48,7 +49,7 @@ class _Envelope(msgspec.Struct, gc=False):
     table: str | None = None
     op_type: str | None = None
     op_ts: str | None = None
-    current_ts: str | None = None
+    current_ts: Any = None
     pos: Scalar = None
     xid: Scalar = None
     primary_keys: tuple[str, ...] | None = None
@@ -99,7 +100,7 @@ def decoder(options: FormatOptions) -> Decoder:
             scn=text_of(envelope.pos),
             order=_order(envelope.pos),
             event_time=clock.micros(envelope.op_ts, warnings),
-            sent_time=clock.micros(envelope.current_ts, warnings),
+            sent_time=clock.sent_micros(envelope.current_ts, warnings),
             tx_id=text_of(envelope.xid) or tokens.get("6") or tokens.get("TK-XID"),
             types=rows.types,
             warnings=warnings,
@@ -182,6 +183,7 @@ FORMAT = Format(
     ordered="by pos, the position in the trail",
     flat=True,
     recognise=_recognise,
+    envelope=("tokens", "payload", "payload.tokens"),
     options={
         "op_types": Option(
             "list",
@@ -211,6 +213,7 @@ FORMAT = Format(
         "columns": "the schema goes to a separate file or topic; only the YAML's columns are known",
         "snapshot": "rows of an initial load come as op_type I",
     },
+    losses=(SPACES_OF_JSON,),
 )
 
 

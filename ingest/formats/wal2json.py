@@ -25,7 +25,7 @@ from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
 from ingest.wire.clock import Clock
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
-from ingest.wire.contradictions import refuse_rows
+from ingest.wire.contradictions import refuse_after, refuse_rows
 from ingest.wire.declared import Convert, Texts, plain, sql_converter
 from ingest.wire.scalars import Scalar, text_of
 from ingest.wire.typed_rows import TableRows
@@ -75,6 +75,7 @@ class Rows:
         identity = self._row(event, change.identity, warnings)
         keys = change.primary_key
         if event.op == "delete":
+            refuse_after(event.op, change.columns)
             if identity is None and change.identity is not None:
                 # nothing names the row, and the transaction's other changes are to stand
                 warnings.append(Code.OLD_MISSING.value)
@@ -101,6 +102,8 @@ class Rows:
         if after is None:
             raise DecodeError(Code.NO_IMAGE, f"expected columns of an {event.op}, got none")
         event.after, event.after_image = after, "full"
+        if event.op == "insert" and identity is not None:
+            warnings.append(Code.BEFORE_ON_INSERT.value)
         if event.op == "update":
             if identity is None:
                 warnings.append(Code.OLD_MISSING.value)
@@ -471,6 +474,7 @@ FORMAT = Format(
     ordered="by lsn (version 2) or nextlsn (version 1) of include-lsn; a source without them needs "
     "order: arrival",
     recognise=_recognise,
+    envelope=("change", "change.oldkeys", "change.pk", "columns", "identity", "pk"),
     options={
         "replica_identity": Option(
             "choice",
@@ -493,6 +497,11 @@ FORMAT = Format(
     losses=(
         Loss("NaN and infinite numbers", "NaN, Infinity and -Infinity come as null"),
         Loss("truncates", "version 1 does not send them"),
+        Loss(
+            "PostgreSQL's timetz, hstore and money",
+            "their text is PostgreSQL's own, as its settings have it; Debezium's is another: times "
+            "in UTC, a hstore as JSON, money as a number",
+        ),
         Loss(
             "nulls of the row before",
             "version 1 leaves them out under REPLICA IDENTITY FULL: declare keys:, and "

@@ -52,6 +52,9 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in range(32)}
 _PLACE = re.compile(r" \(byte (\d+)\)\Z")
 _BOM = b"\xef\xbb\xbf"
 _NOTHING = (b"", b"null", b"[]")
+_ZERO = b"-0"
+_ZEROS = (b":-0", b": -0")
+"""How a negative zero stands in an object; dates hold a minus and a zero, too."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 """What a decoder of this module raises for bytes it does not take."""
 
@@ -172,10 +175,22 @@ def image(
     if not columns:
         return None
     text = bytes(raw)
+    if any(mark in text for mark in _ZEROS):
+        _keep_sign(columns, text)
     if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
         if duplicated(text):
             warnings.append(Code.DUP_KEY.value)
     return columns
+
+
+def _keep_sign(columns: dict[str, Any], text: bytes) -> None:
+    """Gives a negative zero, which no integer is, as its token's text."""
+    zeros = [name for name, value in columns.items() if value.__class__ is int and value == 0]
+    if zeros:
+        sent = _RAWS.decode(text)
+        for name in zeros:
+            if bytes(sent[name]) == _ZERO:
+                columns[name] = _ZERO.decode()
 
 
 class Images(NamedTuple):
@@ -212,6 +227,9 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             textual = False
     if rows is None:
         rows = _row(_IMAGES.decode, text)
+        if any(mark in text for mark in _ZEROS):
+            for row, element in zip(rows, _ELEMENTS.decode(text), strict=True):
+                _keep_sign(row or {}, bytes(element))
     elif len(rows) == 1:
         # Where each name and each text has its two quotes, and no other, no name stood twice.
         row = rows[0] or {}

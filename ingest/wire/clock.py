@@ -32,6 +32,23 @@ class Clock:
         warnings += found[1]
         return found[0]
 
+    def sent_micros(self, given: object, warnings: list[str]) -> int | None:
+        """As `micros`, of the time when a message was sent, whatever JSON it is.
+
+        No change is refused for it: what cannot be read warns `sent_time_unread`.
+        """
+        if given is None or given == "":
+            return None
+        found = None
+        if given.__class__ is str:
+            try:
+                found = self.micros(str(given), warnings)
+            except DecodeError:
+                pass
+        if found is None:
+            warnings.append(Code.SENT_TIME_UNREAD.value)
+        return found
+
 
 def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
     """Microseconds of an epoch number whose unit is told by magnitude (spec, G8).

@@ -85,11 +85,19 @@ class Loss(NamedTuple):
     mended: bool = False
 
 
+SPACES_OF_JSON = Loss(
+    "white space of nested JSON", "a value that is an object or array stays as it was sent"
+)
+"""Of the formats whose rows hold JSON as it is, not as text."""
+
+
 class Format(NamedTuple):
     """One row of FORMATS.
 
     `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
     the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
+    `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
+    are the format's own, not columns; in them no name has two values.
     `flat`: a message may be a row whose columns stand on the top level.
     `empty`: a message without a value says something by its key, and is decoded.
     `order` is what `order: auto` means, `log` names the log whose positions the format tells where
@@ -107,6 +115,7 @@ class Format(NamedTuple):
     ordered: str
     recognise: Callable[[TopLevel], bool] | None = None
     recognise_bytes: Callable[[Message], bool] | None = None
+    envelope: tuple[str, ...] = ()
     flat: bool = False
     empty: bool = False
     log: str | None = None

@@ -12,6 +12,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.values.jsontext import decoder, parse
 
 
 def refuse_rows(word: str | None, *images: object) -> None:
@@ -29,13 +30,46 @@ def refuse_rows(word: str | None, *images: object) -> None:
             )
 
 
+def refuse_after(op: str, image: object) -> None:
+    """Raises image_count where a delete brings a row besides the one that it deletes.
+
+    `image`: JSON as sent, or what was read of it.
+    """
+    if image and has_columns(image):
+        raise DecodeError(Code.IMAGE_COUNT, f"expected no row after a {op}, got one with columns")
+
+
+class _Sides(msgspec.Struct, gc=False):
+    before: dict[str, msgspec.Raw] | None = None
+    after: dict[str, msgspec.Raw] | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    payload: _Sides
+
+
+_RECORD = decoder(_Record)
+
+
+def refuse_sides(word: str | None, value: bytes) -> None:
+    """As `refuse_rows`, of `payload.before` and `payload.after` of a message, whatever members
+    they have."""
+    payload = parse(value, _RECORD.decode, []).payload
+    for side in (payload.before, payload.after):
+        refuse_rows(word, *(side or {}).values())
+
+
+_NOTHING = (b"", b"null", b'""', b"0", b"false")
+
+
 def has_columns(image: object) -> bool:
-    """Whether an image, or one of a list, has a column; what is no object has none."""
+    """Whether an image, or one of a list, has a column. Of JSON as sent, any value but an empty
+    one may hold a row."""
     found: Any = image
     if isinstance(image, msgspec.Raw | bytes):
         text = bytes(image)
         if text[:1] not in (b"{", b"["):
-            return False
+            return text not in _NOTHING
         try:
             found = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -6,6 +6,7 @@ They come as numbers or as text, absent as JSON null, as `""` or as the word `"n
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
@@ -17,9 +18,12 @@ Scalar = int | str | None
 """A number as a JSON integer or as its text."""
 
 _MOST = 2**63
+_UNKNOWN_TIMES = ("0", "-1")
 # Years 2001 to 2100: what can be the time in front of a store sequence.
 _SECONDS = range(10**9, 4_102_444_800)
 _MILLISECONDS = range(10**12, 4_102_444_800_000)
+_COUNTERS = 10**15
+"""More than the counter behind a time can be."""
 
 
 def text_of(given: Scalar) -> str | None:
@@ -56,43 +60,62 @@ def micros_of(given: Scalar, warnings: list[str], unit: int) -> int | None:
     return epoch_micros(given, warnings, unit) if isinstance(given, int) else None
 
 
-def sent_micros_of(given: Scalar, warnings: list[str]) -> int | None:
+def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
     """Microseconds of the time when a message was sent, in milliseconds.
 
-    No change is refused for it: what is no time of the years 1 to 9999 warns `sent_time_unread`.
+    No change is refused for it: whatever JSON stands there, what is no time of the years 1 to 9999
+    warns `sent_time_unread`.
     """
     if given.__class__ is int and 10**11 <= given < 10**14:
-        return given * 1000
-    try:
-        return micros_of(given, warnings, 1000)
-    except DecodeError:
-        warnings.append(Code.SENT_TIME_UNREAD.value)
+        return int(given) * 1000
+    if given is None or given == "" or given == "null":
         return None
+    try:
+        found = micros_of(given, warnings, 1000) if given.__class__ in (int, str) else None
+    except DecodeError:
+        found = None
+    if found is None and str(given) not in _UNKNOWN_TIMES:
+        warnings.append(Code.SENT_TIME_UNREAD.value)
+    return found
 
 
-def split_sequence(given: Scalar, unit: str = "auto") -> tuple[int, int] | None:
-    """An OMS store sequence as (time, counter); None where it is absent or 0.
+def split_sequence(
+    given: Scalar, unit: str, warnings: list[str], *, time: Scalar = None
+) -> tuple[int, int] | None:
+    """An OMS store sequence as (second, place in it); None where it is absent or 0.
 
     The number is a time followed by a counter of at most five digits whose padding is not
     documented, so `16093446721` (…672, 1) comes after `160934467110` (…671, 10): the two parts
-    are compared one by one. `unit` is that of the time, `seconds` or `milliseconds`; `auto` takes
-    13 digits of milliseconds from 16 digits on, else 10 of seconds, where they make a time of this
-    century, else the whole number.
+    are compared one by one, milliseconds being the higher part of the second one. `unit` is that of
+    the time, `seconds` or `milliseconds`; `auto` takes 13 digits of milliseconds from 16 digits on,
+    or from 14 where `time`, the message's own, is in milliseconds, else 10 of seconds, where they
+    make a time of this century, else the whole number. Warns `sequence_unit_assumed` where 14 or 15
+    digits could be of either unit: whichever they are, the second is the same.
     """
     text = str(given)
     size = len(text)
     if not (text.isascii() and text.isdigit()) or size > 28 or not text.strip("0"):
         return None
-    if unit != "seconds" and size >= (13 if unit == "milliseconds" else 16):
-        time = int(text[:13])
-        if time in _MILLISECONDS:
-            return time, int(text[13:] or 0)
+    told = unit == "auto" and 13 < size < 16 and _in_milliseconds(time)
+    if unit != "seconds" and size >= (13 if told or unit == "milliseconds" else 16):
+        moment = int(text[:13])
+        if moment in _MILLISECONDS:
+            second, rest = divmod(moment, 1000)
+            return second, rest * _COUNTERS + int(text[13:] or 0)
     if unit != "milliseconds" and size > 10:
-        time = int(text[:10])
-        if time in _SECONDS:
-            return time, int(text[10:])
+        second = int(text[:10])
+        if second in _SECONDS:
+            # Five digits that begin with a zero are a padded counter.
+            if unit == "auto" and (size == 14 or (size == 15 and text[10] != "0")):
+                warnings.append(Code.SEQUENCE_UNIT_ASSUMED.value)
+            return second, int(text[10:])
     number = number_of(text)
     return None if number is None else (number, 0)
+
+
+def _in_milliseconds(time: Scalar) -> bool:
+    number = number_of(time)
+    return number is not None and number in _MILLISECONDS
 
 
 def of_protocol(top: TopLevel, *, versions: Collection[bytes], member: str) -> bool:

@@ -6,11 +6,12 @@ format that it resembles. A guess here decides nothing: the message is set aside
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ingest.wire.contract import TopLevel
 
+Headers = Sequence[tuple[str, bytes | None]]
 _ELSEWHERE = "no decoder reads it; send the changes with Debezium, Canal or another of the formats"
 
 
@@ -38,6 +39,10 @@ def _row(top: TopLevel) -> bool:
 
 
 _KINDS = (
+    _Kind(
+        _has("topic", "partition", "offset", "payload"),
+        "it looks like a line of `kcat -J`: set framing: kcat",
+    ),
     _Kind(
         _has("specversion", "type", "source"),
         "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
@@ -87,9 +92,22 @@ def advice(top: TopLevel) -> str:
     return "set the source's format"
 
 
-def advice_on_bytes(value: bytes) -> str:
+def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
     """What to do about bytes that no format recognises."""
+    if any(name.startswith("apicurio.") for name, _ in headers):
+        return (
+            "its headers name a schema of an Apicurio registry, which only the message itself may "
+            "do: set the converter's apicurio.registry.headers.enabled to false and "
+            "apicurio.registry.as-confluent to true"
+        )
     return foreign_framing(value) or "set the source's format"
+
+
+OTHER_LANGUAGES = (
+    "Avro alone is decoded: if the messages are Protobuf, set the connector's value.converter to "
+    "AvroConverter"
+)
+"""What to know of bytes behind a schema's id, which do not tell of which language it is."""
 
 
 def foreign_framing(value: bytes) -> str | None:
@@ -98,5 +116,10 @@ def foreign_framing(value: bytes) -> str | None:
         return (
             "it looks framed by the AWS Glue schema registry, which is not read: use a registry of "
             "Confluent's protocol, or Debezium's JsonConverter"
+        )
+    if value[:5] == bytes(5) and len(value) > 9:
+        return (
+            "it looks framed by the ids of eight bytes that Apicurio's converter writes, which are "
+            "not read: set its apicurio.registry.as-confluent to true"
         )
     return None

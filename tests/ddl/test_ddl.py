@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.parse import (
     KINDS,
     RISKS,
@@ -110,8 +111,23 @@ def test_reading_takes_linear_time() -> None:
     assert parse("/*! " + "/* " * 200_000).kind == "unparsed"
     assert parse("/*! '" + "\\'" * 200_000).kind == "unparsed"
     assert parse("ALTER TABLE t ADD " + "(" * 100_000).kind == "unparsed"
+    renames = ", ".join(f"RENAME COLUMN c{n} TO c{n + 1}" for n in range(8_000))
+    assert parse("ALTER TABLE t " + renames).kind == "rename_column"
+    swaps = ", ".join(
+        f"RENAME COLUMN a{n} TO b{n}, RENAME COLUMN b{n} TO a{n}" for n in range(4_000)
+    )
+    assert len(parse("ALTER TABLE t " + swaps).clauses) == 12_000
+    parens = f"DEFAULT {'(' * 100_000}1{')' * 100_000}"
+    assert parse(f"ALTER TABLE t ADD a INT {parens}").columns == ()
+    assert guess_dialect("/* " * 100_000, schema="s") == "postgres"
+    assert guess_dialect("'" + "\\'" * 100_000, schema="s") == "postgres"
     assert not is_truncate("/* a */ \n" * 20_000 + "/*")
     assert not is_truncate(" " * 200_000 + "TRUNCATE" + " " * 200_000)
+
+
+def test_a_long_default_is_no_number() -> None:
+    found = parse(f"ALTER TABLE t ADD a INT DEFAULT 0x{'f' * 8_000}").clauses[0].column
+    assert found is not None and found.default is None and found.expression is not None
 
 
 @pytest.mark.parametrize(

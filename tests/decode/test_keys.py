@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.decode.keys import hash_values, one_spelling
+from ingest.decode.keys import hash_values, key_hash, keyed, one_spelling
 from ingest.errors import TableError
+from ingest.events import Event
 from ingest.sql.projection import as_text, from_text
 from pipelines.apply.exact import check_found
 from tests.support.databases import spellings
@@ -77,3 +78,22 @@ def test_78_a_key_that_is_not_found_parks_its_table() -> None:
         check_found("orders", [("7", "a"), ("1", "b")], {("1", "b")})
     assert "of key (7, a), which this batch brings, got nothing" in str(raised.value)
     assert "nothing of orders was changed" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "row", "expected"),
+    [
+        (("id", "ID"), {"id": "1"}, {"id": "1"}),
+        (("ID", "id"), {"id": "1"}, {"id": "1"}),
+        (("id", "id"), {"id": "1"}, {"id": "1"}),
+        (("id", "ID"), {"id": "1", "ID": "2"}, {"id": "1", "ID": "2"}),
+        (("ID", "line"), {"id": "1", "line": "2"}, {"ID": "1", "line": "2"}),
+    ],
+)
+def test_a_column_named_twice_is_one_of_the_key(
+    names: tuple[str, ...], row: dict[str, str | None], expected: dict[str, str]
+) -> None:
+    event = Event(op="insert", after=row)
+    keyed(event, names)
+    assert event.key_columns == tuple(expected) and event.key == expected
+    assert key_hash(event) is not None

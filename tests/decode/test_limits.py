@@ -188,3 +188,13 @@ def _string(text: bytes) -> bytes:
         head.append(number & 127 | 128)
         number >>= 7
     return bytes([*head, number]) + text
+
+
+def test_a_statement_is_measured_in_bytes() -> None:
+    sql = "ALTER TABLE t ADD a int COMMENT '\u5c0f\u9ea6'"
+    message = {"type": "ALTER", "database": "d", "table": "t", "es": 1, "isDdl": True, "sql": sql}
+    value = Message(json.dumps(message).encode())
+    for most, warnings in ((len(sql), ["ddl_unread"]), (len(sql.encode()), None)):
+        rows = reader_of("canal", limits={"ddl_bytes": most}).rows(value)
+        found = rows[-1][AT["warnings"]] or []
+        assert [word for word in found if word == "ddl_unread"] == (warnings or [])

@@ -159,14 +159,14 @@ def test_store_sequences_compare_as_their_time_and_counter_do(
     earlier: tuple[int, int], later: tuple[int, int], width: int
 ) -> None:
     texts = [f"{time}{counter:0{width}d}" for time, counter in (earlier, later)]
-    assert [split_sequence(text) for text in texts] == [earlier, later]
+    assert [split_sequence(text, "auto", []) for text in texts] == [earlier, later]
 
 
 @pytest.mark.parametrize(
     ("given_", "unit", "expected"),
     [
-        ("1704134400123000017", "auto", (1704134400123, 17)),
-        ("17041344001231", "milliseconds", (1704134400123, 1)),
+        ("1704134400123000017", "auto", (1704134400, 123 * 10**15 + 17)),
+        ("17041344001231", "milliseconds", (1704134400, 123 * 10**15 + 1)),
         ("1704134400123", "seconds", (1704134400, 123)),
         ("123456789", "auto", (123456789, 0)),
         (170413440000012, "auto", (1704134400, 12)),
@@ -184,7 +184,27 @@ def test_store_sequences_compare_as_their_time_and_counter_do(
 def test_split_sequence(
     given_: int | str | None, unit: str, expected: tuple[int, int] | None
 ) -> None:
-    assert split_sequence(given_, unit) == expected
+    assert split_sequence(given_, unit, []) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "expected", "doubted"),
+    [
+        ("16093446711235", "1609344671", (1609344671, 1235), True),
+        ("16093446711235", None, (1609344671, 1235), True),
+        ("160934467112355", 1609344671, (1609344671, 12355), True),
+        ("16093446711235", "1609344671123", (1609344671, 123 * 10**15 + 5), False),
+        ("160934467100012", "1609344671", (1609344671, 12), False),
+        ("1609344671124100", "1609344671", (1609344671, 124 * 10**15 + 100), False),
+    ],
+)
+def test_the_unit_of_a_sequence_of_14_or_15_digits(
+    text: str, time: int | str | None, expected: tuple[int, int], doubted: bool
+) -> None:
+    """Whatever the unit, the second stands first: what is read wrongly is wrong within it alone."""
+    warnings: list[str] = []
+    assert split_sequence(text, "auto", warnings, time=time) == expected
+    assert warnings == (["sequence_unit_assumed"] if doubted else [])
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,42 @@ def _emptied(size: int) -> tuple[SourceDecoder, Message]:
     return _json("canal", {**_CANAL, "isDdl": True, "type": "TRUNCATE", "sql": sql})
 
 
+def _statement(opening: str, *, repeated: str, closing: str = "") -> Callable[[int], Any]:
+    """Texts of a schema change that empties a table besides, so that they are read at decode;
+    `#` is a number."""
+
+    def made(size: int) -> tuple[SourceDecoder, Message]:
+        count = size // len(repeated) + 1
+        sql = opening + "".join(repeated.replace("#", str(n)) for n in range(count)) + closing
+        return _json("canal", {**_CANAL, "isDdl": True, "type": "ALTER", "sql": sql})
+
+    return made
+
+
+_STATEMENTS: dict[str, tuple[str, str, str]] = {
+    "many statements": ("TRUNCATE TABLE a;", "COMMIT;", ""),
+    "statements cut off": ("TRUNCATE TABLE a;", "SELECT (((( ;", ""),
+    "texts in statements": ("TRUNCATE TABLE a;", "INSERT INTO x VALUES ('a' ;", ""),
+    "transactions": ("TRUNCATE TABLE a;", "BEGIN ; ", ""),
+    "definers": ("TRUNCATE TABLE a;", "CREATE DEFINER a; ", ""),
+    "clauses that cannot be read": (
+        "TRUNCATE TABLE a; ALTER TABLE t ",
+        "ADD a int x,",
+        "ADD b int",
+    ),
+    "deep parentheses": ("TRUNCATE TABLE a; ALTER TABLE t ADD a int DEFAULT ", "(", ""),
+    "comments": ("TRUNCATE TABLE a", " /* a */", ""),
+    "comments never closed": ("TRUNCATE TABLE a", " /* a", ""),
+    "executable comments": ("TRUNCATE TABLE a", " /*!50003 ", ""),
+    "escaped quotes": ("TRUNCATE TABLE a; SET @a = '", "\\'", ""),
+    "quotes": ("TRUNCATE TABLE a; SET @a = ", "'a' ", ""),
+    "a long list": ("TRUNCATE TABLE a; ALTER TABLE t ADD CHECK (a IN (", "1,", "1))"),
+    "one long word": ("TRUNCATE TABLE a; SET @a = ", "a", ""),
+    "one long name": ("TRUNCATE TABLE a; DROP TABLE ", "a.", "b"),
+    "brackets": ("TRUNCATE TABLE a; EXEC sp_rename '", "[", "', 'b'"),
+}
+
+
 SHAPES: tuple[Shape, ...] = (
     Shape("cut inside a text", _cut),
     Shape("control characters in a text", _control),
@@ -165,6 +201,10 @@ SHAPES: tuple[Shape, ...] = (
     Shape("a long decimal", _decimal),
     Shape("a statement of many clauses", _clauses),
     Shape("a statement that empties many tables", _emptied),
+    *(
+        Shape(f"statements, {name}", _statement(opening, repeated=repeated, closing=closing))
+        for name, (opening, repeated, closing) in _STATEMENTS.items()
+    ),
     *(Shape(f"wide row, {wire}", _wide(wire)) for wire in WIRES),
     *(Shape(f"nested columns, {wire}", _nested(wire)) for wire in WIRES),
     *(Shape(f"long text, {wire}", _long(wire)) for wire in WIRES),

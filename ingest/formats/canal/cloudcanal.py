@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,15 @@ from ingest.formats.canal.rows import RowReader, RowReaders
 from ingest.formats.canal.types import NamedTypes
 from ingest.values.jsontext import Images, images, parse
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    Option,
+    TopLevel,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
 from ingest.wire.scalars import Scalar, micros_of, sent_micros_of, text_of
@@ -48,7 +57,7 @@ class _Envelope(msgspec.Struct, gc=False):
     table: str | None = None
     pks: tuple[str, ...] | None = None
     execTs: Scalar = None
-    sendTs: Scalar = None
+    sendTs: Any = None
     sql: str | None = None
     dbValType: msgspec.Raw = _NONE
     jdbcType: msgspec.Raw = _NONE
@@ -229,6 +238,7 @@ FORMAT = Format(
     recognised="action with dbValType, execTs, sendTs or isDdl; or an entryType that is no row",
     ordered="auto is arrival: CloudCanal sends no log position; source is execTs, in milliseconds",
     recognise=recognise,
+    envelope=("tableChanges", "tableChanges.table"),
     options={
         "blob_encoding": Option(
             "choice",
@@ -258,4 +268,5 @@ FORMAT = Format(
         "unavailable": "the message has no word for a value that could not be supplied",
         "snapshot": "the page names no action for rows of the full load: they come as INSERT",
     },
+    losses=(SPACES_OF_JSON,),
 )

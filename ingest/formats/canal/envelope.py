@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ingest.codes import Code
@@ -48,7 +50,7 @@ class Envelope(msgspec.Struct, gc=False):
     table: str | None = None
     pkNames: tuple[str, ...] | None = None
     es: Scalar = None
-    ts: Scalar = None
+    ts: Any = None
     sql: str | None = None
     gtid: str | None = None
     mysqlType: msgspec.Raw = _NONE

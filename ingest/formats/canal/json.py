@@ -19,8 +19,16 @@ from ingest.formats.canal.rows import RowReaders
 from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
 from ingest.values.jsontext import images, parse
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
-from ingest.wire.contradictions import refuse_rows
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+)
+from ingest.wire.contradictions import refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
 from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
 from ingest.wire.table_changes import read as read_table_changes
@@ -144,6 +152,8 @@ def _changes(
         if op != "delete" or not old.rows:
             raise _without_rows(envelope, len(old.rows))
         data = old  # Huawei DRS
+    elif op == "delete":
+        refuse_after(op, old.rows)
     count = len(data.rows)
     if op == "update" and len(old.rows) > count:
         raise DecodeError(
@@ -215,6 +225,7 @@ FORMAT = Format(
     orderless="set order: arrival for this source if it never sends one; options: "
     "{order_key: commit_ts} is for TiCDC with enable-tidb-extension=true, and for it alone",
     recognise=recognise,
+    envelope=("_tidb", "tableChanges", "tableChanges.table"),
     options={
         "order_key": Option(
             "choice",
@@ -276,5 +287,6 @@ FORMAT = Format(
             "of OMS and OceanBase: an update leaves out, as null on both sides, what did not "
             "change; so such a null is unavailable, not NULL",
         ),
+        SPACES_OF_JSON,
     ),
 )

@@ -31,7 +31,7 @@ from ingest.wire.avro.registry import Access, Registry, SchemaFolder, SchemaSour
 from ingest.wire.avro.schema import Field as AvroField
 from ingest.wire.avro.schema import Type, parse_schema
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.strangers import foreign_framing
+from ingest.wire.strangers import OTHER_LANGUAGES, foreign_framing
 
 HEAD = 5
 """Bytes before the datum: a zero, and the schema's id in four."""
@@ -100,6 +100,7 @@ class Writers:
                 reasons[number:] = [error.text]
         if not self._sources:
             reasons.insert(0, f"expected a place to find the schema of id {id_}, got none")
+            reasons.append(OTHER_LANGUAGES)
         raise DecodeError(Code.UNKNOWN_SCHEMA_ID, "; ".join(reasons))
 
 

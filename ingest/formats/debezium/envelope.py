@@ -7,6 +7,8 @@ What Debezium's connectors do not say of a value or a change, in whichever encod
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -14,10 +16,11 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
 from ingest.wire.clock import epoch_micros
-from ingest.wire.contract import Loss, TableName
+from ingest.wire.contract import SPACES_OF_JSON, Loss, TableName
 
 Number = int | str | None
 
+_NO_TIME = (None, "", "null")
 _LATEST_MS = canonical.LATEST // 1000
 _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
 _SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
@@ -83,14 +86,17 @@ class Transaction(msgspec.Struct, gc=False):
 
 
 class Inner(msgspec.Struct, gc=False):
-    """The payload of a row change, or of a message of another kind (`op` is then None)."""
+    """The payload of a row change, or of a message of another kind (`op` is then None).
+
+    No change is refused for its time of sending, whatever stands there.
+    """
 
     op: str | None = None
     before: Raw = Raw()
     after: Raw = Raw()
     source: Source | None = None
-    ts_ms: Number = None
-    ts_us: Number = None
+    ts_ms: Any = None
+    ts_us: Any = None
     transaction: Transaction | None = None
     ddl: str | None = None
     updateDescription: Raw = Raw()
@@ -171,12 +177,16 @@ def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:
     ms = inner.ts_ms
     if inner.ts_us is None and ms.__class__ is int and 0 < ms < _LATEST_MS:
         return ms * 1000
+    us, ms = whole(inner.ts_us), whole(ms)
+    if us is None and ms is None and (inner.ts_us or inner.ts_ms) not in _NO_TIME:
+        warnings.append(Code.SENT_TIME_UNREAD.value)
+        return None
     try:
         return micros(inner)
     except DecodeError:
         pass
     try:
-        found = epoch_micros(whole(inner.ts_us) or whole(ms) or 0, warnings)
+        found = epoch_micros(us or ms or 0, warnings)
     except DecodeError:
         warnings.append(Code.SENT_TIME_UNREAD.value)
         return None
@@ -234,7 +244,7 @@ LOSSES = (
         "it is a struct of wkb and srid, as JSON; Canal's is the SRID and WKB in base64, "
         "OceanBase's EWKB",
     ),
-    Loss("white space of nested JSON", "a value that is an object or array stays as it was sent"),
+    SPACES_OF_JSON,
     Loss("truncates", "connectors skip them by default; set skipped.operations=none"),
     Loss(
         "large unsigned integers",

@@ -77,7 +77,9 @@ class Flattened:
             )
         if deleted is True or str(deleted).lower() == "true":
             op = "delete"
-        source, sent = _source(inside), sent_micros(_source(process), warnings)
+        source = _source(inside)
+        sent_at = Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us"))
+        sent = sent_micros(sent_at, warnings)
         names = self._names(source, message)
         if op == "truncate":
             refuse_rows(str(word), image)

@@ -239,6 +239,20 @@ FORMAT = Format(
     "commit_ts. Flink CDC sends no position (file empty, pos 0): order: arrival",
     flat=True,
     recognise=recognise,
+    envelope=(
+        "schema",
+        "schema.fields",
+        "schema.fields.fields",
+        "source",
+        "transaction",
+        "tableChanges",
+        "tableChanges.table",
+        "payload",
+        "payload.source",
+        "payload.transaction",
+        "payload.tableChanges",
+        "payload.tableChanges.table",
+    ),
     options={
         "tombstone": Option(
             "choice",

@@ -25,6 +25,7 @@ from ingest.formats.debezium.events import plain_event
 from ingest.formats.debezium.schema import Schemas
 from ingest.values import canonical, jsontext
 from ingest.wire.contract import Message, TableName
+from ingest.wire.contradictions import refuse_after
 from ingest.wire.declared import plain
 
 _ID = "_id"
@@ -60,7 +61,7 @@ def document_event(
     names: TableName = (source.db or None, source.schema or None, source.collection)
     columns = schemas.columns(schemas.block(b""), (), names, family="mongodb")
     before = document(inner.before, warnings) if op in ("update", "delete") else None
-    after = document(inner.after, warnings) if op != "delete" else None
+    after = _document_after(inner, op, warnings)
     whole = after is not None
     key = None
     if before is None or _ID not in before:
@@ -105,6 +106,15 @@ def document_event(
     if not columns.names.issuperset((*(before or ()), *(after or ()))):
         warnings.append(Code.UNTYPED.value)
     return event
+
+
+def _document_after(inner: Inner, op: str, warnings: list[str]) -> Row | None:
+    """The document as it is now; a delete has none. Raises image_count."""
+    after = document(inner.after, warnings)
+    if op == "delete":
+        refuse_after(op, after)
+        return None
+    return after
 
 
 def _image(after: Row | None, *, whole: bool) -> str | None:

@@ -32,6 +32,7 @@ from ingest.formats.debezium.unavailable import DEFAULT, Placeholder
 from ingest.values import jsontext
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, Message, TableName
+from ingest.wire.contradictions import refuse_after
 
 _UNTYPED = Code.UNTYPED.value
 _OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
@@ -278,6 +279,7 @@ def _imageless(op: str, op_raw: str | None) -> DecodeError:
 def _sides(op: str, before: Image, after: Image, *, warnings: list[str]) -> tuple[Image, Image]:
     """The images that a change of this kind has."""
     if op == "delete":
+        refuse_after(op, after.columns)
         return before, NO_IMAGE
     if before.columns is not None and op in ("insert", "snapshot"):
         warnings.append(Code.BEFORE_ON_INSERT.value)

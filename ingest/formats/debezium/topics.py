@@ -62,8 +62,8 @@ class _SchemaChange(msgspec.Struct, gc=False):
     databaseName: str | None = None
     schemaName: str | None = None
     ddl: str | None = None
-    ts_ms: Number = None
-    ts_us: Number = None
+    ts_ms: Any = None
+    ts_us: Any = None
     tableChanges: list[_Change] | _Change | None = None
     historyRecord: str | None = None
     op: str | None = None
@@ -82,7 +82,7 @@ class _Boundary(msgspec.Struct, gc=False):
 _SCHEMA_CHANGE: msgspec.json.Decoder[_SchemaChange] = decoder(_SchemaChange)
 _BOUNDARY = decoder(_Boundary)
 _SOURCE: msgspec.json.Decoder[Source] = decoder(Source)
-_NUMBER: msgspec.json.Decoder[Number] = msgspec.json.Decoder(Number)
+_ANY = decoder(Any)
 _TEXT = msgspec.json.Decoder(str)
 _TIME = msgspec.json.Decoder(int)
 _STATUS = {"BEGIN": "begin", "END": "commit"}
@@ -185,7 +185,7 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
             op="checkpoint",
             scn=str(source.commit_ts) if source.commit_ts is not None else None,
             sent_time=sent_micros(
-                Source(ts_ms=_NUMBER.decode(bytes(top.get("ts_ms", b"null")))), warnings
+                Source(ts_ms=_ANY.decode(bytes(top.get("ts_ms", b"null")))), warnings
             ),
             warnings=warnings,
         )

@@ -248,7 +248,8 @@ FORMAT = Format(
         "tenant": Option(
             "text",
             "",
-            "the tenant whose name and a dot stand before schemaName: they are taken off",
+            "the tenant whose name and a dot stand before schemaName: they are taken off; those of "
+            "another stay a part of the name, so that the tables of two tenants are two",
         ),
         "schema_ids": Option(
             "list",

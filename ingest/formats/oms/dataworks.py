@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,16 @@ from ingest.formats.oms.types import OmsTypes
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.values.source_types import family_of
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, TopLevel
-from ingest.wire.contradictions import refuse_rows
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    TopLevel,
+)
+from ingest.wire.contradictions import refuse_sides
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
 from ingest.wire.scalars import Scalar, micros_of, number_of, of_protocol, sent_micros_of, text_of
 from ingest.wire.typed_rows import TypedRows
@@ -57,7 +65,7 @@ class _Side(msgspec.Struct, gc=False):
 
 class _Times(msgspec.Struct, gc=False):
     eventTime: Scalar = None
-    systemTime: Scalar = None
+    systemTime: Any = None
 
 
 class _Ddl(msgspec.Struct, gc=False):
@@ -177,8 +185,7 @@ def decoder(options: FormatOptions) -> Decoder:
         if event.kind == "change" and event.op != "truncate":
             _images(event, payload, table.rows, warnings=warnings)
         else:
-            sides = (payload.before, payload.after)
-            refuse_rows(payload.op, *(side.data for side in sides if side is not None))
+            refuse_sides(payload.op, message.value or b"")
         yield event
 
     return decode
@@ -215,6 +222,17 @@ FORMAT = Format(
     ordered="by payload.timestamp.eventTime in milliseconds, then scn where it is a number; op ROW "
     "and an INSERT with eventTime -1 are snapshot rows",
     recognise=_recognise,
+    envelope=(
+        "schema",
+        "schema.source",
+        "schema.column",
+        "payload",
+        "payload.timestamp",
+        "payload.ddl",
+        "payload.before",
+        "payload.after",
+        "extend",
+    ),
     impossible={
         "id": "the record has no number of its own",
         "sequenceId": "a field of DataWorks StreamX 0.0.1 and 1.0.0",
@@ -231,5 +249,6 @@ FORMAT = Format(
             "checkpointTime, the database's version",
             "they say nothing of the change: bronze alone has them",
         ),
+        SPACES_OF_JSON,
     ),
 )

@@ -21,7 +21,16 @@ from ingest.formats.oms.keys import key_names, sent_key
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import image, parse
 from ingest.values.source_types import family_of
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TopLevel,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import Scalar, micros_of, split_sequence, text_of
@@ -36,7 +45,6 @@ _OPS = {
 }
 _NO_IMAGE = msgspec.Raw(b"")
 _NULL = (b"null", b"")
-_TABLES_MOST = 10_000
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -68,7 +76,6 @@ def decoder(options: FormatOptions) -> Decoder:
     """Decodes one record a message."""
     unit = options.options.get("sequence_unit", "auto")
     tenant = options.options.get("tenant") or None
-    owners: dict[tuple[str | None, str | None], str] = {}
     light_types = LightTypes(options)
 
     def decode(message: Message) -> Iterator[Event]:
@@ -82,8 +89,6 @@ def decoder(options: FormatOptions) -> Decoder:
             )
         meta = record.allMetaData or _Meta()
         owner, db = _names(meta.db, meta.dbType, tenant)
-        if owner is not None and tenant is None:
-            _one_tenant(owners, owner, db, table=meta.table_name)
         event = Event(
             op=op,
             kind=KIND_OF[op],
@@ -91,7 +96,7 @@ def decoder(options: FormatOptions) -> Decoder:
             db=db,
             table=meta.table_name or None,
             storeDataSequence=text_of(meta.storeDataSequence),
-            order=split_sequence(meta.storeDataSequence, unit),
+            order=split_sequence(meta.storeDataSequence, unit, warnings, time=meta.timestamp),
             snapshot=op == "snapshot",
             event_time=micros_of(meta.timestamp, warnings, 1),
             tx_id=text_of(meta.uniqueId) or text_of(meta.transId),
@@ -114,31 +119,19 @@ def decoder(options: FormatOptions) -> Decoder:
 def _names(db: str | None, kind: str | None, tenant: str | None) -> tuple[str | None, str | None]:
     """Tenant and database; OceanBase sources put their tenant and a dot in front.
 
-    `tenant`: the one that is left out of the names; another's stays a part of its databases'.
+    Raises unsupported for a tenant that is not the source's one. Where the source names none, gold
+    sees to it that a table is one tenant's.
     """
     if db is None or "." not in db or not (kind or "").upper().startswith(("OB_", "OCEAN")):
         return None, db or None
     owner, _, rest = db.partition(".")
-    return owner or None, rest if tenant is None or owner == tenant else db
-
-
-def _one_tenant(
-    owners: dict[tuple[str | None, str | None], str],
-    owner: str,
-    db: str | None,
-    *,
-    table: str | None,
-) -> None:
-    """Raises unsupported where another tenant's table of this name was seen before."""
-    if len(owners) >= _TABLES_MOST:
-        owners.clear()
-    first = owners.setdefault((db, table), owner)
-    if first != owner:
+    if tenant is not None and owner != tenant:
         raise DecodeError(
             Code.UNSUPPORTED,
-            f"expected the table {db}.{table} of one OceanBase tenant, got it of {owner!r} after "
-            f"{first!r}: they would become one table; set options.tenant to one of them",
+            f"expected messages of the OceanBase tenant {tenant!r}, which options.tenant names, "
+            f"got one of {owner!r}",
         )
+    return owner or None, rest or None
 
 
 def _extra(tenant: str | None, meta: _Meta) -> dict[str, str] | None:
@@ -223,19 +216,21 @@ FORMAT = Format(
     ordered="by storeDataSequence, its time and its counter compared one by one; without it "
     "(sequenceEnabled=false) set order: arrival; ROW is a snapshot row",
     recognise=_recognise,
+    envelope=("allMetaData",),
     options={
         "sequence_unit": Option(
             "choice",
             "auto",
-            "unit of the time in front of storeDataSequence; auto: milliseconds from 16 digits on",
+            "unit of the time in front of storeDataSequence; auto: milliseconds from 16 digits on, "
+            "and with 14 or 15 where allMetaData.timestamp is in milliseconds, else seconds",
             ("auto", "seconds", "milliseconds"),
         ),
         "tenant": Option(
             "text",
             "",
-            "the OceanBase tenant whose name and a dot are taken off db; another tenant's stay a "
-            "part of it, so that their tables are others. None given: whichever stands there is "
-            "taken off (and kept in extra), and a second one's table of the same name is set aside",
+            "the one OceanBase tenant of the source: another's messages are set aside. The tenant "
+            "and the dot before db are taken off either way, and kept in extra; where several "
+            "tenants have a table of one name and none is given, its target is parked",
         ),
     },
     impossible={
@@ -253,5 +248,6 @@ FORMAT = Format(
             "is unavailable, not NULL",
         ),
         Loss("checkpoint", "allMetaData.checkpoint is OMS's own position: bronze alone has it"),
+        SPACES_OF_JSON,
     ),
 )

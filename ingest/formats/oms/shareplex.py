@@ -7,6 +7,7 @@ Vendor: OceanBase Migration Service, "Data formats" (Chinese edition, document 4
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,16 @@ from ingest.formats.oms.types import OmsTypes
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import members, parse
 from ingest.wire.clock import Clock
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TopLevel,
+)
 from ingest.wire.declared import declared_for
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import Scalar, split_sequence, text_of
@@ -32,7 +42,7 @@ class _Meta(msgspec.Struct, gc=False):
     op: str | None = None
     table: str | None = None
     time: str | None = None
-    posttime: str | None = None
+    posttime: Any = None
     rowid: str | None = None
     trans: Scalar = None
     seq: Scalar = None
@@ -75,9 +85,9 @@ def decoder(options: FormatOptions) -> Decoder:
             table=table,
             key=_row_id(meta, warnings),
             scn=text_of(meta.scn),
-            order=split_sequence(meta.scn, unit),
+            order=split_sequence(meta.scn, unit, warnings),
             event_time=clock.micros(meta.time, warnings),
-            sent_time=clock.micros(meta.posttime, warnings),
+            sent_time=clock.sent_micros(meta.posttime, warnings),
             tx_id=text_of(meta.trans),
             extra=None if meta.seq is None else {"seq": str(meta.seq)},
             types=columns.types,
@@ -174,6 +184,7 @@ FORMAT = Format(
     ordered="by meta.scn, its time and its counter compared one by one; without it "
     "(sequenceEnabled=false) set order: arrival",
     recognise=_recognise,
+    envelope=("meta",),
     options={
         "sequence_unit": Option(
             "choice",
@@ -204,5 +215,6 @@ FORMAT = Format(
             "an update leaves out, as null on both sides, what did not change; so such a null "
             "is unavailable, not NULL",
         ),
+        SPACES_OF_JSON,
     ),
 )

@@ -18,9 +18,11 @@ from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.ticdc.columns import Column, OpenRows
 from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso
+from ingest.values.jsontext import UNREADABLE, excerpt, parse
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.values.jsontext import excerpt, parse
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.wire.contradictions import refuse_after
+from ingest.wire.doubled_names import check_names, columns_twice
 from ingest.wire.scalars import Scalar, number_of, text_of
 
 _VERSION = (1).to_bytes(8, "big")
@@ -56,6 +58,7 @@ class _Statement(msgspec.Struct, gc=False):
 _KEY = json_decoder(_Key)
 _VALUE = json_decoder(_Row)
 _DDL = json_decoder(_Statement)
+_IMAGES = json_decoder(dict[str, msgspec.Raw])
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -69,10 +72,14 @@ def decoder(options: FormatOptions) -> Decoder:
             return
         for key_text, value in _pairs(message):
             warnings: list[str] = []
+            # Batches: what is asked of every JSON message is asked of each of theirs.
+            for text in (key_text, value):
+                check_names(text, flat=False, envelope=())
             key = parse(key_text, _KEY.decode, warnings)
             event = _event(key, options, warnings)
             if key.t == _ROW:
                 row = parse(value, _VALUE.decode, warnings)
+                _doubt(value, warnings)
                 _fill(event, key, row, rows=rows, keep_keys=keep_keys)
             elif key.t == _STATEMENT:
                 _state(event, parse(value, _DDL.decode, warnings))
@@ -161,6 +168,8 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
     assert warnings is not None
     if bool(row.u) == bool(row.d):
         raise DecodeError(Code.NO_IMAGE, "expected columns in u or in d, got both or none")
+    if row.d:
+        refuse_after("delete", row.p)
     event.op = "delete" if row.d else "update" if row.p else "insert"
     event.op_raw = "d" if row.d else "u"
     part = bool(key.ohk or key.ccl)
@@ -183,6 +192,16 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
     if row.p:
         before, _ = rows.read(table, row.p, warnings)
         event.before, event.before_image = {**found, **before}, word
+
+
+def _doubt(value: bytes, warnings: list[str]) -> None:
+    """Warns where a column stands twice in an image, or a name in a column."""
+    try:
+        twice = any(columns_twice(raw) for raw in _IMAGES.decode(value).values())
+    except UNREADABLE:
+        return  # a text that only a lenient reading takes
+    if twice:
+        warnings.append(Code.DUP_KEY.value)
 
 
 def _recognise(message: Message) -> bool:

@@ -21,7 +21,15 @@ from ingest.events import KIND_OF, Event, Row
 from ingest.formats.ticdc.schema import read_schema, sql_types
 from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso
 from ingest.values import canonical, jsontext
-from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option, TopLevel
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    Option,
+    TopLevel,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Texts
 from ingest.wire.event_types import paired
@@ -41,7 +49,7 @@ class _Envelope(msgspec.Struct, gc=False):
     database: str | None = None
     table: str | None = None
     commitTs: Scalar = None
-    buildTs: Scalar = None
+    buildTs: Any = None
     sql: str | None = None
     handleKeyOnly: bool = False
     claimCheckLocation: str | None = None
@@ -201,6 +209,16 @@ FORMAT = Format(
     recognised="an object with version, type, commitTs and buildTs",
     ordered="by commitTs, the transaction's number",
     recognise=_recognise,
+    envelope=(
+        "tableSchema",
+        "tableSchema.columns",
+        "tableSchema.columns.dataType",
+        "tableSchema.indexes",
+        "preTableSchema",
+        "preTableSchema.columns",
+        "preTableSchema.columns.dataType",
+        "preTableSchema.indexes",
+    ),
     options={
         "handle_key_only": Option(
             "choice",
@@ -222,4 +240,5 @@ FORMAT = Format(
         "partial image": "a row message has all columns, or the handle key alone",
         "snapshot": "TiCDC sends no initial rows",
     },
+    losses=(SPACES_OF_JSON,),
 )

@@ -1,0 +1,161 @@
+"""A name that stands twice in a message's envelope with two values contradicts itself.
+
+Parsers keep the last value without a word, so `"type":"INSERT",…,"type":"DELETE"` would be a delete
+(semantics.md, 68). Every message is asked, and most answer by their length alone: one in which a
+name stands twice is longer than what a parser keeps of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.codes import Code
+from ingest.errors import DecodeError
+from ingest.values.jsontext import UNREADABLE, lenient
+from ingest.wire.contract import TopLevel
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_SPACES = b" \t\r\n\xef\xbb\xbf"
+_OF_ROWS = frozenset(("payload", "before", "after", "source", "op", "ddl", "data"))
+"""One of these stands in an envelope; without any the top level is a row."""
+_REPEATED = "schema"
+"""The member that is the same in most messages of a table, and as large as the rest of them."""
+_SCHEMAS_MOST = 1_000
+
+
+class _Part(NamedTuple):
+    """An object of an envelope, or each of a list: which of its members are such objects, too.
+
+    `sound`: blocks that were found to be without fault, one for each length; None where messages
+    differ.
+    """
+
+    members: Mapping[str, _Part]
+    sound: dict[int, bytes] | None = None
+
+
+class _Object(list[tuple[str, Any]]):
+    """An object as its pairs, names that stand twice included; no list looks like it."""
+
+
+class _Number(str):
+    """A number's digits as they stand; no text looks like them."""
+
+
+def check_names(
+    value: bytes, *, flat: bool, envelope: tuple[str, ...], top: TopLevel | None = None
+) -> None:
+    """Raises contradiction where a name of the envelope stands twice with different values.
+
+    `envelope`: the paths of the format's `Format.envelope`. `flat`: the format has messages whose
+    top level is a row, whose names are columns. `top`: the message's own, where it was read
+    already. What is no JSON object raises nothing: its decoder says why.
+    """
+    if not value.startswith(b"{") and not value.lstrip(_SPACES).startswith(b"{"):
+        return
+    whole = _parts(envelope)
+    try:
+        if _single(value, whole, top):
+            return
+        compact = msgspec.json.format(value, indent=-1)
+        if compact != value and _single(compact, whole):
+            return
+    except UNREADABLE:
+        # Broken, or what only a lenient reading takes.
+        value = lenient(value)
+    try:
+        found = json.loads(value, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number)
+    except UNREADABLE:
+        return
+    _check(found, whole, flat=flat)
+
+
+def columns_twice(image: msgspec.Raw | bytes) -> bool:
+    """Whether a name stands twice in a JSON object, or in one of the objects in it."""
+    text = bytes(image)
+    if not text.startswith(b"{"):
+        return False
+    every = _Part({name: _Part({}) for name in _MEMBERS.decode(text)})
+    return not (_single(text, every) or _single(msgspec.json.format(text, indent=-1), every))
+
+
+@lru_cache(maxsize=64)
+def _parts(paths: tuple[str, ...]) -> _Part:
+    """The envelope of the given dotted paths, as a tree."""
+    members: dict[str, _Part] = {}
+    for name in dict.fromkeys(path.partition(".")[0] for path in paths):
+        inner = tuple(path[len(name) + 1 :] for path in paths if path.startswith(f"{name}."))
+        members[name] = _parts(inner)._replace(sound={} if name == _REPEATED else None)
+    return _Part(members)
+
+
+def _single(text: bytes, part: _Part, top: TopLevel | None = None) -> bool:
+    """Whether no name of the envelope stands twice: written again from its members, an object that
+    has each name once and no white space is as long as before."""
+    members = _MEMBERS.decode(text) if top is None else top
+    if len(msgspec.json.encode(members)) != len(text):
+        return False
+    inside = part.members
+    if not inside or inside.keys().isdisjoint(members):
+        return True
+    return all(_sound(bytes(members[name]), inside[name]) for name in inside.keys() & members)
+
+
+def _sound(inner: bytes, part: _Part) -> bool:
+    """As `_single`, of an object or of each object in a list; anything else has no names."""
+    if part.sound is not None and part.sound.get(len(inner)) == inner:
+        return True
+    if inner.startswith(b"{"):
+        found = _single(inner, part)
+    elif inner.startswith(b"[") and len(inner) > 2:
+        found = all(_sound(bytes(element), part) for element in _ELEMENTS.decode(inner))
+    else:
+        return True
+    if found and part.sound is not None:
+        if len(part.sound) >= _SCHEMAS_MOST:
+            part.sound.clear()
+        part.sound[len(inner)] = inner
+    return found
+
+
+def _check(found: Any, part: _Part, *, flat: bool) -> None:
+    """As `check_names`, of what was read with all pairs of its objects."""
+    if found.__class__ is list:
+        for element in found:
+            _check(element, part, flat=False)
+    if not isinstance(found, _Object):
+        return
+    if flat and _OF_ROWS.isdisjoint(name for name, _ in found):
+        return
+    seen: dict[str, Any] = {}
+    for name, value in found:
+        if name in seen and _written(seen[name]) != _written(value):
+            raise DecodeError(
+                Code.CONTRADICTION,
+                f"expected one value for {name[:40]!r}, got {_excerpt(seen[name])} and "
+                f"{_excerpt(value)}; nothing of the message is applied",
+            )
+        seen[name] = value
+        if name in part.members:
+            _check(value, part.members[name], flat=False)
+
+
+def _written(value: Any) -> str:
+    """JSON of what was read, with all pairs and the digits of numbers."""
+    if isinstance(value, _Object):
+        pairs = (f"{_written(name)}:{_written(inner)}" for name, inner in value)
+        return f"{{{','.join(pairs)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    return str(value) if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+
+
+def _excerpt(value: Any, most: int = 40) -> str:
+    text = _written(value).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= most else text[:most] + "…"

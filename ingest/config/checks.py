@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,22 @@ def format_mistakes(document: Document, formats: Mapping[str, Format]) -> Iterat
             text = _refusal(value, [f.options[key] for f in asked if key in f.options])
             if text:
                 yield Mistake(document.file, document.line(place), f"`options.{key}`: {text}")
+    if _schemaless(document, known):
+        text = f"`format`: {name} needs options.schema_registry or options.schema_folder"
+        yield Mistake(document.file, document.line(("format",)), text)
+
+
+def _schemaless(document: Document, known: Collection[str]) -> bool:
+    """Whether messages refer to schemas and nothing says where these are; files of Avro hold their
+    own."""
+    places = [("options", key) for key in ("schema_registry", "schema_folder")]
+    if not all(key in known for _, key in places) or written(document, "format") in (None, "auto"):
+        return False
+    options, files = written(document, "options"), written(document, "files")
+    given = options if isinstance(options, dict) else {}
+    if any(given.get(key) or document.covers(("options", key)) for _, key in places):
+        return False
+    return not isinstance(files, dict) or files.get("framing") != "avro_container"
 
 
 def _refusal(value: Any, options: Sequence[Option]) -> str:

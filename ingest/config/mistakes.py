@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from ingest.config.model import listed
-from ingest.config.yaml import Place
+from ingest.config.yaml import Place, dotted
 
 _EXPECTED = {
     "string_type": "text",
@@ -77,12 +77,6 @@ def nearest(given: Any, words: Iterable[str]) -> str:
     by_case = {word.casefold(): word for word in words}
     near = difflib.get_close_matches(str(given).casefold(), by_case, n=1, cutoff=0.5)
     return f"; nearest: {by_case[near[0]]}" if near else ""
-
-
-def dotted(place: Place) -> str:
-    """`tables[0].keys`."""
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
-    return text.removeprefix(".")
 
 
 def shown(given: Any) -> str:

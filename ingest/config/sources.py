@@ -32,6 +32,10 @@ _CLIENT_OPTION = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
 def _servers(text: str) -> str:
+    if "@" in text:
+        # Not shown: what stands before it may be a password.
+        wanted = "expected host:port, got a user before an @"
+        raise ValueError(f"{wanted}; say who you are by kafka.options, like sasl.jaas.config")
     for server in text.split(","):
         if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
             raise ValueError(f"expected host:port, comma between several, got `{server.strip()}`")

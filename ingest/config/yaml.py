@@ -32,6 +32,8 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")
 }
+_SPECIAL = re.compile(r"(?:^|[:,\[{-])\s+[*&{\[!|>%@`]")
+_ANOTHER = ("but found another document", "did not find expected <document start>")
 _QUOTE_IT = (
     "a value that begins with * & { [ ! | > % @ or a backtick must stand in quotes, "
     "and so must ${NAME} inside { } or [ ]"
@@ -90,18 +92,45 @@ def parse(file: str, text: str, *, environ: Mapping[str, str]) -> tuple[Document
         line = text.count("\n", 0, error.position) + 1
         return _unreadable(file, line, f"not YAML: {error.reason}")
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        said = " ".join(part for part in (error.context, error.problem) if part)
-        # What is never closed is missed at the end, past the last line.
-        lines = text.splitlines() or [""]
-        number = min(mark.line + 1, len(lines)) if mark else None
-        hint = _QUOTE_IT
-        if number is not None and "\t" in lines[number - 1]:
-            hint = "there is a tab in this line; YAML is indented by spaces alone"
-        return _unreadable(file, number, f"not YAML: {said}; {hint}")
+        return _unreadable(file, *_said(error, text.splitlines() or [""]))
     reader = _Reader(file, environ)
     value = reader.value(node, ()) if node is not None else None
     return Document(file, value, reader.lines, frozenset(reader.unresolved)), reader.mistakes
+
+
+def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, str]:
+    """The line of what the parser met, and the sentence on it."""
+    mark, begun = error.problem_mark or error.context_mark, error.context_mark
+    if mark is None:
+        return None, f"not YAML: {error.problem}"
+    # What is never closed is missed at the end, past the last line.
+    number = min(mark.line + 1, len(lines))
+    line = lines[number - 1]
+    met = line[mark.column : mark.column + 1] if mark.line < len(lines) else ""
+    context = error.context or ""
+    if error.problem in _ANOTHER:
+        return number, "expected one document, got another that begins here; a file holds one"
+    if "\t" in line:
+        hint = "there is a tab in this line; YAML is indented by spaces alone"
+    elif begun is not None and "quoted scalar" in context:
+        return begun.line + 1, "not YAML: the quote that begins in this line is never closed"
+    elif "flow" in context and not met and (begun is None or begun.line == mark.line):
+        return number, "not YAML: a { or [ is never closed"
+    elif "flow" in context and met not in tuple("{[") and begun and begun.line < mark.line:
+        bracket = "{" if "mapping" in context else "["
+        return begun.line + 1, f"not YAML: the {bracket} in this line is never closed"
+    elif "mapping values" in (error.problem or ""):
+        hint = "a value with a colon and a space in it must stand in quotes"
+    else:
+        hint = _QUOTE_IT if _SPECIAL.search(line) or met in tuple("{[") else ""
+    said = " ".join(part for part in (context, error.problem) if part)
+    return number, f"not YAML: {said}" + (f"; {hint}" if hint else "")
+
+
+def dotted(place: Place) -> str:
+    """`tables[0].keys`."""
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
+    return text.removeprefix(".")
 
 
 def _beyond(text: str) -> tuple[int, str] | None:
@@ -188,7 +217,7 @@ class _Reader:
             found[key] = self.value(value_node, here)
             if last is not None and found[key] is None and self._torn(found[last], key):
                 text = f"put {found[last]},{key} in quotes: inside {{ }} a comma ends a value"
-                self._wrong(key_node, f"`{last}`: {text}", here)
+                self._wrong(key_node, f"`{dotted((*place, last))}`: {text}", here)
                 self.unresolved.add((*place, last))
         return found
 

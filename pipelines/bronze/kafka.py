@@ -48,7 +48,7 @@ def ingest_kafka(
         SourceError: the topics cannot be read from where the source stands.
     """
     if warehouse.local:
-        _knock(source.name, kafka.bootstrap_servers)
+        knock(source.name, kafka.bootstrap_servers)
     connect_kafka(warehouse.session)
     checkpoint = warehouse.checkpoint("bronze", source.name)
     reader = warehouse.session.readStream.format("kafka").options(**_options(kafka))
@@ -111,7 +111,7 @@ def _count(query: Any, counts: dict[int, int]) -> None:
         counts[progress["batchId"]] = sum(part["numInputRows"] for part in progress["sources"])
 
 
-def _knock(source: str, servers: str) -> None:
+def knock(source: str, servers: str) -> None:
     """Finds out in seconds what the Kafka client would in minutes, with a stack trace."""
     refusals = []
     for server in servers.split(","):

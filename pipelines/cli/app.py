@@ -8,6 +8,7 @@ Spark answer at once.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,8 +56,14 @@ def _end(lines: Sequence[str], code: int) -> None:
 
 def _show_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
     if asked:
-        click.echo(versions())
+        click.echo(_versions())
         context.exit()
+
+
+def _versions() -> str:
+    """In a line: the product's version, and in brackets those of what it runs on."""
+    own, *below = (f"no {name}" if v is None else f"{name} {v}" for name, v in versions().items())
+    return f"{own} ({', '.join(below)})"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,7 +73,7 @@ def _show_version(context: click.Context, parameter: click.Parameter, asked: boo
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version, and those of Python, Spark and Delta Lake.",
+    help="Show the version, and those of Python, Spark, Delta Lake and Java.",
 )
 @everywhere
 def ingest() -> None:
@@ -78,10 +85,14 @@ for table_verb in TABLE_VERBS:
 
 
 @ingest.command()
+@click.option("--connect", is_flag=True, help="Also try each source's brokers or files.")
 @everywhere
 @click.pass_obj
-def validate(call: Invocation) -> None:
-    """Check the configuration; report every mistake at once."""
+def validate(call: Invocation, connect: bool) -> None:
+    """Check the configuration; report every mistake at once.
+
+    With --connect, a source that cannot be reached ends it with 1.
+    """
     try:
         config = call.config
     except ConfigError as error:
@@ -108,6 +119,21 @@ def validate(call: Invocation) -> None:
         for text in respelt(tables):
             call.console.say(text)
     call.console.text(f"{call.conf}: no mistakes")
+    if connect:
+        _connect(call)
+
+
+def _connect(call: Invocation) -> None:
+    """Say of each source whether it can be reached."""
+    from pipelines.cli.connections import CONNECTION, tried
+
+    found = [tried(source, call.config.root) for source in call.config.sources.values()]
+    if call.json:
+        call.console.rows(CONNECTION, [("connection", *connection) for connection in found])
+    for source, reachable, told in found:
+        (call.console.text if reachable else call.console.say)(f"source {source}: {told}")
+    if not all(connection.reachable for connection in found):
+        raise SystemExit(1)
 
 
 def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
@@ -222,15 +248,33 @@ def sql(call: Invocation, query: str, write: bool) -> None:
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--format", "format_", metavar="F", help="The wire format, instead of detecting it.")
 @click.option("--framing", metavar="F", help="How records lie in a file. [default: lines]")
-@click.option("--source", metavar="S", help="Take options, keys and types from this source's YAML.")
+@click.option(
+    "--source",
+    metavar="S",
+    help="Take the options, keys and types of this source; others given here override them.",
+)
 @click.option("--order", metavar="O", help="auto, source or arrival, as in a source's YAML.")
 @click.option("--time-zone", metavar="Z", help="Of times that come without one.")
 @click.option("--default-database", metavar="D", help="Where messages do not name theirs.")
 @click.option("--default-schema", metavar="N", help="Where messages do not name theirs.")
 @click.option("--default-table", metavar="T", help="Where messages do not name theirs.")
-@click.option("--epoch", metavar="E", help="The source's epoch.")
-@click.option("--keys", multiple=True, metavar="YAML", help="'shop.items: [order_id, line]'")
-@click.option("--columns", multiple=True, metavar="YAML", help="'shop.items: {made: datetime(6)}'")
+@click.option(
+    "--epoch",
+    metavar="E",
+    help="Which numbering of the source: raised by one when that starts again. [default: 0]",
+)
+@click.option(
+    "--keys",
+    multiple=True,
+    metavar="YAML",
+    help="Key columns of a table whose messages name none: 'shop.items: [order_id, line]'",
+)
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="YAML",
+    help="Column types of a table whose messages have none: 'shop.items: {made: datetime(6)}'",
+)
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the format.")
 @everywhere
 @click.pass_obj
@@ -246,18 +290,26 @@ def inspect(
     """Decode messages and print the silver rows they become.
 
     The messages are those of FILEs, or of standard input.
-    What a source's YAML may say of it can be given here too, and is validated alike; it stands in
-    the place of what --source says.
+    What a source's YAML may say can be given here too, and is checked alike; it overrides --source.
+    With --source, the targets that the tables file gives the messages' tables are listed last.
     """
     from pipelines.cli import inspect as inspection
+    from pipelines.cli.source_options import table_names
+    from pipelines.cli.source_tables import SourceTables
 
     declared = None if source is None else call.config.sources[call.sources([source])[0]]
     rows = inspection.inspect(files, format_=format_, framing=framing, source=declared, given=given)
+    tables = SourceTables()
+    rows = tables.of(rows)
     if call.json:
         for row in rows:
             call.console.record(row)
     else:
         call.console.rows(inspection.SHOWN, [inspection.compact(row) for row in rows])
+        for text in tables.routed(call.config) if declared is not None else ():
+            call.console.text(text)
+    for text in tables.unmatched(table_names(given["keys"])):
+        call.console.say(text)
 
 
 @ingest.command()
@@ -276,6 +328,34 @@ def formats(call: Invocation, name: str | None, codes: bool) -> None:
     else:
         described = descriptions.described(name)
         call.console.record(described if call.json else descriptions.for_people(described))
+
+
+@ingest.command()
+@everywhere
+@click.pass_obj
+def version(call: Invocation) -> None:
+    """Show the version, and those of what it runs on."""
+    if call.json:
+        call.console.record(versions())
+    else:
+        call.console.text(_versions())
+
+
+@ingest.command(hidden=True)
+@click.argument("words")
+@everywhere
+@click.pass_context
+def line(context: click.Context, words: str) -> None:
+    """Run the verb that WORDS say, taken apart as a shell would.
+
+    For schedulers that can give one text only.
+    """
+    try:
+        arguments = shlex.split(words)
+    except ValueError as error:
+        raise click.UsageError(f"{words}: {error}") from None
+    with ingest.make_context("ingest", arguments, parent=context.parent) as inner:
+        ingest.invoke(inner)
 
 
 ingest.add_command(ddl)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ingest.errors import ConfigError, Mistake
+from ingest.errors import ConfigError, Mistake, PlatformError
 from pipelines.platform.console import Console
 
 if TYPE_CHECKING:
@@ -83,18 +83,33 @@ class Invocation:
         return chosen or names
 
 
-def versions() -> str:
-    """The product's version, and those of what it runs on."""
+def versions() -> dict[str, str | None]:
+    """The product's version, and those of what it runs on; None: it is not there."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
-    below = [f"Python {platform.python_version()}"]
+    found: dict[str, str | None] = {"ingest": version("delta-cdc-ingest")}
+    found["Python"] = platform.python_version()
     for package in ("pyspark", "delta-spark"):
         try:
-            below.append(f"{package} {version(package)}")
+            found[package] = version(package)
         except PackageNotFoundError:
-            below.append(f"no {package}")
-    return f"ingest {version('delta-cdc-ingest')} ({', '.join(below)})"
+            found[package] = None
+    return {**found, "Java": _java()}
+
+
+def _java() -> str | None:
+    """The version of the Java that a local Spark would run on, or where it lies."""
+    from pipelines.platform.java import find_java
+
+    try:
+        home = find_java()
+    except PlatformError:
+        return None
+    told = home / "release"
+    release = told.read_text(encoding="utf-8") if told.exists() else ""
+    _, _, version = release.partition('JAVA_VERSION="')
+    return version.partition('"')[0] or str(home)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:

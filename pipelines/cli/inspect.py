@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 COLUMNS = tuple(column.name for column in SILVER)
 SHOWN = ("at", "format", "kind", "op", "table", "key", "before", "after", "notes")
+NO_KEY = "no key: declare keys: in the source, or --keys"
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(column.name for column in SILVER if column.type == "timestamp")
 
@@ -153,6 +154,8 @@ def compact(row: Mapping[str, Any]) -> list[Any]:
         notes = [f"{row['error_code']}: {row['error']}"]
     elif row["columns"] is not None:
         notes = [f"{column['name']} {column['type']}" for column in row["columns"]]
+    elif row["kind"] == "change" and row["op"] != "truncate" and row["key"] is None:
+        notes = [NO_KEY, *notes]
     elif row["ddl"] is not None:
         notes = [row["ddl"], *notes]
     at = f"{row['topic']}:{row['offset']}"

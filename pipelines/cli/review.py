@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from pipelines.cli.context import Invocation, everywhere, patient
+from pipelines.cli.context import MOST_ROWS, Invocation, everywhere, patient
 
 
 @click.group()
 @everywhere
 def ddl() -> None:
-    """Review schema changes: list, approve, reject."""
+    """Review schema changes: list, show, approve or reject them."""
 
 
 @ddl.command("list")
@@ -34,10 +34,9 @@ def list_ddl(call: Invocation, wanted: str | None) -> None:
 @click.pass_obj
 def show_ddl(call: Invocation, id_: str) -> None:
     """Show all about one schema change."""
-    from pipelines.operations.listings import DDL, ddl, one
+    from pipelines.operations.listings import one_ddl
 
-    found = one(ddl(call.warehouse), id_, what="schema change")
-    call.console.record(dict(zip(DDL, found, strict=True)))
+    call.console.record(one_ddl(call.warehouse, id_))
 
 
 def _decision(verb: str, text: str) -> None:
@@ -76,7 +75,7 @@ _decision("reject", "Keep schema changes out of gold; data for them stays in sil
 @click.group()
 @everywhere
 def rejects() -> None:
-    """List, replay or dismiss what was set aside."""
+    """Count, list, show, replay or dismiss what was set aside."""
 
 
 def _narrowing(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,21 +91,39 @@ def _narrowing(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 @rejects.command("list")
 @_narrowing
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"At most so many. [default: {MOST_ROWS}; all with --json]",
+)
 @everywhere
 @click.pass_obj
 def list_rejects(
     call: Invocation, source: str | None, code: str | None, status: str | None, limit: int | None
 ) -> None:
     """List what was set aside, one row each."""
-    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN, Wanted, rejects
+    from pipelines.operations.listings import (
+        REJECTS,
+        REJECTS_SHOWN,
+        SUMMARY,
+        Wanted,
+        rejects,
+        summary,
+    )
 
     if source is not None:
         [source] = call.sources([source])
+    most = MOST_ROWS if limit is None and not call.json else limit
     # People are not shown the bytes.
-    wanted = Wanted(source, code, status, limit=limit, values=call.json)
+    wanted = Wanted(source, code, status, limit=most, values=call.json)
     listed = [row[: len(REJECTS)] for row in rejects(call.warehouse, wanted)]
     call.console.rows(REJECTS, listed, shown=REJECTS_SHOWN)
+    if limit is None and len(listed) == most:
+        kinds = summary(call.warehouse, wanted)
+        more = sum(kind[SUMMARY.index("count")] for kind in kinds) - len(listed)
+        if more:
+            call.console.say(f"and {more:,} more; `--limit {len(listed) + more}` shows all")
 
 
 @rejects.command("summary")
@@ -143,21 +160,41 @@ def show_reject(call: Invocation, id_: str) -> None:
 
 
 @rejects.command("dismiss")
-@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--source", metavar="S", help="All open ones of this source.")
+@click.option("--code", metavar="C", help="All open ones with this code.")
 @click.option("--why", required=True, metavar="TEXT", help="The reason, kept with the reject.")
 @click.option("--by", metavar="NAME", help="Who decides. [default: the user of the machine]")
 @patient
 @everywhere
 @click.pass_obj
-def dismiss_rejects(call: Invocation, ids: tuple[str, ...], why: str, by: str | None) -> None:
-    """Mark rejects as dealt with.
+def dismiss_rejects(
+    call: Invocation,
+    ids: tuple[str, ...],
+    source: str | None,
+    code: str | None,
+    why: str,
+    by: str | None,
+) -> None:
+    """Mark rejects as dealt with: by their IDs, or all open ones of a source or code.
 
     They no longer count, and no replay tries them.
     """
-    from pipelines.operations.dismissals import dismiss
-    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN
+    if bool(ids) == (source is not None or code is not None):
+        raise click.UsageError("expected either IDs, or --source, --code or both")
+    if source is not None:
+        [source] = call.sources([source])
+    by = by or getpass.getuser()
+    from pipelines.operations.dismissals import dismiss, dismiss_all
+    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN, SUMMARY
 
-    done = dismiss(call.warehouse, ids, by=by or getpass.getuser(), why=why)
+    if not ids:
+        found = dismiss_all(call.warehouse, source=source, code=code, by=by, why=why)
+        call.console.rows(SUMMARY, found)
+        if not found:
+            call.console.say("there is no open reject of these")
+        return
+    done = dismiss(call.warehouse, ids, by=by, why=why)
     call.console.rows(REJECTS, [row[: len(REJECTS)] for row in done], shown=REJECTS_SHOWN)
 
 

@@ -41,6 +41,11 @@ def given_source(
     return source
 
 
+def table_names(texts: Sequence[str]) -> list[str]:
+    """The tables that texts of `--keys` name, which `given_source` has found right."""
+    return [name for text in texts for name in _tables("--keys", text, [])]
+
+
 def _tables(option: str, text: str, mistakes: list[Mistake]) -> Mapping[str, Any]:
     """`shop.items: [order_id, line]`, as the YAML has it."""
     found = _yaml(text, mistakes)

@@ -66,7 +66,7 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
 
 @click.command()
 @click.argument("table")
-@click.option("--yes", is_flag=True, help="Also where that changes the table's key or mode.")
+@click.option("--yes", is_flag=True, help="Confirm a change of key or mode.")
 @patient
 @everywhere
 @click.pass_obj
@@ -74,7 +74,7 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     """Make gold's TABLE anew from silver, in one commit.
 
     The table is made as the configuration has it today: types, key, mode. What of that changes is
-    printed first; a change of its key or mode needs --yes.
+    printed first; a change of the key or mode is confirmed with --yes.
     """
     target, ways = _target(call, table)
     from pipelines.operations.rebuild import REBUILT, rebuild
@@ -113,7 +113,7 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
     snapshot is any folder or file that Spark reads: delta, parquet, orc, csv with a header, json.
     """
     if format_ is not None and snapshot is None:
-        raise click.UsageError("--format is that of a --snapshot")
+        raise click.UsageError("--format needs --snapshot")
     target, ways = _target(call, table)
     from pipelines.operations.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
 
@@ -139,7 +139,7 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
 def maintain(call: Invocation) -> None:
     """Compact, cluster and trim all tables.
 
-    Rows go only where a retention is set, and none that still has to be decoded or merged.
+    Rows are deleted only if retention is set, and never what still has to be decoded or merged.
     """
     warehouse, config = call.warehouse, call.config
     from pipelines.operations.maintain import MAINTAINED, maintain, steps
@@ -189,7 +189,10 @@ def redecode(call: Invocation, source: str) -> None:
         for change in result.changes:
             call.console.say(f"{target}: {change.text}")
         if result.refused:
-            call.console.say(f"table {target} is parked: `ingest rebuild {target} --yes` does that")
+            call.console.say(
+                f"table {target} is parked: its key or mode changes; confirm with "
+                f"`ingest rebuild {target} --yes`"
+            )
             waiting = True
         else:
             rebuilt.append(result.row(target))
@@ -225,7 +228,7 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
     if (table is None) == (source is None):
         raise click.UsageError("expected either TABLE or --source")
     if bronze and source is None:
-        raise click.UsageError("--bronze is for a --source")
+        raise click.UsageError("--bronze needs --source")
     from pipelines.operations.reset import RESET, of_source, of_target, reset_source, reset_target
 
     if source is not None:

@@ -58,5 +58,5 @@ def untyped(
         yield (
             f"table {target}: no message says the types of {names}: string. To give them types, "
             f"write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "
-            f"then `ingest redecode --source {source}` and `ingest rebuild {target}`"
+            f"then run `ingest redecode --source {source}`, which also makes the table anew"
         )

@@ -1,4 +1,4 @@
-"""How many rows wait for schema changes to be approved, counted for many of them at once."""
+"""How many rows wait for schema changes to be approved, and how many lose a value by one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import source_name
-from pipelines.ledger.entries import WAITING, Entry
+from pipelines.ledger.entries import WAITING, Entry, load
 from pipelines.platform.rows import rows
-from pipelines.platform.warehouse import Warehouse
+from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.silver.pending import named
 from pipelines.targets.rejects import present
+from pipelines.targets.table import columns_of
 
 _AT_ONCE = 50
 """Entries a query: each is a count in its plan."""
@@ -34,6 +35,23 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
             for id_, number in _counts(warehouse, source, waiting, condition=condition).items():
                 counted[id_] += number
     return {entry.id: counted.get(entry.id, entry.waiting_rows) for entry in known}
+
+
+def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
+    """How many rows of gold hold a value in the columns that a schema change takes away once it is
+    approved; None where it takes none away, or is decided."""
+    entry = load(warehouse)[id_]
+    if entry.status not in WAITING or entry.target is None:
+        return None
+    held = columns_of(warehouse, entry.target) or {}
+    spelt = {name.lower(): name for name in held}
+    taken = {effect.column for effect in entry.effects if effect.op == "drop"}
+    values = [f"{quote(spelt[name])} IS NOT NULL" for name in sorted(taken & set(spelt))]
+    if not values or not entry.proposed:
+        return None
+    counted = f"SELECT count_if({' OR '.join(values)}) FROM {warehouse.name('gold', entry.target)}"
+    ((lost,),) = rows(warehouse.session.sql(counted))
+    return int(lost)
 
 
 def _counts(

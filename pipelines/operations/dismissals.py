@@ -6,14 +6,13 @@ A dismissed reject stays, with who dismissed it and why; neither a replay nor a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from ingest.sql.casts import sql_text
-from pipelines.operations.listings import REJECT, Wanted, one, rejects
+from pipelines.operations.listings import ALL, SUMMARY, Wanted, one, rejects, relation, summary
 from pipelines.platform.leases import lease
-from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.rejects import log, present
+from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.targets.rejects import NO_MISFITS, REJECTS, create_rejects, merge, present
 
 
 def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> list[list[Any]]:
@@ -23,29 +22,43 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
     """
     with lease(warehouse, "gold"):
         chosen = [one(rejects(warehouse, Wanted(id=id_)), id_, what="reject") for id_ in ids]
-        known = _logged(warehouse, [str(listed[0]) for listed in chosen])
-        rows = {}
-        for listed in chosen:
-            told = dict(zip(REJECT, listed, strict=True))
-            if told["status"] != "dismissed":
-                told["error"] = f"{told['error']} [dismissed by {by}: {why}]"
-            told["status"] = "dismissed"
-            if told["stage"] == "decode":
-                # Its bytes stand in silver.
-                told["value"] = None
-            version, misfits = known.get(told["id"], (0, None))
-            now = {"at": datetime.now(UTC), "version": version + 1, "misfits": misfits}
-            rows[told["id"]] = {**told, **now}
-        log(warehouse, list(rows.values()))
-        return [one(rejects(warehouse, Wanted(id=id_)), id_, what="reject") for id_ in rows]
+        whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
+        aside = relation(warehouse, ALL)
+        if aside is not None:
+            their = ", ".join(map(sql_text, whole))
+            wanted = f"id IN ({their}) AND status <> 'dismissed'"
+            _mark(warehouse, f"SELECT * FROM ({aside}) WHERE {wanted}", by=by, why=why)
+        return [one(rejects(warehouse, Wanted(id=id_)), id_, what="reject") for id_ in whole]
 
 
-def _logged(warehouse: Warehouse, ids: Sequence[str]) -> dict[str, tuple[int, Any]]:
-    """The version and the misfits of those that stand in gold's table."""
-    if not warehouse.exists("gold", "_rejects"):
-        return {}
-    listed = ", ".join(map(sql_text, ids))
-    found = warehouse.session.sql(
-        f"SELECT id, version, misfits FROM ({present(warehouse)}) WHERE id IN ({listed})"
-    ).collect()
-    return {id_: (version, misfits) for id_, version, misfits in found}
+def dismiss_all(
+    warehouse: Warehouse, *, source: str | None, code: str | None, by: str, why: str
+) -> list[list[Any]]:
+    """Dismiss every open reject of a source and with a code (None: of any); gives how many of each
+    kind there were, as SUMMARY has them."""
+    wanted = Wanted(source, code, "open")
+    with lease(warehouse, "gold"):
+        done = summary(warehouse, wanted)
+        aside = relation(warehouse, wanted)
+        if done and aside is not None:
+            _mark(warehouse, aside, by=by, why=why)
+    status = SUMMARY.index("status")
+    return [[*kind[:status], "dismissed", *kind[status + 1 :]] for kind in done]
+
+
+def _mark(warehouse: Warehouse, aside: str, *, by: str, why: str) -> None:
+    """Note by one statement that the rejects of a `relation` are dismissed."""
+    create_rejects(warehouse)
+    reason = sql_text(f" [dismissed by {by}: {why}]")
+    new = {
+        "error": f"concat(a.error, {reason})",
+        "misfits": f"coalesce(r.misfits, {NO_MISFITS})",
+        # The bytes of what could not be decoded stand in silver.
+        "value": "IF(a.stage = 'decode', NULL, a.value)",
+        "status": "'dismissed'",
+        "at": "current_timestamp()",
+        "version": "coalesce(r.version, 0) + 1",
+    }
+    columns = [f"{new.get(name, f'a.{quote(name)}')} AS {quote(name)}" for name, _ in REJECTS]
+    known = f"({aside}) a LEFT JOIN ({present(warehouse)}) r ON r.id = a.id"
+    merge(warehouse, f"SELECT {', '.join(columns)} FROM {known}")

@@ -5,15 +5,17 @@ Messages that could not be decoded stand in silver and are listed with those of 
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from ingest.codes import Code
 from ingest.config.mistakes import unknown_word
+from ingest.ddl.review import MEANINGS
 from ingest.errors import ConfigError, Mistake
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
 from pipelines.ledger.entries import STATUSES, load
-from pipelines.ledger.impact import impact
+from pipelines.ledger.impact import impact, lost_rows
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.targets.rejects import DECODE_ID, present
@@ -23,14 +25,15 @@ DDL = (
     *("statement", "proposed", "pos", "event_time", "waiting_rows"),
     *("decided_by", "decided_at", "why"),
 )
+_ALTERED = re.compile(r"^ALTER TABLE (?:(?:`(?:[^`]|``)+`|\w+)\.?)+ ", re.MULTILINE)
+"""How a proposed statement begins; the name of its table is a path in a folder's warehouse."""
 DDL_SHOWN = ("id", "status", "class", "kind", "source", "target", "statement", "proposed")
 REJECTS = (
     *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
     *("code", "error", "value", "status"),
 )
-REJECT = (*REJECTS, "attempts")
-"""Of one reject, also how often a replay tried it in vain."""
-_KNOWN = (*REJECT, "epoch")
+REJECT = (*REJECTS, "attempts", "epoch")
+"""Of one reject, also how often a replay tried it in vain, and the epoch of its message."""
 REJECT_STATUSES = ("open", "resolved", "dismissed")
 SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
 REJECTS_SHOWN = (
@@ -57,10 +60,29 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
     changes = list(rows(found))
     entries = load(warehouse)
     waiting = impact(warehouse, [entries[row[0]] for row in changes])
-    at = DDL.index("waiting_rows")
+    gold = warehouse.settings.schemas.gold
     for row in changes:
-        row[at] = waiting[row[0]]
+        told = dict(zip(DDL, row, strict=True))
+        told["waiting_rows"] = waiting[told["id"]]
+        if told["proposed"] is not None:
+            told["proposed"] = under_name(told["proposed"], f"{gold}.{told['target']}")
+            if told["why"] is None and told["status"] == "pending":
+                told["why"] = MEANINGS.get(told["kind"])
+        row[:] = told.values()
     return changes
+
+
+def under_name(proposed: str, table: str) -> str:
+    """The proposed statements with `table` as what they alter."""
+    return _ALTERED.sub(lambda _: f"ALTER TABLE {table} ", proposed)
+
+
+def one_ddl(warehouse: Warehouse, id_: str) -> dict[str, Any]:
+    """All about one schema change: DDL, and how many rows lose a value by it, where any would."""
+    told = dict(zip(DDL, one(ddl(warehouse), id_, what="schema change"), strict=True))
+    before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, told["id"])
+    items = list(told.items())
+    return dict([*items[:before], ("lost_rows", lost), *items[before:]])
 
 
 class Wanted(NamedTuple):
@@ -83,33 +105,32 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
 
     Raises ConfigError for a code or status that there is not.
     """
-    relation = _rejects(warehouse, wanted)
-    if relation is None:
+    found = relation(warehouse, wanted)
+    if found is None:
         return []
     value = "value" if wanted.values else "CAST(NULL AS binary)"
     names = _names(REJECT).replace("`value`", f"{value} AS `value`")
     limit = f" LIMIT {wanted.limit}" if wanted.limit is not None else ""
-    found = warehouse.session.sql(
-        f"SELECT {names} FROM ({relation}) ORDER BY source, {listed()}, stage, target{limit}"
-    )
-    return list(rows(found))
+    found = f"SELECT {names} FROM ({found}) ORDER BY source, {listed()}, stage, target{limit}"
+    return list(rows(warehouse.session.sql(found)))
 
 
 def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
     """How many there are of each kind: the columns SUMMARY."""
-    relation = _rejects(warehouse, wanted)
-    if relation is None:
+    aside = relation(warehouse, wanted)
+    if aside is None:
         return []
     kind = ", ".join(SUMMARY[:-2])
     found = warehouse.session.sql(
         f"SELECT {kind}, count(*), min_by(error, struct({listed()})) "
-        f"FROM ({relation}) GROUP BY {kind} ORDER BY count(*) DESC, {kind}"
+        f"FROM ({aside}) GROUP BY {kind} ORDER BY count(*) DESC, {kind}"
     )
     return list(rows(found))
 
 
-def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
-    """SQL of the rejects that are wanted; None where nothing was set aside ever."""
+def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
+    """SQL of the rejects that are wanted, the columns REJECT; None where nothing was
+    ever set aside."""
     for option, value, words in (
         ("--code", wanted.code, [code.value for code in Code]),
         ("--status", wanted.status, REJECT_STATUSES),
@@ -133,13 +154,13 @@ def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
             f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
             if name in ("code", "error", "status", "attempts")
             else f"s.{quote(name)}"
-            for name in _KNOWN
+            for name in REJECT
         )
         joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
         selects = [f"SELECT {told} FROM {joined}"]
     if logged:
         selects.append(
-            f"SELECT {_names(_KNOWN)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
+            f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
         )
     if not selects:
         return None
@@ -151,7 +172,7 @@ def _rejects(warehouse: Warehouse, wanted: Wanted) -> str | None:
     if wanted.id is not None:
         where.append(f"startswith(id, {sql_text(wanted.id)})")
     return (
-        f"SELECT {_names(_KNOWN)} FROM ({' UNION ALL '.join(selects)}) "
+        f"SELECT {_names(REJECT)} FROM ({' UNION ALL '.join(selects)}) "
         f"WHERE {' AND '.join(where) or 'true'}"
     )
 
@@ -162,8 +183,9 @@ def one(listed: list[list[Any]], id_: str, *, what: str) -> list[Any]:
     exact = [row for row in found if row[0] == id_]
     if len(found) == 1 or exact:
         return (exact or found)[0]
-    got = "none" if not found else f"{len(found)}"
-    text = f"expected the id of one {what}, `{id_}` is that of {got}; `list` shows them"
+    text = f"no {what} has an id that begins with `{id_}`"
+    if found:
+        text = f"{len(found)} {what}s have an id that begins with `{id_}`; give more of it"
     raise ConfigError([Mistake("command line", None, text)])
 
 

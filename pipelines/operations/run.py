@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from ingest.config.load import Config
+from ingest.config.sources import Rejects
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
 from pipelines.gold.backlog import unmatched
@@ -19,7 +20,7 @@ from pipelines.gold.known import known, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped
 from pipelines.operations.views import publish
-from pipelines.platform.console import Advance, Console
+from pipelines.platform.console import Advance, Console, counted
 from pipelines.platform.failures import described
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
@@ -40,13 +41,15 @@ PAUSE = 1.0
 
 @dataclass
 class Source:
-    """What a run did with one source; `decoded` counts the messages that its rows are of."""
+    """What a run did with one source; `decoded` counts the messages that its rows are of, `changes`
+    the changes among its rows."""
 
     messages: int = 0
     rows: int = 0
     rejects: int = 0
     error: str | None = None
     decoded: int = 0
+    changes: int = 0
 
 
 @dataclass
@@ -54,8 +57,8 @@ class Outcome:
     """What a run did.
 
     `platform` says what of the surroundings failed, `held` what another run has the lease of,
-    `unknown` which targets do not exist, `spoilt` of which sources too much was set aside; `done`
-    counts what could be done.
+    `unknown` which targets do not exist, `spoilt` of which sources and targets too much was set
+    aside; `done` counts what could be done.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)
@@ -133,7 +136,7 @@ class Run:
         while more and not self._stop():
             more = self._pass(again=True)
         self._name_unknown_targets()
-        self._name_spoilt_sources()
+        self._name_spoilt()
         return self.outcome
 
     def until_stopped(self) -> Outcome:
@@ -145,7 +148,7 @@ class Run:
             self.outcome.done = 0
             if not self._pass():
                 self._stop.wait(PAUSE)
-        self._name_spoilt_sources()
+        self._name_spoilt()
         return self.outcome
 
     def _pass(self, *, again: bool = False) -> bool:
@@ -195,7 +198,7 @@ class Run:
                 self._warn(f"source {name}: {path} changed after it was read; it stays as read")
             for unreadable in found.files_unreadable:
                 self._warn(f"source {name}: {unreadable}")
-        advance(f"bronze {name}: {brought:,} messages", brought > 0)
+        advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0)
         return brought
 
     def _silver(self, name: str, advance: Advance) -> None:
@@ -209,8 +212,10 @@ class Run:
         done.rows += rows
         done.rejects += rejects
         done.decoded += decoded.messages if decoded is not None else 0
+        done.changes += decoded.changes if decoded is not None else 0
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
-        advance(f"silver {name}: {rows:,} rows, {rejects:,} rejects", rows > 0)
+        told = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
+        advance(f"silver {name}: {told}", rows > 0)
 
     def _gold(self, advance: Advance) -> None:
         merged = self._attempt(
@@ -239,7 +244,7 @@ class Run:
             self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
         if merged:
             self._attempt(None, lambda: publish(self._warehouse, self._config))
-        advance(f"gold: {len(merged):,} tables with changes", bool(merged))
+        advance(f"gold: {counted(len(merged), 'tables')} with changes", bool(merged))
 
     def _attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
         """What `work` gives; None where it failed, which is said and noted; `source` None: gold."""
@@ -291,32 +296,58 @@ class Run:
             self._say(no_target(target, names))
             self.outcome.unknown.append(target)
 
-    def _name_spoilt_sources(self) -> None:
-        """Sources of which too much was set aside: by their own setting, or everything."""
+    def _name_spoilt(self) -> None:
+        """Sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
-            limit = self._config.sources[name].rejects
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
-            rejected, events = (sum(row.rejected for row in tables), sum(r.events for r in tables))
-            see = f"`ingest rejects list --source {name}` shows them"
-            text = None
-            if done.rejects and done.rejects == done.rows:
-                all_ = (
-                    f"all {done.decoded:,} messages were"
-                    if done.decoded > 1
-                    else "its one message was"
-                )
-                text = f"{all_} set aside, none could be decoded: is its format right? {see}"
-            elif limit.above(done.rejects, done.decoded):
-                text = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
-            elif limit.above(rejected, events):
-                text = f"gold set aside {rejected:,} of {events:,} changes"
-            elif isinstance(limit.fail_above, int) and limit.above(done.rejects + rejected, 0):
-                text = f"{done.rejects:,} messages and {rejected:,} changes were set aside"
+            text = spoilt_source(name, done, tables, limit=self._config.sources[name].rejects)
             if text is not None:
-                if see not in text:
-                    text += f", more than rejects.fail_above allows ({limit.fail_above}): {see}"
-                self._say(f"source {name}: {text}")
-                self.outcome.spoilt.append(name)
+                self._say(text)
+                self.outcome.spoilt.append(text)
+            # Said, and no failure: what came for a small table may all wait for a decision (60).
+            for said in filter(None, map(spoilt_target, tables)):
+                self._say(said)
+
+
+def spoilt_source(
+    name: str, done: Source, tables: Sequence[Merged], *, limit: Rejects
+) -> str | None:
+    """The sentence on a source of which too much was set aside: by its own setting, or everything
+    that might have been a change."""
+    see = f"`ingest rejects list --source {name}` shows them"
+    rejected, events = (sum(row.rejected for row in tables), sum(row.events for row in tables))
+    if done.rejects and not done.changes:
+        aside = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+        if done.rejects < done.rows:
+            aside += " and no change could be decoded"
+        elif done.decoded > 1:
+            aside = f"all {done.decoded:,} messages were set aside, none could be decoded"
+        else:
+            aside = "its one message was set aside, it could not be decoded"
+        return f"source {name}: {aside}: is its format right? {see}"
+    if limit.above(done.rejects, done.decoded):
+        text = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+    elif limit.above(rejected, events):
+        text = f"gold set aside {rejected:,} of {events:,} changes"
+    elif isinstance(limit.fail_above, int) and limit.above(done.rejects + rejected, 0):
+        text = (
+            f"{counted(done.rejects, 'messages')} and {counted(rejected, 'changes')} were set aside"
+        )
+    else:
+        return None
+    allowed = f"more than rejects.fail_above allows ({limit.fail_above})"
+    return f"source {name}: {text}, {allowed}: {see}"
+
+
+def spoilt_target(merged: Merged) -> str | None:
+    """The sentence on a target of whose changes gold took none."""
+    if not merged.events or merged.rejected < merged.events:
+        return None
+    if merged.inserted or merged.updated or merged.deleted:
+        return None
+    changes = f"all {merged.events:,} changes were" if merged.events > 1 else "its one change was"
+    see = f"`ingest rejects list --source {merged.source}` shows why"
+    return f"table {merged.target}: {changes} set aside: {see}"
 
 
 def _added(before: Merged | None, now: Merged) -> Merged:

@@ -89,6 +89,11 @@ def cell(value: Any) -> str:
     return clean(_item(value))
 
 
+def counted(number: int, things: str) -> str:
+    """`1 table`, `2 tables`: `things` with the number of them."""
+    return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
@@ -234,5 +239,6 @@ class Console:
     def _one_below_the_other(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Rows too wide for the terminal, each as a block of its fields."""
         for row in rows:
-            self.record(dict(zip(columns, map(cell, row), strict=True)))
+            told = zip(columns, map(cell, row), strict=True)
+            self.record({name: text for name, text in told if text} or {columns[0]: ""})
             sys.stdout.write("\n")

@@ -28,6 +28,9 @@ MODELS: dict[str, Any] = {"jobs": Job, "schemas": Schema, "volumes": Volume}
 TARGETS = ["dev", "prod"]
 SECTIONS = set("artifacts bundle experimental include resources sync targets variables".split())
 STAGES = ["bronze", "silver", "gold"]
+TASKS = {"ingest_maintain": ["maintain"], "ingest_ops": ["ops"]}
+"""Those of the jobs that do not run the stages."""
+GIVEN = ["line", "{{job.parameters.arguments}}"]
 REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
 
 Tree = dict[str, Any]
@@ -160,8 +163,9 @@ def job_mistakes(name: str, job: Tree, project: Tree) -> Iterator[str]:
     if job.get("queue") != {"enabled": True}:
         yield f"rule: {name} has no queue"
     tasks = job["tasks"]
-    if [task["task_key"] for task in tasks] != STAGES:
-        yield f"rule: {name} expected the tasks {STAGES}"
+    expected = TASKS.get(name, STAGES)
+    if [task["task_key"] for task in tasks] != expected:
+        yield f"rule: {name} expected the tasks {expected}"
     environments = {item["environment_key"] for item in job.get("environments", [])}
     clusters = {item["job_cluster_key"] for item in job.get("job_clusters", [])}
     before: list[Tree] = []
@@ -175,8 +179,9 @@ def job_mistakes(name: str, job: Tree, project: Tree) -> Iterator[str]:
             yield f"rule: {where} package {wheel['package_name']} is not {project['name']}"
         if wheel["entry_point"] not in project["scripts"]:
             yield f"rule: {where} entry point {wheel['entry_point']} is not a console script"
-        if wheel["parameters"][-1] != task["task_key"]:
-            yield f"rule: {where} runs the verb {wheel['parameters'][-1]}"
+        verb = GIVEN if task["task_key"] == "ops" else [task["task_key"]]
+        if wheel["parameters"][2:] != verb:
+            yield f"rule: {where} runs the verb {wheel['parameters'][2:]}"
         if {task.get("environment_key")} - {None} - environments:
             yield f"rule: {where} unknown environment"
         if {task.get("job_cluster_key")} - {None} - clusters:
@@ -216,7 +221,7 @@ def test_typed_models_accept_every_resource(target: str | None) -> None:
     bundle = load_bundle()
     resolved = resolve_target(bundle, target) if target else bundle
     assert {kind: sorted(items) for kind, items in resolved["resources"].items()} == {
-        "jobs": ["ingest_cluster", "ingest_serverless"],
+        "jobs": ["ingest_cluster", "ingest_maintain", "ingest_ops", "ingest_serverless"],
         "schemas": ["bronze", "gold", "history", "silver"],
         "volumes": ["checkpoints"],
     }
@@ -239,8 +244,11 @@ def test_targets() -> None:
 @pytest.mark.parametrize(("target", "started"), [("dev", []), ("prod", ["ingest_serverless"])])
 def test_the_schedule_starts_at_most_one_of_the_jobs(target: str, started: list[str]) -> None:
     jobs = resolve_target(load_bundle(), target)["resources"]["jobs"]
-    unpaused = [name for name, job in jobs.items() if job["schedule"]["pause_status"] == "UNPAUSED"]
-    assert unpaused == started
+    scheduled = {name: job["schedule"] for name, job in jobs.items() if "schedule" in job}
+    assert sorted(scheduled) == ["ingest_cluster", "ingest_maintain", "ingest_serverless"]
+    unpaused = [name for name, plan in scheduled.items() if plan["pause_status"] == "UNPAUSED"]
+    assert [name for name in unpaused if name != "ingest_maintain"] == started
+    assert ("ingest_maintain" in unpaused) == bool(started)
 
 
 def test_destroying_prod_keeps_the_data() -> None:

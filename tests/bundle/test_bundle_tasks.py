@@ -16,8 +16,9 @@ BUNDLE = ROOT / "conf" / "bundle"
 
 @pytest.fixture(scope="module")
 def jobs() -> dict[str, Any]:
-    loaded = YAML(typ="safe").load(BUNDLE / "jobs.yml")
-    found: dict[str, Any] = loaded["resources"]["jobs"]
+    found: dict[str, Any] = {}
+    for file in ("jobs.yml", "upkeep.yml"):
+        found |= YAML(typ="safe").load(BUNDLE / file)["resources"]["jobs"]
     return found
 
 
@@ -43,13 +44,22 @@ def test_both_jobs_run_the_same_wheel_tasks(jobs: dict[str, Any]) -> None:
 def test_paths_of_the_wheel_lead_from_their_file_to_the_build_folder(jobs: dict[str, Any]) -> None:
     artifacts = YAML(typ="safe").load(BUNDLE / "artifacts.yml")["artifacts"]
     assert (BUNDLE / artifacts["wheel"]["path"]).resolve() == ROOT
-    wheels = list(jobs["ingest_serverless"]["environments"][0]["spec"]["dependencies"])
+    wheels = [
+        wheel
+        for name in ("ingest_serverless", "ingest_maintain", "ingest_ops")
+        for wheel in jobs[name]["environments"][0]["spec"]["dependencies"]
+    ]
     wheels += [task["libraries"][0]["whl"] for task in jobs["ingest_cluster"]["tasks"]]
-    assert [(BUNDLE / wheel).resolve() for wheel in wheels] == [ROOT / "dist" / "*.whl"] * 4
+    assert [(BUNDLE / wheel).resolve() for wheel in wheels] == [ROOT / "dist" / "*.whl"] * 6
 
 
-@pytest.mark.parametrize("job", ["ingest_serverless", "ingest_cluster"])
-@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("job", "position"),
+    [
+        *((job, place) for job in ("ingest_serverless", "ingest_cluster") for place in range(3)),
+        ("ingest_maintain", 0),
+    ],
+)
 def test_parameters_are_understood(
     jobs: dict[str, Any],
     main: Callable[[], object],
@@ -64,6 +74,33 @@ def test_parameters_are_understood(
     monkeypatch.setattr(sys, "argv", ["ingest", *parameters, "--help"])
     main()
     assert task["task_key"] in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ("status --help", "where each source and each table stands"),
+        ("ddl approve 7728b07 --by ada --why 'agreed with the shop' --help", "ddl approve"),
+    ],
+)
+def test_the_arguments_of_the_ops_job_are_taken_apart(
+    jobs: dict[str, Any],
+    main: Callable[[], object],
+    arguments: str,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = jobs["ingest_ops"]
+    [given] = job["parameters"]
+    assert given == {"name": "arguments", "default": "status"}
+    parameters = [
+        arguments if text == "{{job.parameters.arguments}}" else text
+        for text in job["tasks"][0]["python_wheel_task"]["parameters"]
+    ]
+    monkeypatch.setattr(sys, "argv", ["ingest", *parameters])
+    main()
+    assert printed in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

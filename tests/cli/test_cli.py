@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 from importlib.metadata import version
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from ingest.codes import Code
+from ingest.errors import PlatformError
 from ingest.events import SILVER
 from ingest.formats import FORMATS
 from pipelines.cli.app import main
@@ -57,15 +59,45 @@ def test_success_returns_and_help_too() -> None:
     main(["run", "-h"])
 
 
-@pytest.mark.parametrize("option", ["--version", "-V"])
+@pytest.mark.parametrize("words", [["--version"], ["-V"], ["version"], ["version", "--json"]])
 def test_the_version_is_told_with_what_it_runs_on(
-    option: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main([option])
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="17.0.9"\n')
+    monkeypatch.setattr("pipelines.platform.java.find_java", lambda: tmp_path)
+    main(words)
     own, spark, delta = map(version, ("delta-cdc-ingest", "pyspark", "delta-spark"))
     python = platform.python_version()
-    told = f"ingest {own} (Python {python}, pyspark {spark}, delta-spark {delta})\n"
+    told = (
+        f"ingest {own} (Python {python}, pyspark {spark}, delta-spark {delta}, Java 17.0.9)\n"
+        if "--json" not in words
+        else f'{{"ingest":"{own}","Python":"{python}","pyspark":"{spark}",'
+        f'"delta-spark":"{delta}","Java":"17.0.9"}}\n'
+    )
     assert capsys.readouterr().out == told
+
+
+def test_the_version_is_told_without_java(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> Path:
+        raise PlatformError("there is none")
+
+    monkeypatch.setattr("pipelines.platform.java.find_java", none)
+    main(["version"])
+    assert capsys.readouterr().out.endswith(", no Java)\n")
+
+
+def test_one_text_is_taken_apart_as_a_shell_would(project: Project) -> None:
+    told = project.ingest("formats", "canal").out
+    assert project.ingest("line", "formats 'canal'").out == told
+    assert project.ingest("line", "validate --json").records[0]["source"] == "shop"
+    for wrong, said in (("formats 'canal", "No closing quotation"), ("statu", "No such command")):
+        answer = project.ingest("line", wrong)
+        assert (answer.code, said in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +108,14 @@ def test_the_version_is_told_with_what_it_runs_on(
         (["history"], "Missing argument 'TABLE'"),
         (["as-of", "items"], "expected either --time or --pos"),
         (["as-of", "items", "--time", "soon"], "`--time`: expected a date or time like"),
-        (["reconcile", "items", "--format", "csv"], "--format is that of a --snapshot"),
+        (["reconcile", "items", "--format", "csv"], "--format needs --snapshot"),
         (["ddl", "decide", "x"], "No such command 'decide'"),
         (["rejects", "again"], "No such command 'again'"),
         (["rejects", "dismiss", "1a2b"], "Missing option '--why'"),
+        (["rejects", "dismiss", "--why", "x"], "expected either IDs, or --source, --code or both"),
+        (["rejects", "dismiss", "1a", "--code", "bad_json", "--why", "x"], "expected either IDs"),
         (["reset"], "expected either TABLE or --source"),
-        (["reset", "items", "--bronze"], "--bronze is for a --source"),
+        (["reset", "items", "--bronze"], "--bronze needs --source"),
         (["redecode"], "Missing option '--source'"),
         (["history", "items", "--key", "id"], "--key: expected COL=VALUE, got id"),
         (["run", "--max-wait", "-1"], "-1.0 is not in the range x>=0"),
@@ -101,7 +135,7 @@ def test_every_verb_has_help(project: Project) -> None:
     assert verbs == [
         *("as-of", "bronze", "ddl", "formats", "gold", "history", "inspect", "maintain"),
         *("rebuild", "reconcile", "redecode", "rejects", "reset", "run", "silver", "sql", "status"),
-        "validate",
+        *("validate", "version"),
     ]
     for verb in [[verb] for verb in verbs] + [["ddl", "show"], ["rejects", "list"]]:
         answer = project.ingest(*verb, "--help")
@@ -138,6 +172,30 @@ def test_validate_for_people(project: Project) -> None:
         "\n"
         f"{project.folder / 'conf'}: no mistakes\n"
     )
+
+
+def test_validate_can_try_what_the_sources_name(project: Project) -> None:
+    project.land("a.jsonl", ["{}"])
+    answer = project.ingest("validate", "--connect")
+    told = f"source shop: 1 file of {project.folder}/landing/*.jsonl\n"
+    assert (answer.code, answer.out.endswith(told)) == (0, True)
+
+    kafka = "name: till\nkafka: {bootstrap_servers: 'localhost:%d', topics: [t]}\n"
+    with socket.create_server(("localhost", 0)) as broker:
+        port = broker.getsockname()[1]
+        project.write("conf/sources/till.yml", kafka % port)
+        answer = project.ingest("validate", "--connect")
+        assert answer.code == 0 and f"a broker of localhost:{port} is reachable" in answer.out
+    project.write("conf/sources/shop.yml", SHOP.replace("landing/", "nowhere/"))
+    answer = project.ingest("validate", "--connect")
+    assert answer.code == 1
+    assert "source shop: reads" in answer.err and "but there is no" in answer.err
+    assert f"source till: no Kafka broker answers at localhost:{port}" in answer.err
+    records = project.ingest("validate", "--connect", "--json").records[-2:]
+    assert [(r["kind"], r["source"], r["reachable"]) for r in records] == [
+        ("connection", "shop", False),
+        ("connection", "till", False),
+    ]
 
 
 def test_validate_names_every_mistake(project: Project) -> None:

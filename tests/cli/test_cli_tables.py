@@ -145,7 +145,7 @@ def test_run_tells_what_it_did(filled: tuple[Path, Answer]) -> None:
     assert answer.code == 0
     assert answer.err.splitlines() == [
         "run: bronze shop: 12 messages",
-        "run: silver shop: 15 rows, 1 rejects",
+        "run: silver shop: 15 rows, 1 reject",
         "run: gold: 3 tables with changes",
         "2 set aside; `ingest rejects list` shows them",
     ]
@@ -446,10 +446,18 @@ def test_ddl_list_and_show(project: Project) -> None:
         "drop_column",
     )
     assert project.ingest("ddl", "--json", "list", "--status", "pending").records == [entry]
-    assert project.ingest("ddl", "show", str(entry["id"]), "--json").records == [entry]
+    assert entry["proposed"] == "ALTER TABLE gold.shop_items DROP COLUMN `name`"
+    assert entry["why"] == "its values go with it; added again it is a new column"
+    [shown] = project.ingest("ddl", "show", str(entry["id"]), "--json").records
+    there = "SELECT count(name) AS n FROM gold.shop_items"
+    [held] = project.ingest("sql", there, "--json").records
+    assert shown.pop("lost_rows") == held["n"] > 0
+    assert shown == entry
     people = project.ingest("ddl", "show", str(entry["id"])[:6]).out
     assert f"id            {entry['id']}\n" in people
-    assert project.ingest("ddl", "show", "none").code == 2
+    answer = project.ingest("ddl", "show", "none")
+    said = "command line: no schema change has an id that begins with `none`\n"
+    assert (answer.code, answer.err) == (2, said)
 
 
 def test_rejects_list_and_show(project: Project) -> None:

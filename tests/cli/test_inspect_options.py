@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.project import Project
+from tests.support.project import Project, canal
 
 RECORD = {
     "prevStruct": None,
@@ -87,3 +87,73 @@ def test_it_is_validated_as_the_yaml_is(
     assert answer.code == 2
     assert "command line: " in answer.err
     assert text in answer.err
+
+
+KEYLESS = {
+    "op": "c",
+    "before": None,
+    "after": {"id": 1, "made": "monday"},
+    "source": {"connector": "mysql", "db": "shop", "table": "bins", "file": "b.1", "pos": 4},
+    "ts_ms": 1704134400000,
+}
+
+
+def notes(project: Project, *arguments: str) -> str:
+    file = project.land("one.jsonl", [KEYLESS])
+    answer = project.ingest("inspect", str(file), "--format", "debezium", *arguments)
+    assert answer.code == 0, answer.err
+    return answer.out
+
+
+def test_a_change_without_a_key_says_how_to_give_it_one(project: Project) -> None:
+    wanted = "no key: declare keys: in the source, or --keys"
+    assert wanted in notes(project)
+    assert wanted not in notes(project, "--json")
+    assert wanted not in notes(project, "--keys", "shop.bins: [id]")
+
+
+def test_keys_of_a_table_that_no_message_is_of(project: Project) -> None:
+    file = project.land("one.jsonl", [KEYLESS])
+    keys = ("--keys", "shop.bins: [id]", "--keys", "shop.bnis: [id]")
+    for form in ((), ("--json",)):
+        answer = project.ingest("inspect", str(file), "--format", "debezium", *keys, *form)
+        said = "`--keys`: no message is of the table shop.bnis; the messages are of shop.bins\n"
+        assert (answer.code, answer.err) == (0, said)
+
+
+def test_a_source_also_shows_what_gold_would_make_of_it(project: Project) -> None:
+    project.write("conf/sources/shop.yml", "name: shop\nformat: canal\nfiles: {path: a.jsonl}\n")
+    project.write(
+        "conf/tables/shop.yml",
+        "source: shop\n"
+        "tables:\n"
+        "  - from: shop.items\n"
+        "    columns: {PRICE: 'decimal(9,2)'}\n"
+        "    exclude: [name]\n"
+        "  - {from: shop.prices, target: 'all_{table}', stored_as_scd_type: 2, keys: [sku]}\n"
+        "  - from: shop.clicks\n"
+        "  - {from: shop.versions, stored_as_scd_type: 2}\n",
+    )
+    pen = {"id": "1", "name": "pen", "price": "1.10"}
+    file = project.land(
+        "a.jsonl",
+        [
+            canal("items", "INSERT", pen, es=1, id_=1),
+            canal("prices", "INSERT", {"sku": "a", "_pos": "1"}, es=2, id_=2, types={"sku": "int"}),
+            *(
+                canal(name, "INSERT", {"id": "1"}, es=3, id_=3, types={"id": "int"}, keys=())
+                for name in ("clicks", "versions", "other")
+            ),
+        ],
+    )
+    answer = project.ingest("inspect", "--source", "shop", str(file))
+    assert answer.out.splitlines()[-5:] == [
+        "shop.items -> gold.shop_items, key (id), scd 1: id int, price decimal(9,2)",
+        "shop.prices -> gold.all_prices, key (sku), scd 2: sku int, _pos_source string",
+        "shop.clicks -> gold.shop_clicks, no key, append: id int",
+        "shop.versions -> gold.shop_versions, no key, which scd 2 needs: every change would be set "
+        "aside: id int",
+        "shop.other: in silver only, no entry of its tables file matches",
+    ]
+    rows = project.ingest("inspect", "--source", "shop", "--json", str(file)).records
+    assert {row["kind"] for row in rows} == {"schema", "change"}

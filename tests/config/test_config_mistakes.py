@@ -181,6 +181,11 @@ KAFKA_MISTAKES = [
         4,
         "expected host:port, comma between several, got `other`",
     ),
+    (
+        "name: shop\nkafka:\n  topics: [t]\n  bootstrap_servers: ada:s3cret@h:1\n",
+        4,
+        "`kafka.bootstrap_servers`: expected host:port, got a user before an @; say who you are",
+    ),
 ]
 
 
@@ -188,7 +193,7 @@ KAFKA_MISTAKES = [
 def test_a_mistake_of_a_kafka_transport(conf: Conf, source: str, line: int, part: str) -> None:
     [(found, text)] = one(conf, source)
     assert found == line
-    assert part in text
+    assert part in text and "s3cret" not in text
 
 
 def test_a_value_already_wrong_is_named_once(conf: Conf) -> None:
@@ -227,7 +232,7 @@ TABLES_MISTAKES = [
     (
         TABLES + "    columns: {a: int, price: decimal(12,2), b: int}\n",
         4,
-        "`price`: put decimal(12,2) in quotes: inside { } a comma ends a value",
+        "`tables[0].columns.price`: put decimal(12,2) in quotes: inside { } a comma ends a value",
     ),
     (
         TABLES + "\tcolumns: {}\n",

@@ -11,7 +11,7 @@ import pytest
 from ingest.config.load import load
 from ingest.config.options import format_options
 from ingest.config.sources import Source
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, Mistake
 from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option
 
 
@@ -108,3 +108,33 @@ def test_format_options_are_the_source_s_with_the_format_s_defaults() -> None:
     assert format_options(numbered, FORMATS["debezium"]) == told._replace(
         options={"tombstone": "ignore", "depth": 12, "prefix": "", "strict": "no"}
     )
+
+
+AVRO = "name: shop\nformat: debezium_avro\nkafka: {bootstrap_servers: 'h:1', topics: [t]}\n"
+AVRO_FILES = AVRO.replace("kafka: {bootstrap_servers: 'h:1', topics: [t]}", "files: {path: '*'%s}")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (AVRO, True),
+        (AVRO + "options: {registry_user: ada, schema_registry: '${NONE:-}'}\n", True),
+        (AVRO_FILES % "", True),
+        (AVRO + "options: {schema_registry: 'http://r'}\n", False),
+        (AVRO + "options: {schema_folder: schemas}\n", False),
+        (AVRO.replace("debezium_avro", "auto"), False),
+        # Each of these files holds its schema.
+        (AVRO_FILES % ", framing: avro_container", False),
+    ],
+)
+def test_schemas_have_to_come_from_somewhere(tmp_path: Path, text: str, wrong: bool) -> None:
+    (tmp_path / "conf/sources").mkdir(parents=True)
+    file = tmp_path / "conf/sources/shop.yml"
+    file.write_text(text)
+    found: list[Mistake] = []
+    try:
+        load(tmp_path / "conf", environ={})
+    except ConfigError as error:
+        found = list(error.mistakes)
+    said = "`format`: debezium_avro needs options.schema_registry or options.schema_folder"
+    assert found == ([Mistake(str(file), 2, said)] if wrong else [])

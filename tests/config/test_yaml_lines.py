@@ -53,10 +53,18 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ("a: 1\nb: *.cows\n", 2, "must stand in quotes"),
         ("a: 1\nb: {db}_{table}\n", 2, "must stand in quotes"),
         ("a: 1\nb: {c: ${X}}\nd: 2\n", 2, "so must ${NAME} inside { } or [ ]"),
-        ("a: 1\nb: [\n", 2, "not YAML"),
+        ("a: 1\nb: [\n", 2, "not YAML: a { or [ is never closed"),
+        ("a: 1\nb: {c: 1\nd: 2\n", 2, "not YAML: the { in this line is never closed"),
+        ("a: 1\nb: [c,\n  {d: 2\n", 3, "not YAML: the { in this line is never closed"),
+        ("a: 1\nb: [c, d\n", 2, "not YAML: the [ in this line is never closed"),
+        ("a: 1\nb: 'c\nd: 2\n", 2, "the quote that begins in this line is never closed"),
+        ("a: 1\nb: {\n  c: ${X}}\n", 3, "so must ${NAME} inside { } or [ ]"),
+        ("a: 1\nb: @c\n", 2, "must stand in quotes"),
+        ("a:\n  b: 1\n c: 2\n", 3, "did not find expected key"),
+        ("a: 1\nb: c: d\n", 2, "a value with a colon and a space in it must stand in quotes"),
         ("a: 1\n\tb: 2\n", 2, "not YAML"),
         ("a: 1\n\nb: \x01\n", 3, "not YAML"),
-        ("a: 1\n---\nb: 2\n", 2, "expected a single document"),
+        ("a: 1\n---\nb: 2\n", 2, "expected one document, got another that begins here"),
         ("a: 1\nb: 2\na: 3\n", 3, "`a` is already given on line 1"),
         ("a:\n  - {b: 1}\n  - b: 1\n    b: 2\n", 4, "`b` is already given on line 3"),
         ("a: 1\nb: ${X}\n", 2, "variable X is not set; set it, or give a default: ${X:-default}"),
@@ -64,6 +72,8 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ("a: 1\nb: ${X:-${Y}}\n", 2, "expected ${NAME} or ${NAME:-default}"),
         ("a: 1\nb: !env X\n", 2, "expected a plain value, got the tag `!env`"),
         ("a: 1\nb: &x [*x]\n", 2, "an anchor that contains itself has no value"),
+        ("a: 1\n...\nb: 2\n", 3, "expected one document, got another that begins here"),
+        ("a: {b: {c: d(1,2)}}\n", 1, "`a.b.c`: put d(1,2) in quotes"),
         ("a: 1\n{b: 1}: 2\n", 2, "expected a key, got a list or mapping"),
     ],
 )
@@ -71,6 +81,14 @@ def test_yaml_that_is_wrong_names_its_line(text: str, line: int, part: str) -> N
     _, wrong = parse("f.yml", text, environ={})
     assert [(mistake.file, mistake.line) for mistake in wrong] == [("f.yml", line)]
     assert part in wrong[0].text
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [b\n", "a: {b: c\nd: 1\n", "a: 1\n---\nb: 2\n", "a: 'b\n", "a:\n  b: 1\n c: 2\n"]
+)
+def test_quotes_are_advised_only_where_they_help(text: str) -> None:
+    _, [wrong] = parse("f.yml", text, environ={})
+    assert "must stand in quotes" not in wrong.text
 
 
 @given(

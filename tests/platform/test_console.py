@@ -8,7 +8,7 @@ import pytest
 
 from ingest.errors import ConfigError, Mistake
 from pipelines.cli.app import main
-from pipelines.platform.console import Console
+from pipelines.platform.console import Console, counted
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
@@ -57,6 +57,25 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     shown = _printed(capsys)
     assert shown.count(SHOWN) == 4
     assert r"a\nb" in shown
+
+
+def test_a_table_too_wide_for_the_terminal_is_blocks_of_what_there_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    rows = [["a" * 30, None, ""], [None, 0, "b" * 30], [None, None, None]]
+    Console(json=False).rows(["first", "number", "text"], rows)
+    assert capsys.readouterr().out.split("\n\n") == [
+        f"first  {'a' * 30}",
+        f"number  0\ntext    {'b' * 30}",
+        "first",
+        "",
+    ]
+
+
+def test_a_number_of_things() -> None:
+    assert [counted(n, "rows") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
 
 
 def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,61 @@
+"""How `ingest ddl` and `ingest rejects` name what they list, and how much of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.errors import ConfigError
+from pipelines.cli.context import Invocation
+from pipelines.operations.listings import REJECT, SUMMARY, Wanted, one, under_name
+from tests.support.project import Project
+
+
+@pytest.mark.parametrize(
+    "table", ["delta.`/a b/ALTER TABLE/gold/t`", "`my``cat`.`gold`.`t`", "c.gold.t", "gold.t"]
+)
+def test_a_proposed_statement_names_its_table_as_a_query_does(table: str) -> None:
+    proposed = f"ALTER TABLE {table} DROP COLUMN `a.b`;\nALTER TABLE {table} ADD COLUMNS (`c` int)"
+    assert under_name(proposed, "gold.t") == (
+        "ALTER TABLE gold.t DROP COLUMN `a.b`;\nALTER TABLE gold.t ADD COLUMNS (`c` int)"
+    )
+
+
+def test_an_id_may_be_short_as_long_as_it_is_one_alone() -> None:
+    listed = [["abc1"], ["abc2"], ["abc"], ["d"]]
+    assert one(listed, "abc", what="reject") == ["abc"]
+    assert one(listed, "d", what="reject") == ["d"]
+    with pytest.raises(ConfigError, match="no reject has an id that begins with `x`"):
+        one(listed, "x", what="reject")
+    with pytest.raises(ConfigError, match="3 rejects have an id that begins with `ab`; give more"):
+        one(listed, "ab", what="reject")
+
+
+@pytest.mark.parametrize(
+    ("options", "listed", "said"),
+    [
+        ((), 1000, "and 200 more; `--limit 1200` shows all\n"),
+        (("--limit", "5"), 5, ""),
+        (("--limit", "1200"), 1200, ""),
+        (("--json",), 1200, ""),
+    ],
+)
+def test_people_are_shown_the_first_rejects_and_how_many_more_there_are(
+    options: tuple[str, ...],
+    listed: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def rejects(_: Any, wanted: Wanted) -> list[list[Any]]:
+        return [["1a2b", *[None] * (len(REJECT) - 1)]] * (wanted.limit or 1200)
+
+    monkeypatch.setattr(Invocation, "warehouse", None)
+    monkeypatch.setattr("pipelines.operations.listings.rejects", rejects)
+    kind = [None] * SUMMARY.index("count")
+    monkeypatch.setattr("pipelines.operations.listings.summary", lambda *_: [[*kind, 1200, None]])
+    answer = Project(tmp_path, capsys.readouterr).ingest("rejects", "list", *options)
+    assert (answer.out.count("1a2b"), answer.err) == (listed, said)

@@ -77,11 +77,14 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def short_spans() -> Iterator[None]:
-    """However few batches there are, silver is looked through for late keys in several spans."""
+    """However few batches there are, silver is looked through for late keys in several spans, and
+    for truncates."""
     from pipelines.apply import prior_images
+    from pipelines.targets import progress
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prior_images, "FIRST_SPAN", 1)
+        patch.setattr(progress, "CUTS_MOST", 1)
         yield
 
 

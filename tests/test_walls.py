@@ -227,6 +227,61 @@ def positional(node: ast.FunctionDef) -> int:
     return len(names) - (names[:1] in (["self"], ["cls"])) if node.args.vararg is None else 0
 
 
+CHANGES = re.compile(r"(?i)\s*(MERGE|INSERT|UPDATE|DELETE|ALTER|DROP TABLE|OPTIMIZE|VACUUM)\b")
+
+
+def _begins(text: ast.expr) -> str:
+    """What an SQL text that stands in code begins with."""
+    while isinstance(text, ast.JoinedStr):
+        text = text.values[0]
+    return str(text.value) if isinstance(text, ast.Constant) else ""
+
+
+@pytest.mark.parametrize("file", EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_tables_are_changed_by_who_holds_the_lease(file: Path) -> None:
+    """`Warehouse.execute` looks whether it still does; the log of leases has its own way."""
+    queries = [
+        node
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and node.args
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "sql"
+    ]
+    assert [q.lineno for q in queries if CHANGES.match(_begins(q.args[0]))] == []
+
+
+COLLECTS = {"collect", "toArrow", "toPandas", "toLocalIterator"}
+ROWS = re.compile(r"^(found_)?rows(_of)?$|^records$")
+
+
+def collecting(node: ast.AST, names: tuple[str, ...] = ()) -> set[str]:
+    """The functions of a file that bring rows of a DataFrame to the driver, by their full names."""
+    found: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        inner = isinstance(child, ast.FunctionDef | ast.ClassDef)
+        if isinstance(child, ast.Call) and not inner:
+            function = child.func
+            if isinstance(function, ast.Attribute) and function.attr in COLLECTS:
+                found.add(".".join(names))
+            if isinstance(function, ast.Name) and ROWS.match(function.id):
+                found.add(".".join(names))
+        found |= collecting(child, (*names, child.name) if inner else names)
+    return found
+
+
+def test_what_comes_to_the_driver_is_listed_with_its_bound() -> None:
+    """`pipelines/README.md` names each place that collects; `platform.rows` is how they do."""
+    listed = (ROOT / "pipelines/README.md").read_text()
+    files = [file for file in EDGE if module_of(file) != "pipelines.platform.rows"]
+    # Records of files, and of messages that are inspected, are no DataFrame.
+    found = {
+        f"{module_of(file).removeprefix('pipelines.')}.{name}"
+        for file in files
+        for name in collecting(ast.parse(file.read_text(encoding="utf-8")))
+    } - {"bronze.records._rows", "cli.inspect._messages"}
+    assert {name for name in found if f"`{name}`" not in listed} == set()
+    assert len(found) > 40
+
+
 @pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
 def test_parts_of_a_position_have_names(file: Path) -> None:
     """`ingest.position` says what stands where in `pos`, and nobody else counts."""

@@ -1,9 +1,11 @@
 """The exact fold over Arrow batches, for as many keys as there are.
 
-`sort_out` takes a batch's events beside the stored rows' positions and gives, key by key, either
-the state the batch leads to or word that the key is late. `fold_batches` takes the history of late
-keys and gives their states. Both read rows sorted by `component`: keys that key changes link share
-one, so that they fold together (semantics.md, 40).
+`judge_rows` and `judge_versions` take a batch's events beside what is stored of their keys, and
+give, key by key, either the states the batch leads to or word that the key is late. `fold_history`
+takes the history of late keys and gives their states: of rows the last one of each, of versions
+every one. All read rows sorted by `component`: keys that key changes link share one, so that they
+fold together (semantics.md, 40). Whether a state begins a version is decided once its values are
+typed (`ingest.sql.versions`).
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.fold.fold import Change, Folded, Key, Origin, State, fold, voided
-from ingest.fold.lateness import Floors, classify
+from ingest.fold.fold import Change, Folded, Key, Origin, State, Step, fold, steps, voided
+from ingest.fold.lateness import Floors, History, classify, classify_versions
+from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
 
 OUTPUT = (
@@ -55,7 +58,7 @@ Rows = Iterator[tuple[Any, ...]]
 Run = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def sort_out(
+def judge_rows(
     *,
     soft: bool,
     by_arrival: bool,
@@ -76,15 +79,14 @@ def sort_out(
             yield result("unfit")
         if not changes:
             return
-        stored = tuple(events[0]["stored"]) if events[0]["stored"] is not None else None
+        stored = _pos(events[0]["stored"])
         verdict = classify(changes, stored, floors, marked=bool(events[0]["marked"]))
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
         told = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
         if verdict.late:
-            names = {change.key for change in changes} | {change.key_before for change in changes}
-            for name in sorted(name for name in names if name is not None):
+            for name in _keys(changes):
                 yield result("late", key=list(name), **told)
             return
         if verdict.doubtful:
@@ -97,17 +99,89 @@ def sort_out(
     return grouped(results)
 
 
-def fold_batches(*, soft: bool, by_arrival: bool, truncates: Sequence[Change] = ()) -> Run:
-    """The function for `mapInArrow` over the history of late keys.
+def judge_versions(
+    *,
+    by_arrival: bool,
+    floors: Floors,
+    truncates: Sequence[Change],
+    new_truncates: Sequence[Change],
+    again: bool,
+) -> Run:
+    """The function for `mapInArrow` over events of a batch, each with `stored` (the newest pos of
+    its key's versions), `opened` (that of the open one) and whether it `fits`.
+
+    `new_truncates` are those of the batch, `truncates` all there were. `again`: what the batch
+    holds may have been applied before, and not been recorded.
+    """
+
+    def results(events: list[dict[str, Any]]) -> Rows:
+        changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
+        if len(changes) < len(events):
+            yield result("unfit")
+        if not changes:
+            return
+        newest, opened = _pos(events[0]["stored"]), _pos(events[0]["opened"])
+        key = changes[0].key
+        assert key is not None
+        ends = [end_of(cut, key) for cut in new_truncates if opened and ends_version(cut, opened)]
+        stored = History(
+            newest,
+            opened=opened is not None and not ends,
+            ended=again and newest is not None and opened is None,
+            cuts=truncates,
+        )
+        verdict = classify_versions(changes, stored, floors)
+        if verdict.late:
+            for name in _keys(changes):
+                yield result("late", key=list(name), pos=list(verdict.lowest))
+            return
+        if verdict.doubtful:
+            yield result("doubtful", key=list(key), pos=list(verdict.lowest))
+        taken = steps([*ends, *verdict.newer], base=opened is not None)
+        yield from (result_of_state(*step) for step in taken if isinstance(step, Step))
+
+    return grouped(results)
+
+
+def fold_history(
+    *, soft: bool, by_arrival: bool, truncates: Sequence[Change] = (), versions: bool = False
+) -> Run:
+    """The function for `mapInArrow` over the history of keys: their states at its end, or with
+    `versions` every state they had.
 
     `truncates` are those of the source tables concerned; they reach every component.
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
-        changes = [change_of(event, by_arrival=by_arrival) for event in events]
-        yield from _states(fold([*truncates, *changes], soft=soft))
+        changes = [*truncates, *(change_of(event, by_arrival=by_arrival) for event in events)]
+        if not versions:
+            yield from _states(fold(changes, soft=soft))
+            return
+        taken = list(steps(changes, soft=soft))
+        yield from (result_of_state(*step) for step in taken if isinstance(step, Step))
+        yield from (result_of_baseless(step) for step in taken if isinstance(step, Change))
 
     return grouped(results)
+
+
+def ends_version(cut: Change, opened: Pos) -> bool:
+    """Whether a truncate ends the version that began at `opened`."""
+    return reaches(cut.pos, opened, by_arrival=cut.by_arrival)
+
+
+def end_of(cut: Change, key: Key) -> Change:
+    """What a truncate is to one key."""
+    return cut._replace(op="delete", key=key)
+
+
+def _pos(stored: Sequence[int] | None) -> Pos | None:
+    return tuple(stored) if stored is not None else None
+
+
+def _keys(changes: Iterable[Change]) -> list[Key]:
+    """The keys that late changes name, before and after."""
+    names = {name for change in changes for name in (change.key, change.key_before)}
+    return sorted(name for name in names if name is not None)
 
 
 def grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:

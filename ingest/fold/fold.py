@@ -13,13 +13,15 @@
    transaction and now holds another row than the one the event saw before (39), or where the row
    it displaced there is that one: of two equal rows neither may vanish.
 
+Rows as they are are the last steps of this fold; their versions are all of its steps (31).
+
 A fold may start from rows it does not know (`base=True`): what is stored in gold counts as a base,
 and the state says which columns it sets. From history it starts from nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ingest import identity as identities
@@ -73,6 +75,13 @@ class State(NamedTuple):
     moved_by: str | None = None
 
 
+class Step(NamedTuple):
+    """What a change does to one key: its state from then on."""
+
+    key: Key
+    state: State
+
+
 class Folded(NamedTuple):
     """The states, and the changes that found no base to apply to."""
 
@@ -111,44 +120,68 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     )
 
 
-def fold(
-    changes: Iterable[Change],
-    *,
-    soft: bool = False,
-    base: bool = False,
-    states: dict[Key, State] | None = None,
-) -> Folded:
-    """The states of all keys that `changes` name, truncates among them included.
+def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -> Folded:
+    """The states of all keys that `changes` name, truncates among them included: of each key that
+    of its last step (see `steps`)."""
+    folded = Folded({}, [])
+    for step in steps(changes, soft=soft, base=base):
+        if isinstance(step, Step):
+            folded.states[step.key] = step.state
+        else:
+            folded.baseless.append(step)
+    return folded
+
+
+def steps(
+    changes: Iterable[Change], *, soft: bool = False, base: bool = False
+) -> Iterator[Step | Change]:
+    """Every step of the fold, in order; in the place of one that finds no base, the change itself.
 
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
-    `states`, where given, is filled as the fold goes.
     """
-    states = {} if states is None else states
+    states: dict[Key, State] = {}
     displaced: dict[Key, State] = {}
-    baseless: list[Change] = []
     for change in distinct(changes):
         if change.op == "truncate":
-            _truncate(states, change, soft=soft, base=base)
-            continue
-        assert change.key is not None
-        if change.op == "delete":
-            _delete(states, change.key, change, soft=soft, base=base)
-            continue
-        origin = states.get(change.key)
-        if change.key_before is not None and change.key_before != change.key:
-            origin = _move(states, displaced, change, soft=soft, base=base)
-        state = _upsert(origin, change, base=base)
-        if state is None:
-            baseless.append(change)
-            continue
-        held = states.get(change.key)
-        lives = held is not None and held.row is not None and held.deleted_at is None
-        if held is not None and lives and state.moved_by is not None:
-            displaced[change.key] = held
+            found: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
+        elif change.op == "delete":
+            assert change.key is not None
+            found = [_deleted(states.get(change.key), change.key, change, soft=soft, base=base)]
         else:
-            displaced.pop(change.key, None)
-        states[change.key] = state
-    return Folded(states, baseless)
+            found, whole = _upserted(states, displaced, change, soft=soft, base=base)
+            if not whole:
+                yield change
+        for step in found:
+            states[step.key] = step.state
+            yield step
+
+
+def _upserted(
+    states: Mapping[Key, State],
+    displaced: dict[Key, State],
+    change: Change,
+    *,
+    soft: bool,
+    base: bool,
+) -> tuple[list[Step], bool]:
+    """The steps of an insert or update, and whether it has what it needs. `displaced`: the rows
+    that key changes have put others in the place of."""
+    assert change.key is not None
+    found: list[Step] = []
+    origin = states.get(change.key)
+    if change.key_before is not None and change.key_before != change.key:
+        origin, left = _moved(states, displaced, change, soft=soft, base=base)
+        found += left
+    state = _upsert(origin, change, base=base)
+    if state is None:
+        return found, False
+    held = states.get(change.key)
+    lives = held is not None and held.row is not None and held.deleted_at is None
+    if held is not None and lives and state.moved_by is not None:
+        displaced[change.key] = held
+    else:
+        displaced.pop(change.key, None)
+    return [*found, Step(change.key, state)], True
 
 
 def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None:
@@ -165,35 +198,35 @@ def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None
     return State(dict(image), *stamp, False, True, None, mark) if whole else None
 
 
-def _delete(states: dict[Key, State], key: Key, change: Change, *, soft: bool, base: bool) -> None:
-    state = states.get(key)
+def _deleted(state: State | None, key: Key, change: Change, *, soft: bool, base: bool) -> Step:
     stamp = (change.pos, change.table, change.event_time)
     if not soft or (state is None and not base) or (state is not None and state.row is None):
-        states[key] = State(None, *stamp)
-        return
+        return Step(key, State(None, *stamp))
     row, keeps, stands = (state.row, state.keeps, state.stands) if state else ({}, True, False)
-    states[key] = State(row, *stamp, keeps, stands, change.event_time or 0)
+    return Step(key, State(row, *stamp, keeps, stands, change.event_time or 0))
 
 
-def _truncate(states: dict[Key, State], change: Change, *, soft: bool, base: bool) -> None:
+def _truncated(
+    states: Mapping[Key, State], change: Change, *, soft: bool, base: bool
+) -> list[Step]:
     own = own_stream(change.pos, by_arrival=change.by_arrival)
-    for key, state in states.items():
-        if state.row is None or state.deleted_at is not None or state.table != change.table:
-            continue
-        if own not in (None, state.pos[STREAM]):
-            continue
-        _delete(states, key, change, soft=soft, base=base)
+    return [
+        _deleted(state, key, change, soft=soft, base=base)
+        for key, state in states.items()
+        if state.row is not None and state.deleted_at is None and state.table == change.table
+        if own in (None, state.pos[STREAM])
+    ]
 
 
-def _move(
-    states: dict[Key, State],
-    displaced: dict[Key, State],
+def _moved(
+    states: Mapping[Key, State],
+    displaced: Mapping[Key, State],
     change: Change,
     *,
     soft: bool,
     base: bool,
-) -> State | None:
-    """Take the row away from its old key and give it to the upsert half."""
+) -> tuple[State | None, list[Step]]:
+    """The row that the upsert half gets from the old key, and what is left of that there."""
     old = change.key_before
     assert old is not None
     state = states.get(old)
@@ -201,10 +234,9 @@ def _move(
     if state is not None and same and state.moved_by is not None and change.before is not None:
         under = displaced.get(old)
         if _differs(state, change.before) or (under and not _differs(under, change.before)):
-            return under
+            return under, []
     half = change._replace(pos=(*change.pos[:-1], 0))
-    _delete(states, old, half, soft=soft, base=base)
-    return state
+    return state, [_deleted(state, old, half, soft=soft, base=base)]
 
 
 def _differs(state: State, before: Row) -> bool:

@@ -14,6 +14,9 @@ event is late
 
 Everything else the MERGE settles by comparing positions. Nothing here depends on the order of
 arrival.
+
+Of versions (31) a key is on time where all its events lie above everything that was applied to it:
+its next versions then go on from its open one. Every other key is late.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ingest.fold.fold import Change, identity
+from ingest.fold.fold import Change, identity, voided
 from ingest.position import SOURCE_PART, Pos
 from ingest.sql.projection import Projection, as_text, column
 
@@ -64,7 +67,8 @@ def classify(
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)
-        doubtful = any(floor is not None and lowest < floor for floor in floors[1:4:2])
+        floors_of_none = (floors.removed, floors.orphans)
+        doubtful = any(floor is not None and lowest < floor for floor in floors_of_none)
         passed = ordered[-1].op == "delete"
     else:
         late = late or any(_overtaken(event, stored, floors) for event in ordered)
@@ -76,6 +80,57 @@ def classify(
     )
     stale = 0 if stored is None else sum(event.pos < stored for event in ordered)
     return Verdict(late, doubtful and not late, lowest, stale, passed and not late)
+
+
+class History(NamedTuple):
+    """What is stored of the versions of a key. `newest`: where the newest began; `opened`: a row is
+    there; `ended`: none is, though there were some, and the batch may be what ended them, applied
+    before. `cuts`: the truncates that there were."""
+
+    newest: Pos | None
+    opened: bool
+    ended: bool
+    cuts: Sequence[Change]
+
+
+class VersionsVerdict(NamedTuple):
+    """What is to be done with the versions of one key; `late`, `doubtful` and `lowest` as of
+    `Verdict`. `newer`: the events that its next versions come from, in order."""
+
+    late: bool
+    doubtful: bool
+    lowest: Pos
+    newer: list[Change]
+
+
+def classify_versions(events: Sequence[Change], stored: History, floors: Floors) -> VersionsVerdict:
+    """Judge one key by its events of the batch (any order) and its versions."""
+    ordered = sorted(events, key=lambda event: event.pos)
+    lowest = ordered[0].pos
+    # The very delivery that the newest version began with says nothing new.
+    newer = [event for event in ordered if event.pos != stored.newest]
+    partial = any(event.partial for event in ordered)
+    late = (
+        any(moves(event) for event in ordered)
+        or tied(ordered)
+        or any(voided(event, stored.cuts) for event in ordered)
+        or any(_at_or_below(event, stored.newest) for event in newer)
+        or (not stored.opened and baseless(ordered))
+        or (partial and any(event.op == "delete" for event in ordered))
+        # What began no version then would begin one now, below where the last one ended.
+        or (stored.ended and any(event.op != "delete" for event in newer))
+    )
+    hidden = (floors.skipped, floors.removed, floors.orphans)
+    doubtful = any(floor is not None and lowest < floor for floor in hidden)
+    return VersionsVerdict(late, doubtful, lowest, newer)
+
+
+def _at_or_below(event: Change, newest: Pos | None) -> bool:
+    if newest is None:
+        return False
+    if event.by_arrival:
+        return event.pos < newest
+    return event.pos[:SOURCE_PART] <= newest[:SOURCE_PART]
 
 
 def moves(event: Change) -> bool:

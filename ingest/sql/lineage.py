@@ -248,7 +248,7 @@ def translated(changes: str, edits: Lineage, *, pos: str = "pos") -> str:
     `pos` is SQL of where a change stands in the log. Names are matched without case.
 
     What the edits make of each name is worked out here and stands in the query as a constant. So
-    the query is as deep for hundreds of edits as for one: it is planned in the same time. An event
+    the query is as deep for hundreds of edits as for one, and is planned in the same time. An event
     is placed among the edits by its age: 2n - 1 at the n-th place where an edit stands, 2n between
     it and the next.
     """
@@ -270,9 +270,20 @@ def translated(changes: str, edits: Lineage, *, pos: str = "pos") -> str:
     changes = f"SELECT * EXCEPT ({given}), {named} FROM ({changes})"
     found = fillings(edits, ages)
     if not found:
-        return f"SELECT * EXCEPT (_age) FROM ({changes})"
+        return f"SELECT * EXCEPT (_age, after), {_apart('after')} AS after FROM ({changes})"
     changes = f"SELECT *, {_fitting(found)} AS _fitting FROM ({changes})"
-    return f"SELECT * EXCEPT (_age, _fitting, after), {_FILLED} AS after FROM ({changes})"
+    filled = _apart(_FILLED)
+    return f"SELECT * EXCEPT (_age, _fitting, after), {filled} AS after FROM ({changes})"
+
+
+def _apart(image: str) -> str:
+    """SQL of an image that is worked out before anything is asked of it.
+
+    Else Spark asks further down, and writes the image out in the place of each mention: a filter on
+    the values of a hundred columns then holds thousands of copies. It takes no condition past what
+    it does not know to be the same each time.
+    """
+    return f"IF(spark_partition_id() < 0, NULL, {image})"
 
 
 def without_early(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -38,7 +39,8 @@ class TableBatch:
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
     what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
     `also`: names that the source table has had since. `version`: the target's, when that was last
-    recorded. `newest`: the latest event time (µs) applied to the target.
+    recorded. `newest`: the latest event time (µs) applied to the target. As a context it takes
+    back, at its end, the names that it gave to frames.
     """
 
     warehouse: Warehouse
@@ -58,6 +60,7 @@ class TableBatch:
     version: int | None = None
     newest: int | None = None
     _views: list[str] = field(default_factory=list)
+    _open: list[bool] = field(default_factory=list)
 
     def total(self, name: str) -> int:
         """The sum of a count over the slices."""
@@ -227,23 +230,39 @@ class TableBatch:
         """The truncates of this batch."""
         if not self.total("truncates") or not self.shape.truncates:
             return []
-        where = f"{self.these} AND op = 'truncate'"
-        rows = self.warehouse.session.sql(f"SELECT pos FROM ({self._read(where)})")
-        return sorted({tuple(row[0]) for row in rows.collect()})
+        return self._cuts_in(self._read(f"{self.these} AND op = 'truncate'"))
+
+    @cached_property
+    def earlier_cuts(self) -> list[Pos]:
+        """The truncates of earlier batches."""
+        if self.marks.more_cuts:
+            return self._cuts_in(self.earlier("op = 'truncate'"))
+        return [*self.marks.cuts]
+
+    @property
+    def unseen_cuts(self) -> list[Pos]:
+        """The truncates of this batch that no earlier one brought, in order."""
+        return sorted({*self.new_cuts} - {*self.earlier_cuts})
 
     @property
     def cuts(self) -> list[Pos]:
         """All truncates there were."""
-        return [*self.marks.cuts, *self.new_cuts] if self.shape.truncates else []
+        return [*self.earlier_cuts, *self.new_cuts] if self.shape.truncates else []
+
+    def _cuts_in(self, truncates: str) -> list[Pos]:
+        rows = self.warehouse.session.sql(f"SELECT pos FROM ({truncates})")
+        return sorted({tuple(row[0]) for row in rows.collect()})
 
     @cached_property
-    def cut_times(self) -> dict[Pos, int]:
+    def cut_times(self) -> dict[Pos, int | None]:
         """When the truncates happened (µs), where the rows they leave behind show it."""
-        if not self.soft or not self.cuts:
+        if not (self.soft or self.mode == "scd2") or not self.cuts:
             return {}
         truncates = self.history("op = 'truncate'")
-        rows = self.warehouse.session.sql(f"SELECT pos, unix_micros(event_time) FROM ({truncates})")
-        return {tuple(row[0]): row[1] or 0 for row in rows.collect()}
+        rows = self.warehouse.session.sql(
+            f"SELECT pos, min(unix_micros(event_time)) FROM ({truncates}) GROUP BY pos"
+        )
+        return {tuple(row[0]): row[1] for row in rows.collect()}
 
     def below_cuts(self, pos: str) -> str:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
@@ -253,6 +272,7 @@ class TableBatch:
             for cut in outermost(self.cuts, by_arrival=by_arrival)
         )
 
+    @cached_property
     def truncates(self) -> list[Change]:
         """All truncates, as the fold takes them."""
         return [
@@ -261,12 +281,18 @@ class TableBatch:
                 pos=cut,
                 table=self.shape.label,
                 key=None,
-                event_time=self.cut_times.get(cut),
+                event_time=self._shown_time(cut),
                 by_arrival=self.shape.by_arrival,
                 digest=number,
             )
-            for number, cut in enumerate(self.cuts)
+            for number, cut in enumerate(sorted({*self.cuts}))
         ]
+
+    def _shown_time(self, cut: Pos) -> int | None:
+        """When a truncate happened, as the rows that it leaves behind show it: a mark shows some
+        time."""
+        time = self.cut_times.get(cut)
+        return time if self.mode == "scd2" or not self.soft else time or 0
 
     @property
     def typed_key(self) -> str:
@@ -306,7 +332,8 @@ class TableBatch:
         )
 
     def view(self, frame: DataFrame | pa.Table) -> str:
-        """A name under which SQL finds `frame`, until `forget`."""
+        """A name under which SQL finds `frame`, until the batch's `with` ends."""
+        assert self._open, "a batch gives names to frames inside its `with`"
         session = self.warehouse.session
         if isinstance(frame, pa.Table) and frame.num_rows:
             frame = session.createDataFrame(frame)
@@ -318,11 +345,17 @@ class TableBatch:
         self._views.append(name)
         return f"`{name}`"
 
-    def forget(self) -> None:
+    def __enter__(self) -> Self:
+        self._open.append(True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Drop the names given out."""
-        for name in self._views:
-            self.warehouse.session.catalog.dropTempView(name)
-        self._views.clear()
+        self._open.pop()
+        if not self._open:
+            for name in self._views:
+                self.warehouse.session.catalog.dropTempView(name)
+            self._views.clear()
 
 
 def silver_changes(

@@ -1,4 +1,4 @@
-"""One batch of an append target: an append where that is sure to be right, else a MERGE.
+"""Every image as a row of its own (append): an append where that is sure to be right, else a MERGE.
 
 It is sure where every change lies above all that was applied and the target's log shows no write
 that gold did not record: then no copy of a change can be there. Else a MERGE adds what is not.
@@ -9,77 +9,81 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ingest.position import S1
 from ingest.sql import append
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.commits import certain, commits
-from pipelines.apply.rows import surprised, widest
+from pipelines.apply.commits import Commit, certain, commits
+from pipelines.apply.rows import widest
 from pipelines.apply.set_aside import misfit_rejects
+from pipelines.apply.surprise import Surprise, surprises
 from pipelines.targets.progress import Watermarks, highest
 
 
-def apply(work: TableBatch) -> tuple[Watermarks, Counter[str]]:
-    """Bring the target forward; gives the new marks of the source table and what to count."""
-    unseen = work.total("deletes") + work.total("truncates")
-    counts = Counter(
-        events=work.total("changes"), zero_dates=work.total("zero_dates"), deleted=unseen
-    )
-    try:
-        appended = False
-        if work.total("changes") > unseen:
-            appended = certain(work) is not None and _appended(work)
-            if not appended:
-                _merge(work, counts)
-    finally:
-        work.forget()
-    last = commits(work, 1)[0]
-    if appended:
-        counts["inserted"] = last.rows
-    applied = highest([work.marks.applied, *(slice_.highest for slice_ in work.slices)])
+def fast_suffices(batch: TableBatch) -> bool:
+    """See `pipelines.apply.modes.TargetMode`."""
+    return not batch.overlaps
+
+
+def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    """See `pipelines.apply.modes.TargetMode`."""
+    if not _images_expected(batch):
+        return _applied(batch, Counter())
+    if certain(batch) is None:
+        raise Surprise
+    new = append.rows(batch.shape, _images(batch), checked=True)
+    frame = batch.warehouse.session.sql(append.named_rows(batch.shape, new))
+    with surprises():
+        batch.warehouse.append(frame, "gold", batch.target)
+    last = commits(batch, 1)[0]
+    return _applied(batch, Counter(inserted=last.rows), last)
+
+
+def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    """See `pipelines.apply.modes.TargetMode`."""
+    if not _images_expected(batch):
+        return _applied(batch, Counter())
+    images = _images(batch)
+    counts = Counter(rejected=misfit_rejects(batch, events(batch.shape, images)))
+    new = append.rows(batch.shape, images, checked=False)
+    earlier = batch.earlier(f"{append.IMAGES} AND {_around(batch)}")
+    statement = append.merge_sql(batch.target_name, batch.shape, new, earlier=earlier)
+    done = batch.warehouse.execute(statement).first()
+    assert done is not None
+    # A row that moves to a lower pos is no new one.
+    counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
+    return _applied(batch, counts)
+
+
+def _applied(
+    batch: TableBatch, counts: Counter[str], last: Commit | None = None
+) -> tuple[Watermarks, Counter[str]]:
+    """What gold remembers of the source table, and what is counted: what leaves no row, too."""
+    counts["deleted"] += batch.total("deletes") + batch.total("truncates")
     marks = replace(
-        work.marks,
-        applied=applied,
-        version=last.version,
-        changes=work.history_changes,
-        widest=widest(work),
+        batch.marks,
+        applied=highest([batch.marks.applied, *(slice_.highest for slice_ in batch.slices)]),
+        version=(last or commits(batch, 1)[0]).version,
+        changes=batch.history_changes,
+        widest=widest(batch),
     )
     return marks, counts
 
 
-def _appended(work: TableBatch) -> bool:
-    """Append the batch's rows; whether all could be."""
-    new = append.rows(work.shape, _images(work), checked=True)
-    frame = work.warehouse.session.sql(append.named_rows(work.shape, new))
-    try:
-        work.warehouse.append(frame, "gold", work.target)
-    except Exception as error:
-        if surprised(error):
-            return False
-        raise
-    return True
+def _images_expected(batch: TableBatch) -> bool:
+    """Whether some change of the batch leaves a row."""
+    return batch.total("changes") > batch.total("deletes") + batch.total("truncates")
 
 
-def _merge(work: TableBatch, counts: Counter[str]) -> None:
-    """Set aside what does not fit and add what is not there."""
-    images, session = _images(work), work.warehouse.session
-    counts["rejected"] += misfit_rejects(work, events(work.shape, images))
-    new = append.rows(work.shape, images, checked=False)
-    earlier = work.earlier(f"{append.IMAGES} AND {_around(work)}")
-    done = session.sql(append.merge_sql(work.target_name, work.shape, new, earlier=earlier)).first()
-    assert done is not None
-    # A row that moves to a lower pos is no new one.
-    counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
+def _images(batch: TableBatch) -> str:
+    return batch.brought(append.IMAGES)
 
 
-def _images(work: TableBatch) -> str:
-    return work.brought(append.IMAGES)
-
-
-def _around(work: TableBatch) -> str:
+def _around(batch: TableBatch) -> str:
     """SQL that is true where an earlier copy can be: copies share the source's order key."""
-    if work.shape.by_arrival:
+    if batch.shape.by_arrival:
         return "false"
-    bounds = [(s.lowest[2], s.highest[2]) for s in work.slices if s.lowest and s.highest]
-    if len({pos[:2] for s in work.slices for pos in (s.lowest, s.highest) if pos}) > 1:
+    bounds = [(s.lowest[S1], s.highest[S1]) for s in batch.slices if s.lowest and s.highest]
+    if len({pos[:S1] for s in batch.slices for pos in (s.lowest, s.highest) if pos}) > 1:
         return "true"
     return f"s1 BETWEEN {min(low for low, _ in bounds)} AND {max(high for _, high in bounds)}"

@@ -1,151 +1,252 @@
-"""One batch of one target: plan, fold, one MERGE.
-
-The fast plan folds the batch in SQL and merges it; it holds while every event is newer than what
-was applied and every image is whole. Whatever the statistics rule out, or Spark meets on the way (a
-misfit, a tie, a null key: SURPRISE), goes the careful way (`pipelines.apply.exact`): late keys are
-folded again from all of silver, the others from the batch, and one MERGE applies both.
-"""
+"""Rows as they are, one a key (SCD 1): a batch folded to one row a key, and one MERGE."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 
-from ingest.position import outermost
-from ingest.sql.latest import SURPRISE, latest
+import pyarrow as pa
+
+from ingest.fold import lateness
+from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
+from ingest.fold.fold import Key
+from ingest.position import Pos, outermost, pos_literal
+from ingest.sql.latest import latest
 from ingest.sql.merge import Merge, Truncate
 from ingest.sql.merge import sql as merge_sql
+from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.exact import Careful
-from pipelines.platform.failures import mentions
-from pipelines.platform.leases import check
+from pipelines.apply.exact import (
+    Judged,
+    Late,
+    fold_again,
+    freed_keys,
+    judge,
+    late_keys,
+    marked_by_truncates,
+    named,
+    note_baseless,
+    on_time,
+)
+from pipelines.apply.surprise import surprises
 from pipelines.targets.progress import Watermarks, highest
 
 
-def apply(work: TableBatch) -> tuple[Watermarks, Counter[str]]:
-    """Bring the target forward; gives the new marks of the source table and what to count."""
+def fast_suffices(batch: TableBatch) -> bool:
+    """See `pipelines.apply.modes.TargetMode`."""
+    return batch.simple
+
+
+def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    """See `pipelines.apply.modes.TargetMode`."""
+    rows = latest(batch.shape, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
-    careful = None
-    try:
-        if not work.simple or not _merge_fast(work, counts):
-            careful = Careful(work)
-            rows = careful.rows()
-            counts.update(careful.counts)
-            if rows is not None or work.new_cuts:
-                merge(work, rows or careful.nothing(), counts, exact=True)
-    finally:
-        work.forget()
-    counts["events"] = work.total("changes")
-    counts["zero_dates"] = work.total("zero_dates")
-    return _new_marks(work, counts, careful), counts
-
-
-def _merge_fast(work: TableBatch, counts: Counter[str]) -> bool:
-    rows = latest(work.shape, work.changes(), sets=work.sets, image=work.image)
-    try:
-        merge(work, f"({rows})", counts, exact=False)
-    except Exception as error:
-        if surprised(error):
-            return False
-        raise
-    return True
-
-
-def surprised(error: Exception) -> bool:
-    """Whether Spark met SURPRISE."""
-    return mentions(error, SURPRISE)
-
-
-def merge(work: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -> None:
-    statement = merge_sql(
-        Merge(
-            target=work.target_name,
-            rows=rows,
-            keys=work.shape.keys,
-            columns=work.shape.columns,
-            sets=tuple(work.shape.columns) if exact else work.sets,
-            source=work.shape.source,
-            soft=work.soft,
-            mixed=exact,
-            own=work.shared,
-            # Late changes mostly lose: what is folded again is often as it was.
-            sparing=bool(work.total("no_ops") or counts["keys_refolded"]),
-            cuts=tuple(
-                Truncate(
-                    label=work.shape.label,
-                    pos=cut,
-                    by_arrival=work.shape.by_arrival,
-                    time=work.cut_times.get(cut, 0),
-                )
-                for cut in work.new_cuts
-            ),
-        )
+    with surprises():
+        _merge(batch, f"({rows})", counts, exact=False)
+    affected = counts["inserted"] + counts["updated"] + counts["deleted"]
+    skipped = affected < batch.total("changes") and (
+        bool(batch.total("no_ops")) or affected < _source_rows(batch)
     )
-    carry_out(work, statement, counts)
+    return watermarks_after(batch, skipped=skipped, partial=batch.partial), counts
 
 
-def carry_out(work: TableBatch, statement: str, counts: Counter[str]) -> None:
+def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    """See `pipelines.apply.modes.TargetMode`."""
+    judged = judge(
+        batch, lambda _: _stored(batch), told="t._pos AS stored, t.marked", run=_run(batch)
+    )
+    put_back = _put_back_by_truncates(batch) | marked_by_truncates(batch)
+    late = late_keys(batch, judged, overtaking=lambda _: _overtaking(batch), also=put_back)
+    counts = Counter(judged.counts)
+    states, expected = _on_time(batch, judged, late)
+    orphans: list[Pos] = []
+    if late.groups:
+        refolded, left, orphans = _fold_again(batch, late, counts)
+        states += refolded
+        expected += left
+    if states or batch.new_cuts:
+        rows = " UNION ALL ".join(states) or _none(batch)
+        _merge(batch, f"({rows})", counts, exact=True)
+    written = counts["inserted"] + counts["updated"]
+    # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
+    skipped = written < expected or (batch.soft and bool(batch.new_cuts))
+    marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphans=orphans)
+    return marks, counts
+
+
+def fold_keys(batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
+    """See `pipelines.apply.modes.KeyedMode`."""
+    states, _, _ = _fold_again(batch, freed_keys(batch, keys), Counter())
+    counts: Counter[str] = Counter()
+    _merge(batch, f"({' UNION ALL '.join(states) or _none(batch)})", counts, exact=True)
+    return counts
+
+
+def watermarks_after(
+    batch: TableBatch, *, skipped: bool, partial: bool, orphans: Collection[Pos] = ()
+) -> Watermarks:
+    """What gold remembers of the source table after the batch.
+
+    `skipped`: some change may not have been written because it changed nothing; `partial`: some
+    image left columns as they were; `orphans`: where partial images found no base.
+    """
+    marks = batch.marks
+    told = any(slice_.keyless or slice_.key_columns for slice_ in batch.slices)
+    top = highest(slice_.highest for slice_ in batch.slices)
+    applied = highest([marks.applied, top])
+    cuts = {*marks.cuts, *batch.new_cuts}
+    if batch.mode == "scd1" and not batch.soft:
+        # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
+        cuts = {*outermost(cuts, by_arrival=batch.shape.by_arrival)}
+    return replace(
+        marks.cut(cuts),
+        applied=applied,
+        tops=marks.topped(batch.above, batch.last, applied),
+        removed=highest([marks.removed, *(slice_.removed for slice_ in batch.slices)]),
+        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
+        partials=marks.partials or partial,
+        orphans=highest([marks.orphans, *orphans]),
+        unhashed=marks.unhashed or bool(batch.total("unhashed")),
+        changes=batch.history_changes,
+        widest=widest(batch),
+        foreign=marks.foreign or (told and not batch.shape.native),
+    )
+
+
+def widest(batch: TableBatch) -> int | None:
+    """The bytes of the values of the widest change so far; None: not known."""
+    before = batch.marks.widest
+    return None if before is None else max([before, *(s.widest for s in batch.slices)])
+
+
+def carry_out(batch: TableBatch, statement: str, counts: Counter[str]) -> None:
     """Run a MERGE, and count the rows that it inserted, updated and deleted."""
-    check(work.warehouse)
-    done = work.warehouse.session.sql(statement).first()
+    done = batch.warehouse.execute(statement).first()
     assert done is not None
     result = done.asDict()
     for name in ("inserted", "updated", "deleted"):
         counts[name] += int(result.get(f"num_{name}_rows") or 0)
 
 
-def _new_marks(work: TableBatch, counts: Counter[str], careful: Careful | None) -> Watermarks:
-    if careful is not None:
-        # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
-        written = counts["inserted"] + counts["updated"]
-        skipped = written < careful.expected or (work.soft and bool(work.new_cuts))
-    else:
-        affected = counts["inserted"] + counts["updated"] + counts["deleted"]
-        skipped = affected < work.total("changes") and (
-            bool(work.total("no_ops")) or affected < _source_rows(work)
-        )
-    return marked(work, careful, skipped=skipped, partial=work.partial)
+def _stored(batch: TableBatch) -> str:
+    """SQL of the stored rows by key, those that a truncate takes left out."""
+    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)
+    if not batch.cuts:
+        return stored
+    return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_cuts('_pos')})"
 
 
-def marked(
-    work: TableBatch, careful: Careful | None, *, skipped: bool, partial: bool
-) -> Watermarks:
-    """The marks of the source table after the batch.
-
-    `skipped`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were.
-    """
-    marks = work.marks
-    told = any(slice_.keyless or slice_.key_columns for slice_ in work.slices)
-    top = highest(slice_.highest for slice_ in work.slices)
-    applied = highest([marks.applied, top])
-    cuts = {*marks.cuts, *work.new_cuts}
-    if work.mode == "scd1" and not work.soft:
-        # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
-        cuts = {*outermost(cuts, by_arrival=work.shape.by_arrival)}
-    return replace(
-        marks,
-        applied=applied,
-        tops=marks.topped(work.above, work.last, applied),
-        removed=highest([marks.removed, *(slice_.removed for slice_ in work.slices)]),
-        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
-        cuts=tuple(sorted(cuts)),
-        partials=marks.partials or partial,
-        orphans=highest([marks.orphans, *(careful.orphans if careful is not None else ())]),
-        unhashed=marks.unhashed or bool(work.total("unhashed")),
-        changes=work.history_changes,
-        widest=widest(work),
-        foreign=marks.foreign or (told and not work.shape.native),
+def _run(batch: TableBatch) -> Run:
+    marks = batch.marks
+    return judge_rows(
+        soft=batch.soft,
+        by_arrival=batch.shape.by_arrival,
+        fresh=batch.fresh,
+        truncates=batch.truncates if batch.soft else (),
+        floors=lateness.Floors(
+            skipped=marks.skipped,
+            removed=marks.removed,
+            partials=marks.partials or batch.partial,
+            orphans=marks.orphans,
+        ),
     )
 
 
-def widest(work: TableBatch) -> int | None:
-    """The bytes of the values of the widest change so far; None: not known."""
-    before = work.marks.widest
-    return None if before is None else max([before, *(s.widest for s in work.slices)])
+def _overtaking(batch: TableBatch) -> str:
+    orphans = batch.marks.orphans is not None
+    return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
 
 
-def _source_rows(work: TableBatch) -> int:
+def _put_back_by_truncates(batch: TableBatch) -> set[Key]:
+    """The rows below a truncate that comes late, and had changes above it.
+
+    Such a change may have been skipped because it changed nothing (38): after the truncate it
+    brings the row back.
+    """
+    skipped = batch.marks.skipped
+    if not batch.new_cuts or skipped is None or batch.new_cuts[0] > skipped:
+        return set()
+    above = f"op <> 'truncate' AND pos > {pos_literal(batch.new_cuts[0])}"
+    rows = batch.warehouse.session.sql(
+        f"SELECT DISTINCT t.key FROM ({events(batch.shape, batch.earlier(above))}) e "
+        f"JOIN ({lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)}) t "
+        f"ON t.key = e.key WHERE {batch.below_cuts('t._pos')}"
+    ).collect()
+    return {tuple(row[0]) for row in rows}
+
+
+def _on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[list[str], int]:
+    """SQL of the states of the keys on time, and how many rows they leave, or more."""
+    if judged.large is not None and batch.whole:
+        unless = named(batch, late)
+        rows = latest(batch.shape, batch.changes(), sets=batch.sets, unless=unless)
+        return [batch.listed(rows)], batch.total("changes")
+    states, left = on_time(batch, judged, late)
+    return ([batch.typed_states(states, exact=False)] if states is not None else []), left
+
+
+def _fold_again(
+    batch: TableBatch, late: Late, counts: Counter[str]
+) -> tuple[list[str], int, list[Pos]]:
+    """SQL of the states of the late keys, how many rows they leave, and where partial images have
+    no base."""
+    run = fold_history(
+        soft=batch.soft, by_arrival=batch.shape.by_arrival, truncates=batch.truncates
+    )
+    refolded = fold_again(batch, late, run)
+    orphans, rejected = note_baseless(batch, late, refolded.baseless)
+    counts["late"] += len(late.found)
+    counts["keys_refolded"] += len(late.groups)
+    counts["files_read"] += refolded.files
+    counts["rejected"] += rejected
+    states = [] if refolded.states is None else [batch.typed_states(refolded.states, exact=True)]
+    return states, refolded.rows, orphans
+
+
+def _none(batch: TableBatch) -> str:
+    """SQL of no rows at all, for a MERGE that only truncates."""
+    shape = batch.shape
+    nobody = {
+        "kind": "state",
+        "key": [""] * len(shape.keys),
+        "gone": True,
+        "whole": False,
+        "label": shape.label,
+    }
+    view = batch.view(pa.Table.from_pylist([nobody], SCHEMA))
+    return f"{batch.typed_states(view, exact=True)} WHERE false"
+
+
+def _merge(batch: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -> None:
+    statement = merge_sql(
+        Merge(
+            target=batch.target_name,
+            rows=rows,
+            keys=batch.shape.keys,
+            columns=batch.shape.columns,
+            sets=tuple(batch.shape.columns) if exact else batch.sets,
+            source=batch.shape.source,
+            soft=batch.soft,
+            mixed=exact,
+            own=batch.shared,
+            # Late changes mostly lose: what is folded again is often as it was.
+            sparing=bool(batch.total("no_ops") or counts["keys_refolded"]),
+            cuts=tuple(
+                Truncate(
+                    label=batch.shape.label,
+                    pos=cut,
+                    by_arrival=batch.shape.by_arrival,
+                    time=batch.cut_times.get(cut) or 0,
+                )
+                for cut in batch.new_cuts
+            ),
+        )
+    )
+    carry_out(batch, statement, counts)
+
+
+def _source_rows(batch: TableBatch) -> int:
     """How many keys the fast MERGE had to deal with, from the target's own log."""
-    metrics = work.warehouse.last_commit("gold", work.target).metrics
+    metrics = batch.warehouse.last_commit("gold", batch.target).metrics
     return int(metrics.get("numSourceRows") or 0)

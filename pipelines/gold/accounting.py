@@ -55,7 +55,7 @@ def set_aside(standing: Reconstruction, at: datetime) -> int:
     create_rejects(warehouse)
     found = standing.view(warehouse.session.sql(_left_out(standing)))
     with alone():
-        warehouse.session.sql(
+        warehouse.execute(
             f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
 USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM {found}) s ON r.id = s.id
 WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
@@ -80,7 +80,7 @@ def settle(standing: Reconstruction, at: datetime) -> int:
     lost = _conflicts(standing, at) if standing.shared else 0
     where = f"code NOT IN ({', '.join(map(sql_text, _NOT_FOLDED))})"
     with alone():
-        warehouse.session.sql(
+        warehouse.execute(
             f"UPDATE {warehouse.name('gold', '_rejects')} "
             f"SET status = 'resolved', version = version + 1, at = {_moment(datetime.now(UTC))} "
             f"WHERE {_of(standing)} AND status = 'open' AND at < {_moment(at)} AND {where}"
@@ -173,7 +173,7 @@ def _conflicts(standing: Reconstruction, at: datetime) -> int:
     rows = as_rejects(standing.source, standing.target, changes, misfits="misfits", more=", voided")
     rows = f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
     with alone():
-        done = warehouse.session.sql(
+        done = warehouse.execute(
             f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
 USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM ({rows})) s ON r.id = s.id
 WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.config.load import Config
-from ingest.config.modes import Mode, TargetContract, mode_of
+from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.errors import TableError
 from ingest.events import ColumnType
@@ -16,17 +16,16 @@ from ingest.names import SourceTable, label_of
 from ingest.sql.lineage import renamed
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
-from pipelines.apply import images as append_table
-from pipelines.apply import rows as gold_table
-from pipelines.apply import versions as versions_table
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.commits import recorded
+from pipelines.apply.modes import apply
 from pipelines.apply.set_aside import placeless_rejects
 from pipelines.gold.backlog import unkeyed
 from pipelines.gold.plan import (
     grown_columns,
     key_of,
     named_keys,
+    one_tenant,
     order_domain,
     set_aside,
     shape_of,
@@ -48,13 +47,6 @@ from pipelines.silver.pending import (
 )
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.table import columns_of, horizons_of, made_for
-
-APPLY: dict[Mode, Callable[[TableBatch], tuple[Watermarks, Counter[str]]]] = {
-    "scd1": gold_table.apply,
-    "scd2": versions_table.apply,
-    "append": append_table.apply,
-}
-"""What brings one batch of one source table into a target, by the target's mode."""
 
 
 class TargetBatch(NamedTuple):
@@ -119,14 +111,15 @@ def advance(
         if number == 0 and len(feeding) > 1 and mode != "scd1":
             # What a killed run left of the others no longer shows once the first is recorded.
             again = again or recorded(work) is None
-        marks, counts = APPLY[mode](work)
+        marks, counts = apply(work)
         # Not only what is new among the rejects: a run that was killed may have recorded them.
         if counts.pop("unfit", 0) or counts["rejected"]:
             grew = outgrowing(warehouse, table.source, route.target)
             ledger.drift.outgrown(table, route, grew)
         row = _added(row, work, marks, counts=counts)
         if was_unkeyed:
-            typed_at_last(work)
+            with work:
+                typed_at_last(work)
         if missing:
             row = replace(row, rejected=row.rejected + placeless_rejects(work))
         fresh = False
@@ -211,7 +204,12 @@ def _table_batch(about: Feeding, row: Progress, columns: dict[str, str]) -> tupl
         config, route, keys, columns=columns, slices=slices, lineage=lineage, types=types
     )
     marks = row.marks.get(shape.label, Watermarks())
-    marks = replace(marks, domain=order_domain(config.sources[table.source], slices, marks.domain))
+    source = config.sources[table.source]
+    marks = replace(
+        marks,
+        domain=order_domain(source, slices, marks.domain),
+        tenant=one_tenant(source, slices, marks.tenant),
+    )
     if marks.foreign:
         # Silver's own keys and hashes then are not the target's.
         shape = replace(shape, native=False)

@@ -74,9 +74,9 @@ def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
     seen = ledger.look(entry, route, columns, keys=keys)
     again = _again(ledger, entry)
     for text in due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again):
-        warehouse.session.sql(text)
+        warehouse.execute(text)
     for text in types_behind(warehouse, entry, route.columns):
-        warehouse.session.sql(text)
+        warehouse.execute(text)
     if generations.anew(entry):
         if any(" DROP COLUMN " in text for text in entry.proposed):
             refill(ledger, route)
@@ -124,7 +124,7 @@ def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[Effect]:
         if effect.column in held:
             continue
         name, type_ = effect.args[0] or "", effect.args[1] or "string"
-        warehouse.session.sql(add_column(target, name, type_))
+        warehouse.execute(add_column(target, name, type_))
     return found
 
 

@@ -184,6 +184,7 @@ def shape_of(
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
     order_domain(source, slices)
+    one_tenant(source, slices)
     # An append target keeps a row for each change: none of them replaces another.
     ordered = mode_of(route, keys) != "append"
     shape = Projection(
@@ -221,6 +222,25 @@ def order_domain(source: Source, slices: Sequence[BatchStats], before: str | Non
             f" and run `ingest redecode --source {source.name}`, or declare a source for each"
         )
     return domains[0] if domains else "arrival"
+
+
+def one_tenant(
+    source: Source, slices: Sequence[BatchStats], before: str | None = None
+) -> str | None:
+    """The OceanBase tenant that a source table's changes name; `before`: that of those that were
+    applied.
+
+    Raises TableError where they are of two: equal names do not make one table of theirs.
+    """
+    named = {name for slice_ in slices for name in slice_.tenants} | ({before} if before else set())
+    if len(named) > 1:
+        raise TableError(
+            f"expected the changes of {label_of(slices[-1].table)} of one OceanBase tenant, got "
+            f"those of {' and '.join(sorted(named))}; set `options: {{tenant: …}}` for the source "
+            f"{source.name} and run `ingest redecode --source {source.name}`; declare a source for "
+            "each tenant"
+        )
+    return next(iter(named), None)
 
 
 def _sequence(

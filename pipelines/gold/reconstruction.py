@@ -17,6 +17,7 @@ do.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
@@ -27,8 +28,7 @@ from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.errors import TableError
-from ingest.fold import steps
-from ingest.fold.arrow import OUTPUT, Run, fold_batches
+from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
 from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
@@ -40,8 +40,8 @@ from ingest.sql.lineage import Lineage
 from ingest.sql.projection import column, events, slots
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.prior_images import key_changes
-from pipelines.apply.rows import surprised
-from pipelines.apply.versions import Versions
+from pipelines.apply.surprise import Surprise, surprises
+from pipelines.apply.versions import history_run, of_changes, of_history
 from pipelines.gold.plan import declared_keys, key_of, shape_of, shard_of
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.ledger.entries import Entry, lineage_of, load
@@ -232,6 +232,8 @@ class Reconstruction:
         return [*soft, "_current"] if self.made.mode == "scd2" else soft
 
     def __enter__(self) -> Reconstruction:
+        for work in self.works:
+            work.__enter__()
         return self
 
     def __exit__(
@@ -241,7 +243,7 @@ class Reconstruction:
         trace: TracebackType | None,
     ) -> None:
         for work in self.works:
-            work.forget()
+            work.__exit__(kind, error, trace)
         for view in self._views:
             self.warehouse.session.catalog.dropTempView(view)
 
@@ -269,12 +271,9 @@ class Reconstruction:
             if any(quick):
                 pairs = zip(quick, self.works, strict=True)
                 rows = self._owned([part or sure_fold(work) for part, work in pairs])
-                try:
+                with suppress(Surprise), surprises():
                     # The quick way tells what is odd in `_pos`, which `act` need not look at.
                     return act(f"SELECT * FROM ({rows}) WHERE _pos IS NOT NULL")
-                except Exception as error:
-                    if not surprised(error):
-                        raise
                 if plain:
                     before()
             return act(self.sure())
@@ -463,7 +462,7 @@ def quick_fold(work: TableBatch) -> str | None:
     if work.mode == "append":
         return None
     if work.mode == "scd2":
-        return Versions(work).of_batches() if work.whole else None
+        return of_changes(work) if work.whole else None
     folded = _quick_states(work)
     return None if folded is None else f"SELECT * FROM ({folded}) WHERE NOT _gone"
 
@@ -477,7 +476,7 @@ def sure_fold(work: TableBatch) -> str:
         return f"SELECT {keys}* FROM ({rows})"
     if work.mode == "scd2":
         states = f"(SELECT * FROM {_folded_history(work, _run(work))} WHERE kind = 'state')"
-        return Versions(work).of_history(states)
+        return of_history(work, states)
     return f"SELECT * FROM ({_sure_states(work)}) WHERE NOT _gone"
 
 
@@ -488,10 +487,10 @@ def baseless(work: TableBatch) -> str:
 
 def _run(work: TableBatch) -> Run:
     """What folds the target's history event by event."""
-    by_arrival = work.shape.by_arrival
     if work.mode == "scd2":
-        return steps.retrace(by_arrival=by_arrival, truncates=Versions(work).truncates)
-    return fold_batches(soft=work.soft, by_arrival=by_arrival, truncates=work.truncates())
+        return history_run(work)
+    by_arrival = work.shape.by_arrival
+    return fold_history(soft=work.soft, by_arrival=by_arrival, truncates=work.truncates)
 
 
 def _quick_states(work: TableBatch) -> str | None:

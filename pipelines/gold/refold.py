@@ -24,7 +24,7 @@ from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.ddl.review import quoted
 from ingest.errors import TableError
-from ingest.fold.arrow import SCHEMA, fold_batches, origin_of
+from ingest.fold.arrow import SCHEMA, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
@@ -101,7 +101,7 @@ def all_of(
 def refold(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     the partial images among them that found no base, and where they stand."""
-    try:
+    with work:
         folded = _folded(work, keys)
         states = folded.states or work.view(SCHEMA.empty_table())
         rows = work.typed_states(states, exact=True)
@@ -117,19 +117,14 @@ def refold(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
                 mixed=True,
             )
         )
-        check(work.warehouse)
-        work.warehouse.session.sql(statement)
-    finally:
-        work.forget()
+        work.warehouse.execute(statement)
     return _places(folded)
 
 
 def baseless(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
     """The partial images of `keys` and their kin that have no base in history."""
-    try:
+    with work:
         return _places(_folded(work, keys)) if keys else {}
-    finally:
-        work.forget()
 
 
 def _folded(work: TableBatch, keys: Collection[Key]) -> Refolded:
@@ -148,7 +143,7 @@ def _folded(work: TableBatch, keys: Collection[Key]) -> Refolded:
         f"SELECT /*+ BROADCAST(l) */ h.*, l.component FROM ({listed}) h JOIN {kin} l "
         "ON l.key = h.key WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     )
-    run = fold_batches(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates())
+    run = fold_history(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates)
     found = work.warehouse.session.sql(without_claimed(work, chosen))
     here = work.fits_here(work.history_changes)
     folded = folded_by(work, run, found.toArrow() if here else found)
@@ -184,10 +179,10 @@ def overwrite(standing: Reconstruction, *, accounted: bool = True) -> Filled:
     unless the caller does."""
     name = standing.warehouse.name("gold", standing.target)
     listed = ", ".join(map(column, standing.names))
-    session = standing.warehouse.session
+    warehouse = standing.warehouse
 
     def replace(made: str) -> None:
-        session.sql(f"INSERT OVERWRITE {name} ({listed}) {made}")
+        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {made}")
 
     return fill(standing, replace, accounted=accounted)
 
@@ -251,11 +246,9 @@ def rekey(ledger: Ledger, route: Route, effect: Effect) -> None:
         )
     keys = tuple(held[arg.lower()] for arg in wanted)
     for old in set(keys_of(warehouse, route.target)) - set(keys):
-        warehouse.session.sql(f"ALTER TABLE {name} ALTER COLUMN {quoted(old)} COMMENT ''")
+        warehouse.execute(f"ALTER TABLE {name} ALTER COLUMN {quoted(old)} COMMENT ''")
     for number, key in enumerate(keys, 1):
-        warehouse.session.sql(
-            f"ALTER TABLE {name} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'"
-        )
+        warehouse.execute(f"ALTER TABLE {name} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'")
     history = refolded(ledger, route)
     if history is None:
         return

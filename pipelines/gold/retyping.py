@@ -98,7 +98,9 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
                 stand=ledger.stands.get((ledger.source, target)),
                 also=later_names(table, ledger.moves),
             )
-            found |= _typed_again(ledger, work, chosen) if work is not None else {}
+            if work is not None:
+                with work:
+                    found |= _typed_again(ledger, work, chosen)
     resolved, now = 0, []
     for row in chosen:
         why = found.get(origin_of(row), _reason(row))
@@ -232,7 +234,7 @@ def _foreign(work: TableBatch, keys: set[Key]) -> set[Key]:
     if not work.shared or not keys:
         return set()
     parts = ", ".join(as_text(column(k), work.shape.columns[k]) for k in work.shape.keys)
-    try:
+    with work:
         named = work.view(pa.table({"key": array_of(sorted(keys))}))
         rows = work.warehouse.session.sql(
             f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
@@ -240,8 +242,6 @@ def _foreign(work: TableBatch, keys: set[Key]) -> set[Key]:
             "ON t.key = k.key"
         ).collect()
         return {tuple(row[0]) for row in rows}
-    finally:
-        work.forget()
 
 
 def tables_of(

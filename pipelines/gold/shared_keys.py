@@ -17,12 +17,9 @@ from ingest.names import SourceTable, label_of
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import same
 from ingest.sql.projection import events
-from pipelines.apply import rows as gold_table
-from pipelines.apply import versions as versions_table
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.exact import Careful
+from pipelines.apply.modes import KEYED
 from pipelines.apply.set_aside import settle
-from pipelines.apply.versions import Versions
 from pipelines.gold.plan import shape_of
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
@@ -74,16 +71,13 @@ def try_again(
             shared=True,
             mode=made.mode,
         )
-        counts: Counter[str] = Counter()
-        try:
-            _give(work, opened, counts)
-        finally:
-            work.forget()
+        with work:
+            counts = _give(work, opened)
         row = replace(row, **{name: getattr(row, name) + n for name, n in counts.items()})
     return row
 
 
-def _give(work: TableBatch, opened: str, counts: Counter[str]) -> None:
+def _give(work: TableBatch, opened: str) -> Counter[str]:
     found = work.warehouse.session.sql(
         f"SELECT DISTINCT e.key FROM ({events(work.shape, work.history('true'))}) e "
         f"JOIN ({opened}) r ON {same('e', 'r')} "
@@ -92,16 +86,10 @@ def _give(work: TableBatch, opened: str, counts: Counter[str]) -> None:
     )
     keys = {tuple(key) for (key,) in rows(found)}
     if not keys:
-        return
-    if work.mode == "scd2":
-        versions = Versions(work)
-        relation = versions.anew(keys)
-        versions_table.merge(work, relation, counts, careful=versions)
-    else:
-        careful = Careful(work)
-        relation = careful.anew(keys)
-        gold_table.merge(work, relation, counts, exact=True)
+        return Counter()
+    counts = KEYED[work.mode].fold_keys(work, keys)
     settle(work, sorted(keys), code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    return counts
 
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:

@@ -196,7 +196,7 @@ def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str |
         if entry.pos is not None:
             where += f" AND _pos < {pos_literal(entry.pos)}"
         target = warehouse.name("gold", entry.target)
-        warehouse.session.sql(f"UPDATE {target} SET {column(name)} = {value} WHERE {where}")
+        warehouse.execute(f"UPDATE {target} SET {column(name)} = {value} WHERE {where}")
 
 
 def _text(value: str, type_: str) -> str:
@@ -273,7 +273,7 @@ def left(warehouse: Warehouse, entry: Entry, proposed: Sequence[str]) -> Sequenc
     done = carried_out(entry, [Alteration(*row) for row in found])
     if done is None:
         mark = f"{sql_text(MARK)} = {sql_text(entry.id)}"
-        warehouse.session.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ({mark})")
+        warehouse.execute(f"ALTER TABLE {target} SET TBLPROPERTIES ({mark})")
         done = 0
     return entry.proposed[done:]
 

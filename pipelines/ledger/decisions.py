@@ -449,7 +449,7 @@ class Ledger:
         proposed = [text for entry in begun for text in entry.proposed]
         try:
             for text in together(target, proposed):
-                self.warehouse.session.sql(text)
+                self.warehouse.execute(text)
         except PySparkException:
             # Which of them it is shows when they are added one by one.
             for entry in begun:
@@ -484,7 +484,7 @@ class Ledger:
                 check_values(self.warehouse, route, entry, zone=zone)
             proposed = left(self.warehouse, entry, entry.proposed)
             for text in due(self.warehouse, entry, proposed, again=()):
-                self.warehouse.session.sql(text)
+                self.warehouse.execute(text)
         except (PySparkException, TableError) as error:
             self.note(entry.settled("failed", why=str(error)[:2000]))
             return

@@ -145,7 +145,7 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
 
 
 def _parsed(text: str, own: TableName, dialect: str | None, *, limits: Limits) -> Statement:
-    if len(text) > limits.ddl_bytes:
+    if len(text.encode()) > limits.ddl_bytes:
         return Statement(text=text, table=own, clauses=(Clause(kind="unparsed", table=own),))
     dialect = dialect or guess_dialect(text, db=own.db, schema=own.schema)
     read = parse.parse(text, dialect=dialect, db=own.db, schema=own.schema, table=own.name)

@@ -156,11 +156,11 @@ def _compact(
     if len(small) < _MANY or (cluster and 4 * sum(small) < sum(row["size"] for row in sizes)):
         return
     by = f" ZORDER BY ({', '.join(f'`{column}`' for column in cluster)})" if cluster else ""
-    warehouse.session.sql(f"OPTIMIZE {name}{where}{by}")
+    warehouse.execute(f"OPTIMIZE {name}{where}{by}")
 
 
 def _clean(warehouse: Warehouse, layer: str, table: str) -> None:
-    warehouse.session.sql(f"VACUUM {warehouse.name(layer, table)}")
+    warehouse.execute(f"VACUUM {warehouse.name(layer, table)}")
 
 
 def _files(warehouse: Warehouse, layer: str, table: str) -> int:

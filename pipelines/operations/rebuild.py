@@ -183,10 +183,10 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
     marks = {}
     for label, mark in stand.marks.items():
         work = works.get(label)
+        cuts = work.new_cuts if work is not None else ()
         marks[label] = replace(
-            mark,
+            replace(mark, more_cuts=False).cut(cuts),
             skipped=mark.applied if versions else None,
-            cuts=tuple(sorted(work.new_cuts)) if work is not None else (),
             foreign=mark.foreign or (work is not None and _foreign(work)),
         )
     differed = stand.made is not None and stand.made.differs(made)
@@ -200,11 +200,11 @@ def _marked_anew(work: TableBatch) -> Watermarks:
     cannot tell, the most careful."""
     applied = highest(slice_.highest for slice_ in work.slices)
     partials = bool(work.total("partials"))
-    return Watermarks(
+    return replace(
+        Watermarks().cut(work.new_cuts),
         applied=applied,
         removed=highest(slice_.removed for slice_ in work.slices),
         skipped=applied,
-        cuts=tuple(sorted(work.new_cuts)),
         partials=partials or work.partial,
         orphans=applied if partials else None,
         foreign=_foreign(work),

@@ -7,7 +7,7 @@ that of the fold, since a change that changes nothing is not written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ingest.config.load import Config
@@ -24,7 +24,10 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import stand_of
 
 Difference = tuple[Any, ...]
+Differences = tuple[list[Difference], Mapping[str, int]]
 DIFFERENCE = ("kind", "key", "columns", "found", "expected")
+MOST = 10_000
+"""Rows that differ which are listed; all of them are counted."""
 
 
 class Side(NamedTuple):
@@ -38,11 +41,13 @@ class Side(NamedTuple):
 
 
 class Reconciled(NamedTuple):
-    """What a comparison found: `differences` are rows of DIFFERENCE."""
+    """What a comparison found: `differences` are rows of DIFFERENCE, MOST of them at most; `counts`
+    says how many there are of each kind."""
 
     gold: Side
     other: Side
     differences: list[Difference]
+    counts: Mapping[str, int] = {}
     against: str = "history"
     left_out: LeftOut = LeftOut()
 
@@ -61,9 +66,10 @@ class Reconciled(NamedTuple):
         sides = f"gold has {self.gold}, {self.against} {self.other}"
         told = f"{sides}; no difference"
         if not self.equal:
-            kinds = [difference[0] for difference in self.differences]
-            counts = (f"{kinds.count(kind)} {kind}" for kind in (MISSING, EXTRA, DIFFERENT))
-            told = f"{sides}; {', '.join(counts)}"
+            kinds = (MISSING, EXTRA, DIFFERENT)
+            told = f"{sides}; {', '.join(f'{self.counts.get(kind, 0):,} {kind}' for kind in kinds)}"
+            if len(self.differences) < sum(self.counts.values()):
+                told += f", of which {len(self.differences):,} are listed"
         if self.left_out.changes:
             told += f"; {self.left_out.changes:,} changes of history have no place in gold"
             told += ", all of them among the rejects" if not self.left_out.untold else ""
@@ -90,9 +96,9 @@ def reconcile(
             lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos")),
             before=lambda: out.append(left_out(standing)),
         )
-        found: list[Difference] = []
+        found: Differences = ([], {})
         if mine != other:
-            found = _listed(
+            found = _differences(
                 warehouse,
                 standing,
                 gold,
@@ -100,7 +106,7 @@ def reconcile(
                 compared=compared,
                 order="_pos",
             )
-    return Reconciled(mine, other, found, left_out=next(iter(out), LeftOut()))
+    return Reconciled(mine, other, *found, left_out=next(iter(out), LeftOut()))
 
 
 def reconcile_snapshot(
@@ -130,12 +136,12 @@ def reconcile_snapshot(
         gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
         mine = _side(warehouse, summary(gold, columns))
         other = _side(warehouse, summary(snapshot, columns))
-        found: list[Difference] = []
+        found: Differences = ([], {})
         if mine != other:
-            found = _listed(
+            found = _differences(
                 warehouse, standing, gold, expected=snapshot, compared=columns, order="1"
             )
-    return Reconciled(mine, other, found, "the snapshot")
+    return Reconciled(mine, other, *found, against="the snapshot")
 
 
 def _pinned(warehouse: Warehouse, target: str) -> str:
@@ -156,7 +162,7 @@ def _side(warehouse: Warehouse, query: str) -> Side:
     return Side(int(count), int(total))
 
 
-def _listed(
+def _differences(
     warehouse: Warehouse,
     standing: Reconstruction,
     found: str,
@@ -164,7 +170,8 @@ def _listed(
     expected: str,
     compared: Sequence[str],
     order: str,
-) -> list[Difference]:
+) -> Differences:
+    """The rows that differ, MOST of them, and how many there are of each kind."""
     keys = standing.row_keys
     by = ", ".join(map(column, keys))
     values = [name for name in compared if name not in keys]
@@ -172,8 +179,9 @@ def _listed(
     nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
     numbered = f"(SELECT struct({held}) AS held, {nth} FROM "
     query = differences(f"{numbered}{found})", f"{numbered}{expected})", keys, columns=values)
+    counted = warehouse.session.sql(f"SELECT kind, count(*) FROM ({query}) GROUP BY kind")
     listed: list[Difference] = []
-    for kind, columns, mine, other in rows(warehouse.session.sql(query)):
+    for kind, columns, mine, other in rows(warehouse.session.sql(f"{query} LIMIT {MOST}")):
         kept = columns if columns is not None else values
         listed.append(
             (
@@ -184,4 +192,4 @@ def _listed(
                 other and {name: other[name] for name in kept},
             )
         )
-    return listed
+    return listed, dict(rows(counted))

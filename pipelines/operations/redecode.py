@@ -152,7 +152,7 @@ def _batch(warehouse: Warehouse, batch: int) -> DataFrame:
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
     """Take away what replays said of messages that are decoded anew, but for what was dismissed."""
     if warehouse.exists("gold", "_rejects"):
-        warehouse.session.sql(
+        warehouse.execute(
             f"DELETE FROM {warehouse.name('gold', '_rejects')} WHERE stage = 'decode' "
             f"AND source = {sql_text(source)} AND status <> 'dismissed'"
         )

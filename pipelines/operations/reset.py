@@ -124,4 +124,4 @@ def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:
 
 def _delete(warehouse: Warehouse, layer: str, table: str, *, where: str) -> None:
     if warehouse.exists(layer, table):
-        warehouse.session.sql(f"DELETE FROM {warehouse.name(layer, table)} WHERE {where}")
+        warehouse.execute(f"DELETE FROM {warehouse.name(layer, table)} WHERE {where}")

@@ -39,7 +39,7 @@ class Past(NamedTuple):
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
     """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
-    done = warehouse.session.sql(
+    done = warehouse.execute(
         f"DELETE FROM {warehouse.name('bronze', 'messages')} "
         f"WHERE source = {sql_text(source)} AND ingested_at < {_ago(days)}"
     ).first()
@@ -121,7 +121,7 @@ def _noted(work: TableBatch, stand: Progress, past: Past) -> Watermarks:
 
 def _deleted(work: TableBatch, past: Past) -> int:
     coordinates = same("s", "d", (*DELIVERY, "batch"))
-    done = work.warehouse.session.sql(
+    done = work.warehouse.execute(
         f"MERGE INTO {work.warehouse.name('silver', 'cdc')} s USING {past.rows} d "
         f"ON s.source = {sql_text(work.table.source)} AND s.kind = 'change' "
         f"AND {named(work.table)} AND {coordinates} WHEN MATCHED THEN DELETE"

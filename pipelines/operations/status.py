@@ -97,7 +97,7 @@ def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, i
         warehouse,
         "silver",
         "cdc",
-        query="SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {table} "
+        query=f"SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {{table}} "
         f"WHERE source IN ({names}) AND array_contains(warnings, {code}) "
         "GROUP BY source",
     )
@@ -188,7 +188,7 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
     return records(
         warehouse.session.sql(
             "SELECT target, last.*, late FROM (SELECT target, sum(late + stale) AS late, "
-            "max_by(struct(source, status, error, last_pos, freshness, state), struct(at, batch)) "
+            "max_by(struct(source, status, error, last_pos, freshness, state), version) "
             f"AS last FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SWEEP}' "
             "GROUP BY target)"
         )

@@ -8,7 +8,7 @@ free.
 
 - **In a folder** a record is a file, made by a hard link, or where there are none by an exclusive
   create: both are one step on the server of a shared folder. In a catalog it is the version of a
-  row of `bronze._leases`, made by a MERGE, of which Delta lets one of two succeed.
+  row of a table `_leases`, made by a MERGE, of which Delta lets one of two succeed.
 - **Who holds a lease gives signs of life.** A lease without one for EXPIRY seconds, by the clock of
   the one who waits, is taken over; at once where its process was on this machine and is gone.
 - **Who lost a lease commits nothing more**: before each commit the newest record is looked at
@@ -324,7 +324,8 @@ def _put(file: Path, text: bytes) -> bool:
 
 
 class TableLog:
-    """A lease's newest record as a row of `bronze._leases`, for tables of a catalog."""
+    """A lease's newest record as a row of `_leases` in the schema whose tables it is of, for tables
+    of a catalog: configurations that share that schema alone exclude each other too."""
 
     # A look is a query.
     fresh = 10.0
@@ -332,11 +333,12 @@ class TableLog:
     def __init__(self, warehouse: Warehouse, name: str) -> None:
         self._warehouse = warehouse
         self._name = name
+        self._layer = name.partition("/")[0]
 
     def newest(self) -> Record:
         """See LeaseLog."""
         warehouse = self._warehouse
-        if not warehouse.exists("bronze", "_leases"):
+        if not warehouse.exists(self._layer, "_leases"):
             return Record(0, True, None, "")
         row = warehouse.session.sql(
             f"SELECT number, holder, beat FROM {self._table} WHERE lease = {self._text(self._name)}"
@@ -351,7 +353,7 @@ class TableLog:
         """See LeaseLog."""
         warehouse = self._warehouse
         warehouse.create(
-            *("bronze", "_leases", _COLUMNS),
+            *(self._layer, "_leases", _COLUMNS),
             # Who takes one lease is in nobody's way who takes another.
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},
@@ -375,7 +377,7 @@ class TableLog:
 
     @property
     def _table(self) -> str:
-        return self._warehouse.name("bronze", "_leases")
+        return self._warehouse.name(self._layer, "_leases")
 
     @staticmethod
     def _text(text: str) -> str:

@@ -147,11 +147,17 @@ class Warehouse:
         pairs = ", ".join(
             f"{sql_text(key)} = {sql_text(value)}" for key, value in (properties or {}).items()
         )
-        self.session.sql(
+        self.execute(
             f"CREATE TABLE IF NOT EXISTS {self.name(layer, table)} ({listed}) USING DELTA"
             + (partition if partitioned_by else "")
             + (f" TBLPROPERTIES ({pairs})" if pairs else "")
         )
+
+    def execute(self, statement: str) -> DataFrame:
+        """Run a statement that changes a table, and give what it counted; who lost the lease on the
+        tables meanwhile changes nothing (LeaseLost). All of the product's go through here."""
+        check(self)
+        return self.session.sql(statement)
 
     def complete(self, layer: str, table: str, columns: Sequence[tuple[str, str]]) -> None:
         """Add the columns that a table made by an earlier version has not; asked once."""
@@ -161,7 +167,7 @@ class Warehouse:
         lacking = [f"{quote(name)} {type_}" for name, type_ in columns if name not in there]
         if lacking:
             listed = ", ".join(lacking)
-            self.session.sql(f"ALTER TABLE {self.name(layer, table)} ADD COLUMNS ({listed})")
+            self.execute(f"ALTER TABLE {self.name(layer, table)} ADD COLUMNS ({listed})")
         self._complete.add((layer, table))
 
     def drop(self, layer: str, table: str) -> None:
@@ -169,7 +175,7 @@ class Warehouse:
         if self.local:
             shutil.rmtree(self.folder(layer, table), ignore_errors=True)
         else:
-            self.session.sql(f"DROP TABLE IF EXISTS {self.name(layer, table)}")
+            self.execute(f"DROP TABLE IF EXISTS {self.name(layer, table)}")
         self._kept.pop((layer, table), None)
         self._complete.discard((layer, table))
 
@@ -389,8 +395,7 @@ def upsert(
 def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
     """Put the rows that SQL gives in, all columns of the table, by one commit."""
     with _ONE_AT_A_TIME:
-        check(warehouse)
-        warehouse.session.sql(
+        warehouse.execute(
             f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
@@ -406,8 +411,7 @@ def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, coun
         if name != "id"
     ]
     with _ONE_AT_A_TIME:
-        check(warehouse)
-        warehouse.session.sql(
+        warehouse.execute(
             f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
             f"WHEN MATCHED THEN UPDATE SET {', '.join(changes)}"
         )

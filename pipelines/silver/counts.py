@@ -12,7 +12,8 @@ from ingest.codes import Code
 
 class Counts(NamedTuple):
     """Rows of all kinds, rejects and shards among them, source tables (about), the range of `s1` in
-    which halves of split updates lie (none: None), and how many messages the rows are of."""
+    which halves of split updates lie (none: None), how many messages the rows are of, and how many
+    rows are changes or parts of one."""
 
     rows: int = 0
     rejects: int = 0
@@ -21,6 +22,7 @@ class Counts(NamedTuple):
     halves_from: int | None = None
     halves_to: int | None = None
     messages: int = 0
+    changes: int = 0
 
 
 def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
@@ -51,4 +53,5 @@ def _measures() -> list[Column]:
         F.min(half).alias("halves_from"),
         F.max(half).alias("halves_to"),
         F.count_if(F.col("row") == 0).alias("messages"),
+        F.count_if(F.col("kind").isin("change", "fragment")).alias("changes"),
     ]

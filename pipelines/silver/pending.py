@@ -39,7 +39,8 @@ class BatchStats(NamedTuple):
     `changed`: the last of them with changes. `logged`: the first and the last with schema changes
     or truncates. `format`: that of the last message. `images`: the lists of column names that
     images have; where they are very many, each name by itself. `image_bytes`: of all values of its
-    changes before and after; `widest`: of those of one change. `formats`: those of its changes.
+    changes before and after; `widest`: of those of one change. `formats`: those of its changes;
+    `tenants`: of OceanBase, that they name.
     """
 
     table: SourceTable
@@ -69,6 +70,7 @@ class BatchStats(NamedTuple):
     unhashed: int
     image_bytes: int = 0
     widest: int = 0
+    tenants: tuple[str, ...] = ()
 
 
 class PendingChanges(NamedTuple):
@@ -136,6 +138,7 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
         f"""WITH by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
   max(struct(kind = 'change' AS changes, batch, pos, format)) AS newest_row,
   collect_set(format) FILTER (WHERE kind = 'change') AS formats,
+  collect_set(IF(format = 'oms_default', extra['tenant'], NULL)) AS tenants,
   min(batch) FILTER (WHERE kind = 'change') AS first,
   max(batch) FILTER (WHERE kind = 'change') AS changed,
   min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,
@@ -169,6 +172,7 @@ SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   greatest(max(ddl_last), max(cut_last)) AS logged_last,
   greatest(max(changed), max(ddl_last)) AS last, max(newest_row).format AS format,
   array_distinct(flatten(collect_list(formats))) AS formats,
+  array_distinct(flatten(collect_list(tenants))) AS tenants,
   sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
   sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
   sum(moves) AS moves, max(removed) AS removed,
@@ -230,7 +234,8 @@ def _slice(source: str, row: dict[str, Any]) -> BatchStats:
     row["logged"] = logged if logged[0] is not None else None
     for name in ("lowest", "highest", "removed"):
         row[name] = _pos(row[name])
-    row["formats"] = tuple(sorted(row["formats"]))
+    for name in ("formats", "tenants"):
+        row[name] = tuple(sorted(row[name]))
     for name in ("images", "key_columns"):
         row[name] = tuple(sorted(map(gold_names, row[name])))
     return BatchStats(table=table, **row)

@@ -38,13 +38,14 @@ _SAMPLE = 2_000
 
 
 class Silver(NamedTuple):
-    """What one run over one source wrote: rows of all kinds, rejects among them, and of how many
-    messages they are."""
+    """What one run over one source wrote: rows of all kinds, rejects among them, of how many
+    messages they are, and the changes among them."""
 
     source: str
     rows: int
     rejects: int
     messages: int = 0
+    changes: int = 0
 
 
 class Stopped(Exception):
@@ -90,6 +91,7 @@ def decode_source(
         sum(counts.rows for counts in written),
         sum(counts.rejects for counts in written),
         sum(counts.messages for counts in written),
+        sum(counts.changes for counts in written),
     )
 
 

@@ -19,6 +19,7 @@ from ingest.position import Pos, pos_literal
 from pipelines.platform.warehouse import Warehouse
 
 _TOPS_MOST = 32
+CUTS_MOST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SWEEP = "*"
 """The target name of the row that says how far a source's silver was looked through."""
@@ -44,6 +45,7 @@ PROGRESS = (
     ("last_pos", "array<bigint>"),
     ("freshness", "timestamp"),
     ("state", "string"),
+    ("version", "bigint"),
 )
 
 
@@ -68,26 +70,29 @@ class Watermarks:
 
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
-    truncates. `partials`: partial images have come. `orphans`: highest pos of a partial image
-    without base. `foreign`: changes have come that name no key, or another one than the target's.
-    `unhashed`: changes have come for which silver has no hash of the key.
+    truncates, the newest of them; `more_cuts`: silver has others. `partials`: partial images have
+    come. `orphans`: highest pos of a partial image without base. `foreign`: changes have come that
+    name no key, or another one than the target's. `unhashed`: changes have come for which silver
+    has no hash of the key.
     `changes`: how many were applied, and `widest`: the bytes of the values of the widest, so that
     what is read of history is known to be little beforehand; None: not known.
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
     that tells what a killed run left. `domain`: what its positions are positions in
-    (`ingest.decode.spec.domain`). `tops`: for some of silver's batches, in order, the highest
-    pos that changes have up to there.
+    (`ingest.decode.spec.domain`). `tenant`: the one of OceanBase that its changes name. `tops`: for
+    some of silver's batches, in order, the highest pos that changes have up to there.
     """
 
     applied: Pos | None = None
     removed: Pos | None = None
     skipped: Pos | None = None
     cuts: tuple[Pos, ...] = ()
+    more_cuts: bool = False
     partials: bool = False
     orphans: Pos | None = None
     foreign: bool = False
     unhashed: bool = False
     domain: str | None = None
+    tenant: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
     tops: tuple[tuple[int, Pos], ...] = ()
@@ -105,10 +110,12 @@ class Watermarks:
         return cls(
             **pos,
             cuts=cuts,
+            more_cuts=stored.get("more_cuts", False),
             partials=stored.get("partials", False),
             foreign=stored.get("foreign", False),
             unhashed=stored.get("unhashed", True),
             domain=stored.get("domain"),
+            tenant=stored.get("tenant"),
             horizons=tuple(
                 Horizon(tuple(below), batch, time)
                 for below, batch, time in stored.get("horizons", ())
@@ -129,9 +136,12 @@ class Watermarks:
             kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
         return (*kept, (last, top))
 
-    def unseen(self, cuts: Iterable[Pos]) -> list[Pos]:
-        """Those of a batch's truncates that no earlier batch brought, in order."""
-        return sorted({*cuts} - {*self.cuts})
+    def cut(self, cuts: Iterable[Pos]) -> Watermarks:
+        """The marks of a table whose truncates are these: what is written with every batch holds no
+        more of them than CUTS_MOST."""
+        listed = sorted(cuts)
+        more = self.more_cuts or len(listed) > CUTS_MOST
+        return replace(self, cuts=tuple(listed[-CUTS_MOST:]), more_cuts=more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +154,8 @@ class Progress:
     that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types that
     its entry gave its columns when they were last looked at. `unsent`: by label of a source table
     the target's columns, in lower case, that it never sent. `outdated`: the rows are from silver as
-    it was before it was decoded again, so nothing is applied until they are rebuilt.
+    it was before it was decoded again, so nothing is applied until they are rebuilt. `version`: one
+    higher with each row of the target, whatever the clocks of the drivers that wrote them.
     """
 
     target: str
@@ -174,6 +185,7 @@ class Progress:
     declared: Mapping[str, str] | None = None
     unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     outdated: Outdated | None = None
+    version: int = field(default=0, compare=False)
 
     def fresh(self) -> Progress:
         """The same state, with nothing counted yet."""
@@ -192,6 +204,7 @@ class Progress:
             declared=self.declared,
             unsent=self.unsent,
             outdated=self.outdated,
+            version=self.version,
         )
 
     @property
@@ -264,7 +277,7 @@ def _read(warehouse: Warehouse) -> Stands:
     newest = (
         warehouse.read("gold", "_progress")
         .groupBy("source", "target")
-        .agg(F.max_by(F.struct(*names, micros), F.struct("at", "batch")).alias("last"))
+        .agg(F.max_by(F.struct(*names, micros), "version").alias("last"))
     )
     found = {}
     for source, target, last in newest.collect():
@@ -286,6 +299,7 @@ def _read(warehouse: Warehouse) -> Stands:
             declared=state.get("declared"),
             unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
             outdated=state.get("outdated"),
+            version=last["version"],
         )
     return found
 
@@ -313,6 +327,7 @@ def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> No
     if not rows:
         return
     at = datetime.now(UTC)
+    rows = [_next(row, stands.get((row.source, row.target))) for row in rows]
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
@@ -320,6 +335,10 @@ def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> No
         stand = replace(row.fresh(), status=row.status, error=row.error)
         stands[row.source, row.target] = stand
     warehouse.keep("gold", "_progress", dict(stands))
+
+
+def _next(row: Progress, before: Progress | None) -> Progress:
+    return replace(row, version=before.version + 1 if before is not None else 1)
 
 
 def moment(micros: int | None) -> datetime | None:

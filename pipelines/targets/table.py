@@ -225,7 +225,7 @@ def keep_horizons(
     the progress of gold be lost: nothing else would tell that changes from below have no base."""
     kept = sql_text(json.dumps({label: found for label, found in horizons.items() if found}))
     name = warehouse.name("gold", target)
-    warehouse.session.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_HORIZONS}' = {kept})")
+    warehouse.execute(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_HORIZONS}' = {kept})")
 
 
 def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, ...]]:
@@ -259,7 +259,7 @@ def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> 
         )
     if soft and mode != "append" and "_deleted_at" not in held:
         name = warehouse.name("gold", target)
-        warehouse.session.sql(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
+        warehouse.execute(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
 
 
 def spelled(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:

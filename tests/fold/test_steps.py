@@ -6,18 +6,19 @@ The SQL of `ingest.sql.versions` and its MERGE are played by a few lines here.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingest.fold.fold import Change, Key, State
+from ingest.fold.arrow import end_of, ends_version
+from ingest.fold.fold import Change, Key, State, Step, steps
 from ingest.fold.key_groups import key_groups
-from ingest.fold.lateness import Floors
-from ingest.fold.steps import Judged, end_of, reaches, trail
+from ingest.fold.lateness import Floors, History, classify_versions
 from ingest.position import Pos
-from tests.apply.test_late import _batches
 from tests.fold.test_fold import change
+from tests.fold.test_lateness import _batches
 from tests.support.databases import Database, Row, Told
 
 
@@ -29,11 +30,11 @@ class Held(NamedTuple):
     end: int | None
 
 
-def bounds(steps: list[State], opened: Held | None) -> list[Held]:
+def bounds(states: list[State], opened: Held | None) -> list[Held]:
     """The versions of one key after its steps; the first one is `opened`, perhaps ended."""
     versions = [opened] if opened is not None else []
     row = opened.row if opened is not None else None
-    for step in steps:
+    for step in states:
         new = None if step.row is None else {**(row or {}), **step.row}
         if step.row is not None and not step.keeps:
             new = dict(step.row)
@@ -47,10 +48,11 @@ def bounds(steps: list[State], opened: Held | None) -> list[Held]:
     return versions
 
 
-def by_key(steps: list[tuple[Key, State]]) -> dict[Key, list[State]]:
+def by_key(taken: Iterable[Step | Change]) -> dict[Key, list[State]]:
     found: dict[Key, list[State]] = {}
-    for key, state in steps:
-        found.setdefault(key, []).append(state)
+    for step in taken:
+        if isinstance(step, Step):
+            found.setdefault(step.key, []).append(step.state)
     return found
 
 
@@ -87,10 +89,11 @@ class Target:
             stored = self.versions.get(key, [])
             newest = max((held.pos for held in stored), default=None)
             opened = next((held.pos for held in stored if held.end is None), None)
-            ends = [end_of(cut, key) for cut in new_cuts if opened and reaches(cut, opened)]
+            ends = [end_of(cut, key) for cut in new_cuts if opened and ends_version(cut, opened)]
             opens = opened is not None and not ends
             ended = again and newest is not None and opened is None
-            judged = Judged(of_key, newest, floors, opened=opens, ended=ended, cuts=cuts)
+            stored_now = History(newest, opened=opens, ended=ended, cuts=cuts)
+            judged = classify_versions(of_key, stored_now, floors)
             overtaken = any(
                 key in (c.key, c.key_before) and c.pos > judged.lowest and c.op != "truncate"
                 for c in earlier
@@ -98,23 +101,23 @@ class Target:
             if judged.late or (judged.doubtful and overtaken):
                 late |= {name for e in of_key for name in (e.key, e.key_before) if name}
                 continue
-            states, orphans = trail([*ends, *judged.newer], opened=opened is not None)
-            assert orphans == []
-            on_time.update(by_key(states.steps))
+            taken = [*steps([*ends, *judged.newer], base=opened is not None)]
+            assert all(isinstance(step, Step) for step in taken)
+            on_time.update(by_key(taken))
         inserted = 0
         touched = late | on_time.keys()
-        for key, steps in on_time.items():
+        for key, states in on_time.items():
             if key not in late:
-                inserted += self._go_on(key, steps)
+                inserted += self._go_on(key, states)
         self._rebuild(late)
         self._cut(new_cuts, touched)
         self._note(batch, inserted, bool(late))
 
-    def _go_on(self, key: Key, steps: list[State]) -> int:
+    def _go_on(self, key: Key, states: list[State]) -> int:
         stored = self.versions.get(key, [])
         ended = [held for held in stored if held.end is not None]
         opened = next((held for held in stored if held.end is None), None)
-        self.versions[key] = [*ended, *bounds(steps, opened)]
+        self.versions[key] = [*ended, *bounds(states, opened)]
         return len(self.versions[key]) - len(stored)
 
     def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
@@ -138,10 +141,10 @@ class Target:
         ]
         keys = key_groups(late, edges) if late else {}
         self.rebuilt += len(keys)
-        states, _ = trail([c for c in self.history if c.op == "truncate" or c.key in keys])
-        steps = by_key(states.steps)
+        taken = steps([c for c in self.history if c.op == "truncate" or c.key in keys])
+        states = by_key(taken)
         for key in keys:
-            self.versions[key] = bounds(steps.get(key, []), None)
+            self.versions[key] = bounds(states.get(key, []), None)
 
     def _cut(self, new_cuts: list[Change], touched: set[Key]) -> None:
         for key in self.versions.keys() - touched:

@@ -143,15 +143,39 @@ def test_what_is_refused(
     }
 
 
-def test_a_table_has_one_order(
+def oms(tenant: str, id_: int) -> dict[str, object]:
+    """An insert as OMS sends it of an OceanBase tenant."""
+    meta = {
+        **{
+            "dbType": "OB_MYSQL",
+            "db": f"{tenant}.shop",
+            "table_name": "o",
+            "timestamp": "1704134400",
+        },
+        **{"storeDataSequence": 170413440000000 + id_, "record_primary_key": "id"},
+        **{"record_primary_value": str(id_), "checkpoint": None},
+    }
+    image = {"id": id_, "v": tenant}
+    return {
+        **{"prevStruct": None, "postStruct": image, "allMetaData": meta, "recordType": "INSERT"},
+    }
+
+
+def test_a_table_is_one_tenants_and_has_one_order(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Positions in a binlog lie below any millisecond: what came by arrival would win for ever."""
+    """Positions in a binlog lie below any millisecond: what came by arrival would win for ever. Two
+    tenants' tables of one name are two."""
     project = Project(tmp_path, capsys.readouterr)
+    ob = SOURCE.format(name="ob").replace("canal", "oms_default")
+    project.write("conf/sources/ob.yml", ob)
+    project.write("conf/tables/ob.yml", "source: ob\ntables: [{from: '*', target: 'ob_{table}'}]\n")
+    project.land("ob-1.jsonl", [oms("north", 1)])
     source = SOURCE.format(name="eu").replace("canal", "auto")
     project.write("conf/sources/eu.yml", source)
     project.land("eu-1.jsonl", [row("o", 1, v="canal"), row("p", 1, v="canal")])
     assert project.ingest("run").code == 0
+    project.land("ob-2.jsonl", [oms("south", 1), oms("north", 2)])
     place = {"file": "binlog.000007", "pos": 120, "row": 0, "server_id": 1, "ts_ms": 1}
     named = {"connector": "mysql", "db": "shop", "snapshot": "false"}
     moved = {
@@ -169,6 +193,12 @@ def test_a_table_has_one_order(
         "source eu and run `ingest redecode --source eu`, or declare a source for each"
     )
     assert (answer.code, error in " ".join(answer.err.split())) == (1, True), answer.err
+    error = "of shop.o of one OceanBase tenant, got those of north and south; set `options: {tenant"
+    assert error in " ".join(answer.err.split())
+    project.write("conf/sources/ob.yml", f"{ob}options: {{tenant: north}}\n")
+    assert project.ingest("redecode", "--source", "ob").code == 0
+    found = project.ingest("sql", "SELECT id, v FROM gold.ob_o ORDER BY id", "--json").records
+    assert found == [{"id": "1", "v": "north"}, {"id": "2", "v": "north"}]
     query = "SELECT v FROM gold.shop_{} WHERE id = 1"
     for table, v in (("o", "canal"), ("p", "canal"), ("q", "debezium")):
         assert project.ingest("sql", query.format(table), "--json").records == [{"v": v}]

@@ -173,9 +173,9 @@ def test_what_is_decided_is_told(project: Project) -> None:
         "waiting_rows": 1,
         "decided_by": None,
         "decided_at": None,
-        "why": None,
+        "why": "the column is added, and filled with what silver has for it",
     }
-    assert waiting["proposed"].endswith("shop_plain` ADD COLUMNS (`c` int)")
+    assert waiting["proposed"] == "ALTER TABLE gold.shop_plain ADD COLUMNS (`c` int)"
     shown = project.ingest("ddl", "show", waiting["id"]).out
     for text in ("ADD COLUMN c int DEFAULT 7", "additive", "ADD COLUMNS (`c` int)"):
         assert text in shown

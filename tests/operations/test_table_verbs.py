@@ -143,7 +143,7 @@ def test_as_of_for_people(project: Project) -> None:
         (["as-of", "shop_itms", "--pos", "[0]"], "nearest: shop_items"),
         (["rebuild", "shop_itms"], "nearest: shop_items"),
         (["reconcile", "shop_itms"], "nearest: shop_items"),
-        (["reconcile", "shop_items", "--format", "csv"], "--format is that of a --snapshot"),
+        (["reconcile", "shop_items", "--format", "csv"], "--format needs --snapshot"),
         (["reconcile", "shop_items", "--snapshot", "x", "--format", "cvs"], "nearest: csv"),
     ],
 )
@@ -192,6 +192,16 @@ def test_reconcile_against_a_snapshot(
     assert sorted(found, key=lambda row: row[1]) == differences
     assert answer.code == bool(differences)
     assert answer.err.startswith(f"{target}: gold has ") and "the snapshot" in answer.err
+
+
+def test_reconcile_lists_a_bounded_number_and_counts_all(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.operations.reconcile.MOST", 1)
+    path = project.write("snapshot.csv", "id,price,more\n3,2,x\n4,,y\n")
+    answer = project.ingest("reconcile", "shop_items", "--snapshot", str(path), "--json")
+    assert (answer.code, len(answer.records)) == (1, 1)
+    assert "1 missing, 1 extra, 1 different, of which 1 are listed" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,15 @@ class Log:
     def __init__(self) -> None:
         self._offsets: dict[str, int] = {}
 
-    def row(self, table: str, pos: int, id_: int, sum_: int, tx: str | None) -> dict[str, Any]:
-        """An insert."""
+    def row(
+        self, table: str, pos: int, id_: int, sum_: int, tx: str | None, *, sent: int = 0
+    ) -> dict[str, Any]:
+        """An insert, processed `sent` ms after it happened."""
         return self._captured(
             "rows",
             {
                 "op": "c",
+                "ts_ms": T0 + pos * 1000 + sent,
                 "before": None,
                 "after": {"id": id_, "sum": sum_},
                 "source": {
@@ -108,8 +111,13 @@ def test_gold_publishes_whole_transactions(
         project.ingest("sql", "SELECT count(*) AS n FROM gold._progress", "--json").records
         == before
     )
-    # Its end is here before all of it is.
-    said = run(2, log.bound("END", "t2", 4, 2), log.row("debit", 6, 3, 30, None))
+    # Its end is here before all of it is; what is sent again, at another time, is no second event.
+    said = run(
+        2,
+        log.bound("END", "t2", 4, 2),
+        log.row("debit", 6, 3, 30, None),
+        log.row("debit", 3, 2, 20, "t2", sent=60_000),
+    )
     assert f"{waits} (1 of 2 events so far)\n" in said
     assert held(project) == {"debit": [10], "credit": [10]}
     query = (

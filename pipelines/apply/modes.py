@@ -1,0 +1,75 @@
+"""One batch of changes of a source table applied to its target, by the way the target keeps rows.
+
+1. Where the statistics of the batch allow (`fast_suffices`) it is folded in SQL and written at
+   once: every change is newer than what was applied, every image is whole.
+2. Where they do not, or Spark meets on the way what they did not show (Surprise), it is applied
+   exactly (`pipelines.apply.exact`): every key is judged, keys on time are folded from the batch,
+   late ones again from history, and one MERGE writes both.
+
+To add a mode: a module with these verbs, a row in MODES, and what `ingest.config.modes` says of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from ingest.config.modes import Mode
+from ingest.fold.fold import Key
+from pipelines.apply import images, rows, versions
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.surprise import Surprise
+from pipelines.targets.progress import Watermarks
+
+
+class Applied(NamedTuple):
+    """What a batch came to: what gold remembers of the source table from now on, and what is
+    counted."""
+
+    watermarks: Watermarks
+    counts: Counter[str]
+
+
+class TargetMode(Protocol):
+    """The verbs of a mode. What a fast or an exact way gives are `counts` of the columns of
+    `gold._progress`, and `unfit` where some value did not fit."""
+
+    def fast_suffices(self, batch: TableBatch) -> bool:
+        """Whether one query of SQL is the fold of the batch."""
+
+    def fast(self, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+        """Apply the batch by SQL alone; raises Surprise where it must not be."""
+
+    def exact(self, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+        """Apply the batch whatever it holds."""
+
+
+class KeyedMode(TargetMode, Protocol):
+    """A mode whose rows have keys."""
+
+    def fold_keys(self, batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
+        """Bring the rows of some keys to what all of history makes them."""
+
+
+KEYED: Mapping[Mode, KeyedMode] = {"scd1": rows, "scd2": versions}
+MODES: Mapping[Mode, TargetMode] = {**KEYED, "append": images}
+
+
+def apply(batch: TableBatch) -> Applied:
+    """Bring the target forward by the batch; applying one twice changes nothing."""
+    mode = MODES[batch.mode]
+    with batch:
+        watermarks, counts = _applied(mode, batch)
+    counts["events"] = batch.total("changes")
+    counts["zero_dates"] = batch.total("zero_dates")
+    return Applied(watermarks, counts)
+
+
+def _applied(mode: TargetMode, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    if mode.fast_suffices(batch):
+        try:
+            return mode.fast(batch)
+        except Surprise:
+            pass
+    return mode.exact(batch)

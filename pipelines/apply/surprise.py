@@ -1,0 +1,25 @@
+"""What Spark meets in a batch that its statistics did not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ingest.sql.latest import SURPRISE
+from pipelines.platform.failures import mentions
+
+
+class Surprise(Exception):
+    """A value that does not fit, a tie, a null key: the batch has to be applied exactly, and
+    nothing of it was written."""
+
+
+@contextmanager
+def surprises() -> Iterator[None]:
+    """Raise Surprise for the error that SQL of the fast way raises then (`ingest.sql.latest`)."""
+    try:
+        yield
+    except Exception as error:
+        if mentions(error, SURPRISE):
+            raise Surprise from error
+        raise

@@ -54,7 +54,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[Spa
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SPARK_CONF_DIR")
-        patch.delenv("SPARK_SUBMIT_OPTS")
+        # A heap that has its size from the start is not collected whole each time it grows.
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:InitialRAMPercentage=20")
         started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
     yield started
     started.stop()

@@ -276,6 +276,18 @@ def sql(call: Invocation, query: str, write: bool) -> None:
     help="Column types of a table whose messages have none: 'shop.items: {made: datetime(6)}'",
 )
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of the format.")
+@click.option(
+    "--statements",
+    metavar="HOW",
+    help="auto, one_partition or every_partition: which partitions get a truncate.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Of one message, like message_bytes=1000000.",
+)
 @everywhere
 @click.pass_obj
 def inspect(

@@ -18,8 +18,8 @@ def given_source(
 ) -> Source:
     """The source that the command line declares: `base`, with what is given in its place.
 
-    Of `given`, `keys`, `columns` and `options` are texts of YAML, `options` NAME=VALUE; they add to
-    those of `base`. Raises ConfigError with every mistake.
+    Of `given`, `keys` and `columns` are texts of YAML, `options` and `limits` NAME=VALUE; they add
+    to those of `base`. Raises ConfigError with every mistake.
     """
     from ingest.config.checks import checked_source
     from ingest.formats import FORMATS
@@ -30,8 +30,12 @@ def given_source(
     for key in ("keys", "columns"):
         for text in said.pop(key, ()):
             known[key] = {**known.get(key, {}), **_tables(f"--{key}", text, mistakes)}
-    for text in said.pop("options", ()):
-        known["options"] = {**known.get("options", {}), **_option(text, mistakes)}
+    for key, example in (("options", "tombstone=delete"), ("limits", "nesting=100")):
+        for text in said.pop(key, ()):
+            known[key] = {
+                **known.get(key, {}),
+                **_named(f"--{key[:-1]}", text, mistakes, example=example),
+            }
     if base is None:
         known |= {"name": "inspect", "files": {"path": "-", "framing": framing}}
     declared = {**known, **said, **({"format": format_} if format_ is not None else {})}
@@ -57,10 +61,10 @@ def _tables(option: str, text: str, mistakes: list[Mistake]) -> Mapping[str, Any
     return found
 
 
-def _option(text: str, mistakes: list[Mistake]) -> Mapping[str, Any]:
+def _named(option: str, text: str, mistakes: list[Mistake], *, example: str) -> Mapping[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        wanted = "`--option`: expected NAME=VALUE, like tombstone=delete"
+        wanted = f"`{option}`: expected NAME=VALUE, like {example}"
         mistakes.append(Mistake(_PLACE, None, f"{wanted}; got `{text}`"))
         return {}
     return {name.strip(): _yaml(value, mistakes)}

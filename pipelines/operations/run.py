@@ -174,13 +174,19 @@ class Run:
                 for name, done in self.outcome.sources.items():
                     done.error = done.error or failed[name]
                 return False
-            for name in self._sources if "silver" in self._stages else ():
+            # What another run is at work on is left to it: who went on might stand in its way.
+            own = [name for name in self._sources if not self._another_works_on(name)]
+            for name in own if "silver" in self._stages else ():
                 if self._stop():
                     return False
                 self._silver(name, advance)
-            if "gold" in self._stages and not self._stop():
+            if "gold" in self._stages and own and not self._stop():
                 self._gold(advance)
         return brought > 0
+
+    def _another_works_on(self, name: str) -> bool:
+        """Whether another run holds the lease of the source's bronze."""
+        return self.outcome.sources[name].error in self.outcome.held
 
     def _bronze(self, name: str, advance: Advance) -> int:
         """New messages of one source; how many."""

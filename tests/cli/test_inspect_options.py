@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,26 @@ def test_all_that_a_source_may_say_is_taken(project: Project) -> None:
     )
     assert (row["db"], row["schema"], row["table"]) == ("shop", "main", "items")
     assert (row["key"], row["after"]["made"]) == ({"id": "1"}, "2024-01-01T19:04:05Z")
+
+
+def test_limits_and_statements_are_taken(project: Project) -> None:
+    row = inspected(project, "--order", "arrival", "--limit", "message_bytes=20")
+    assert (row["kind"], row["error_code"]) == ("reject", "too_large")
+    emptied = canal("items", "TRUNCATE", {}, es=1_700_000_000_000, id_=1)
+    emptied |= {"isDdl": True, "data": None, "sql": "TRUNCATE TABLE items"}
+    line = {"topic": "t", "partition": 1, "offset": 0, "ts": 1_700_000_000_000, "key": None}
+    file = project.land("truncate.jsonl", [{**line, "payload": json.dumps(emptied)}])
+    halves = []
+    for how in ("one_partition", "every_partition"):
+        given = ("--framing", "kcat", "--format", "canal", "--statements", how, "--json")
+        [row] = project.ingest("inspect", str(file), *given).records
+        halves.append(row["pos"][-1])
+    assert halves == [1, 2]
+    answer = project.ingest("inspect", str(file), "--limit", "nesting")
+    assert (answer.code, "`--limit`: expected NAME=VALUE, like nesting=100" in answer.err) == (
+        2,
+        True,
+    )
 
 
 def test_it_adds_to_what_the_source_says(project: Project) -> None:

@@ -315,7 +315,7 @@ def create_silver(warehouse: Warehouse) -> None:
     warehouse.create(
         "silver",
         "cdc",
-        [(column.name, column.type) for column in SILVER],
+        [(c.name, f"{c.type} COMMENT {sql_text(c.text)}") for c in SILVER],
         partitioned_by=["source"],
         properties={"delta.dataSkippingStatsColumns": statistics},
     )

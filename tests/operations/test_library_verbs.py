@@ -12,6 +12,7 @@ from ingest import ConfigError, load
 from pipelines import Warehouse, as_of, rebuild, reconcile, run
 from tests.support.project import Project, canal
 
+T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 pytestmark = pytest.mark.usefixtures("frugal")
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 
@@ -31,8 +32,8 @@ def test_from_a_configuration_to_tables(
 ) -> None:
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE)
-    project.land("1.jsonl", [sent(1, "a", es=1_000), sent(2, "b", es=2_000)])
-    project.land("2.jsonl", [sent(1, "c", es=3_000, type_="UPDATE"), "{"])
+    project.land("1.jsonl", [sent(1, "a", es=T0 + 1_000), sent(2, "b", es=T0 + 2_000)])
+    project.land("2.jsonl", [sent(1, "c", es=T0 + 3_000, type_="UPDATE"), "{"])
     config = load(tmp_path / "conf")
     warehouse = Warehouse(config.settings, spark, root=str(config.root))
     with caplog.at_level(logging.INFO, "pipelines"):
@@ -50,7 +51,7 @@ def test_from_a_configuration_to_tables(
         return sorted((row["id"], row["name"]) for row in frame.collect())  # type: ignore[attr-defined]
 
     assert rows(warehouse.read("gold", "shop_item")) == [(1, "c"), (2, "b")]
-    then = as_of(warehouse, config, "shop_item", time="1970-01-01T00:00:02Z")
+    then = as_of(warehouse, config, "shop_item", time="2023-11-14T22:13:22Z")
     assert rows(then) == [(1, "a"), (2, "b")]
     assert reconcile(warehouse, config, "gold.shop_item").right
     assert rebuild(warehouse, config, "shop_item").rows == 2

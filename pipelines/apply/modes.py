@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ingest.config.modes import Mode
@@ -68,8 +69,6 @@ def apply(batch: TableBatch) -> Applied:
 
 def _applied(mode: TargetMode, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if mode.fast_suffices(batch):
-        try:
+        with suppress(Surprise):
             return mode.fast(batch)
-        except Surprise:
-            pass
     return mode.exact(batch)

@@ -53,8 +53,6 @@ _PLACE = re.compile(r" \(byte (\d+)\)\Z")
 _BOM = b"\xef\xbb\xbf"
 _NOTHING = (b"", b"null", b"[]")
 _ZERO = b"-0"
-_ZEROS = (b":-0", b": -0")
-"""How a negative zero stands in an object; dates hold a minus and a zero, too."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 """What a decoder of this module raises for bytes it does not take."""
 
@@ -175,12 +173,17 @@ def image(
     if not columns:
         return None
     text = bytes(raw)
-    if any(mark in text for mark in _ZEROS):
+    if _has_negative_zero(text):
         _keep_sign(columns, text)
     if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
         if duplicated(text):
             warnings.append(Code.DUP_KEY.value)
     return columns
+
+
+def _has_negative_zero(text: bytes) -> bool:
+    """Whether one may stand in an object; dates hold a minus and a zero, too."""
+    return b":-0" in text or b": -0" in text
 
 
 def _keep_sign(columns: dict[str, Any], text: bytes) -> None:
@@ -227,7 +230,7 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             textual = False
     if rows is None:
         rows = _row(_IMAGES.decode, text)
-        if any(mark in text for mark in _ZEROS):
+        if _has_negative_zero(text):
             for row, element in zip(rows, _ELEMENTS.decode(text), strict=True):
                 _keep_sign(row or {}, bytes(element))
     elif len(rows) == 1:

@@ -101,10 +101,10 @@ def _single(text: bytes, part: _Part, top: TopLevel | None = None) -> bool:
     members = _MEMBERS.decode(text) if top is None else top
     if len(msgspec.json.encode(members)) != len(text):
         return False
-    inside = part.members
-    if not inside or inside.keys().isdisjoint(members):
-        return True
-    return all(_sound(bytes(members[name]), inside[name]) for name in inside.keys() & members)
+    for name, inside in part.members.items():
+        if name in members and not _sound(bytes(members[name]), inside):
+            return False
+    return True
 
 
 def _sound(inner: bytes, part: _Part) -> bool:

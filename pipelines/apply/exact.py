@@ -182,11 +182,12 @@ def on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[str | None, 
             states = states.filter(pa.array(kept, pa.bool_()))
         return (batch.view(states) if states.num_rows else None), _rows_left(states)
     states = f"(SELECT * FROM {judged.large} WHERE kind = 'state')"
-    others = f"(SELECT s.* FROM {states} s LEFT ANTI JOIN {named(batch, late)} l ON l.key = s.key)"
+    again = late_relation(batch, late)
+    others = f"(SELECT s.* FROM {states} s LEFT ANTI JOIN {again} l ON l.key = s.key)"
     return others, batch.total("changes")
 
 
-def named(batch: TableBatch, late: Late) -> str:
+def late_relation(batch: TableBatch, late: Late) -> str:
     """A relation of the late keys."""
     return batch.view(pa.table({"key": array_of(late.groups)}))
 

@@ -24,8 +24,8 @@ from pipelines.apply.exact import (
     freed_keys,
     judge,
     late_keys,
+    late_relation,
     marked_by_truncates,
-    named,
     note_baseless,
     on_time,
 )
@@ -179,7 +179,7 @@ def _put_back_by_truncates(batch: TableBatch) -> set[Key]:
 def _on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[list[str], int]:
     """SQL of the states of the keys on time, and how many rows they leave, or more."""
     if judged.large is not None and batch.whole:
-        unless = named(batch, late)
+        unless = late_relation(batch, late)
         rows = latest(batch.shape, batch.changes(), sets=batch.sets, unless=unless)
         return [batch.listed(rows)], batch.total("changes")
     states, left = on_time(batch, judged, late)

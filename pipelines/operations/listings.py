@@ -25,7 +25,8 @@ DDL = (
     *("statement", "proposed", "pos", "event_time", "waiting_rows"),
     *("decided_by", "decided_at", "why"),
 )
-_ALTERED = re.compile(r"^ALTER TABLE (?:(?:`(?:[^`]|``)+`|\w+)\.?)+ ", re.MULTILINE)
+_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
+_ALTERED = re.compile(rf"^ALTER TABLE {_NAME}(?:\.{_NAME})* ", re.MULTILINE)
 """How a proposed statement begins; the name of its table is a path in a folder's warehouse."""
 DDL_SHOWN = ("id", "status", "class", "kind", "source", "target", "statement", "proposed")
 REJECTS = (

@@ -57,8 +57,8 @@ class Outcome:
     """What a run did.
 
     `platform` says what of the surroundings failed, `held` what another run has the lease of,
-    `unknown` which targets do not exist, `spoilt` of which sources and targets too much was set
-    aside; `done` counts what could be done.
+    `unknown` which targets do not exist, `spoilt` of which sources too much was set aside;
+    `done` counts what could be done.
     """
 
     sources: dict[str, Source] = field(default_factory=dict)

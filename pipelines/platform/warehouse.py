@@ -289,7 +289,8 @@ def create_bronze(warehouse: Warehouse) -> None:
     """
     if not warehouse.exists("bronze", "messages"):
         read = _begun(warehouse, "bronze", ("files/*.json", "commits/[0-9]*"))
-        _check_never_there("bronze.messages", read, way="--bronze --yes` reads what there still is")
+        way = "--bronze --yes` reads what there still is"
+        _check_never_there("bronze.messages", read, way=way, place=warehouse.checkpoint("bronze"))
     warehouse.create(
         "bronze",
         "messages",
@@ -310,7 +311,8 @@ def create_silver(warehouse: Warehouse) -> None:
         warehouse.complete("silver", "cdc", extra)
         return
     decoded = _begun(warehouse, "silver", ("stream/commits/[0-9]*",))
-    _check_never_there("silver.cdc", decoded, way="--yes` decodes what bronze holds again")
+    way = "--yes` decodes what bronze holds again"
+    _check_never_there("silver.cdc", decoded, way=way, place=warehouse.checkpoint("silver"))
     statistics = "kind,db,schema,table,op,epoch,s1,event_time,batch,key_hash,topic,partition,offset"
     warehouse.create(
         "silver",
@@ -329,11 +331,12 @@ def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:
     )
 
 
-def _check_never_there(table: str, begun: Sequence[str], *, way: str) -> None:
+def _check_never_there(table: str, begun: Sequence[str], *, way: str, place: str) -> None:
     if begun:
         raise TableError(
             f"the table {table} is gone, which held messages of {', '.join(begun)}; `ingest reset "
-            f"--source NAME {way}, for each of these sources; or bring the table back"
+            f"--source NAME {way}, for each of these sources (of one that is not declared any "
+            f"more, remove the folder of its name in {place}); or bring the table back"
         )
 
 

@@ -23,6 +23,13 @@ def test_a_proposed_statement_names_its_table_as_a_query_does(table: str) -> Non
     )
 
 
+def test_a_hostile_column_name_holds_no_list_up() -> None:
+    """A column may be called by what looks like the beginning of a statement; to look for its end
+    in every way that there is would take for ever."""
+    hostile = f"ALTER TABLE gold.t DROP COLUMN `a\nALTER TABLE {'a' * 5_000}`"
+    assert under_name(hostile, "gold.t") == hostile
+
+
 def test_an_id_may_be_short_as_long_as_it_is_one_alone() -> None:
     listed = [["abc1"], ["abc2"], ["abc"], ["d"]]
     assert one(listed, "abc", what="reject") == ["abc"]

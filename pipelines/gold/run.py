@@ -94,10 +94,10 @@ def merge_tables(
     if not warehouse.exists("silver", "cdc"):
         return []
     asked = None if targets is None else {target.casefold() for target in targets}
-    create_progress(warehouse)
-    create_rejects(warehouse)
     done: list[Merged] = []
     with lease(warehouse, "gold"):
+        create_progress(warehouse)
+        create_rejects(warehouse)
         stands = load(warehouse)
         for source in sources:
             if stop():

@@ -77,8 +77,8 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
     if not warehouse.exists("silver", "cdc"):
         declarations.remember(warehouse, declared)
         return Redecoded(0, 0, 0, 0, {}, [])
-    create_progress(warehouse)
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
+        create_progress(warehouse)
         _mark(warehouse, source)
         counts, kept = _decoded(warehouse, declared)
         forget_places(warehouse.checkpoint("silver", source))

@@ -24,7 +24,7 @@ from ingest.config.settings import Settings
 from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
 from ingest.sql.casts import sql_text
-from pipelines.platform.leases import Patience, check
+from pipelines.platform.leases import Patience, check, lease
 
 T = TypeVar("T")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -287,24 +287,29 @@ def create_bronze(warehouse: Warehouse) -> None:
     Raises TableError where it is gone, and checkpoints say what was read into it: to go on from
     there would leave out all that it held.
     """
-    if not warehouse.exists("bronze", "messages"):
+    if warehouse.exists("bronze", "messages"):
+        return
+    # Sources are read side by side, each under a lease of its own: one of them makes the table.
+    with lease(warehouse, "bronze"):
+        if warehouse.exists("bronze", "messages"):
+            return
         read = _begun(warehouse, "bronze", ("files/*.json", "commits/[0-9]*"))
         way = "--bronze --yes` reads what there still is"
         _check_never_there("bronze.messages", read, way=way, place=warehouse.checkpoint("bronze"))
-    warehouse.create(
-        "bronze",
-        "messages",
-        BRONZE,
-        partitioned_by=["source"],
-        properties={"delta.dataSkippingNumIndexedCols": "5"},
-    )
+        warehouse.create(
+            "bronze",
+            "messages",
+            BRONZE,
+            partitioned_by=["source"],
+            properties={"delta.dataSkippingNumIndexedCols": "5"},
+        )
 
 
 def create_silver(warehouse: Warehouse) -> None:
     """`silver.cdc`, with file statistics on what finds a table's or a key's rows.
 
-    An older one gains `extra`, which its rows have no need of. Raises TableError where it is gone,
-    and checkpoints say what was decoded into it.
+    For who holds the lease on silver. An older table gains `extra`, which its rows have no need of.
+    Raises TableError where it is gone, and checkpoints say what was decoded into it.
     """
     if warehouse.exists("silver", "cdc"):
         extra = [(column.name, column.type) for column in SILVER if column.name == "extra"]

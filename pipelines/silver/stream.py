@@ -65,9 +65,9 @@ def decode_source(
     SourceError where silver was decoded by other declarations than today's.
     """
     create_bronze(warehouse)
-    create_silver(warehouse)
     checkpoint = warehouse.checkpoint("silver", source.name)
     with lease(warehouse, "silver"):
+        create_silver(warehouse)
         declarations.check(warehouse, source)
         before = last_batch(warehouse)
         sharded = source.format in ("auto", "ob_avro")

@@ -11,12 +11,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from ingest.config.settings import Settings
 from ingest.errors import LeaseHeld, LeaseLost
 from pipelines.platform import leases
 from pipelines.platform.leases import FolderLog, Holder, Patience, held
+from pipelines.platform.warehouse import Warehouse, create_bronze
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 WORK = """
@@ -219,6 +225,15 @@ def test_a_share_that_cannot_be_reached_costs_the_lease(
                 time.sleep(0.02)
         with pytest.raises(LeaseLost):
             mine.check()
+
+
+def test_bronze_is_made_by_one_driver(tmp_path: Path) -> None:
+    """The first run of each of two drivers: two that made one table at once both failed."""
+    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), cast("SparkSession", None))
+    warehouse.patience = Patience(most=0)
+    with held(FolderLog(tmp_path / "_leases" / "bronze"), "bronze", Patience()):
+        with pytest.raises(LeaseHeld, match="bronze is held by process"):
+            create_bronze(warehouse)
 
 
 def test_a_process_number_that_is_another_s_by_now() -> None:

@@ -19,6 +19,7 @@ from pipelines.gold.backlog import unmatched
 from pipelines.gold.known import known, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped
+from pipelines.operations.compaction import Table, compact_written
 from pipelines.operations.views import publish
 from pipelines.platform.console import Advance, Console, counted
 from pipelines.platform.failures import described
@@ -128,6 +129,7 @@ class Run:
         self._stages = stages
         self._stop = stop
         self._said: set[str] = set()
+        self._written: set[Table] = set()
         self.outcome = Outcome(sources={name: Source() for name in sources})
 
     def until_done(self) -> Outcome:
@@ -182,7 +184,19 @@ class Run:
                 self._silver(name, advance)
             if "gold" in self._stages and own and not self._stop():
                 self._gold(advance)
+        self._compact()
         return brought > 0
+
+    def _compact(self) -> None:
+        """Keep the tables that this pass has written to few files."""
+        if self._written and not self._stop():
+            written = sorted(self._written)
+            self._written.clear()
+            try:
+                compact_written(self._warehouse, written)
+            except Exception as error:
+                # Nothing is missing: the files are as they came.
+                self._say(f"small files were left as they are: {described(error)}")
 
     def _another_works_on(self, name: str) -> bool:
         """Whether another run holds the lease of the source's bronze."""
@@ -200,6 +214,7 @@ class Run:
             self.outcome.done += 1
             brought = found.messages
             done.messages += brought
+            self._written |= {("bronze", "messages")} if brought else set()
             for path in found.files_changed:
                 self._warn(f"source {name}: {path} changed after it was read; it stays as read")
             for unreadable in found.files_unreadable:
@@ -217,6 +232,7 @@ class Run:
         rows, rejects = (decoded.rows, decoded.rejects) if decoded is not None else (0, 0)
         done.rows += rows
         done.rejects += rejects
+        self._written |= {("silver", "cdc")} if rows else set()
         done.decoded += decoded.messages if decoded is not None else 0
         done.changes += decoded.changes if decoded is not None else 0
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
@@ -240,6 +256,9 @@ class Run:
             return
         self.outcome.done += bool(merged) or len(self._stages) == 1
         targets = {row.target for row in merged}
+        if merged:
+            own = ("_progress", "_ddl", "_rejects")
+            self._written |= {("gold", target) for target in (*targets, *own)}
         for name in self._sources:
             for text in self._attempt(name, partial(self._stays, name, targets)) or ():
                 self._say(text)

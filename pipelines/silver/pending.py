@@ -220,12 +220,16 @@ def schema_hints(
 def among(batches: Collection[int]) -> str:
     """SQL that is true for silver's rows of `batches`, where none lies between them but these.
 
-    A list, and of one number more than one: Spark keeps it beside the code that it generates, while
-    a single number is a part of the code, which each batch would compile anew.
+    Lists, and of two numbers at least: Spark keeps a list beside the code that it generates, while
+    a single number is a part of the code, which each batch would compile anew. And of neighbours:
+    Delta reads the files whose batches meet the span of a list, whatever lies within it.
     """
     if not batches or len(batches) > _LISTED:
         return f"batch BETWEEN {min(batches, default=0)} AND {max(batches, default=-1)}"
-    return f"batch IN (-1, {', '.join(map(str, sorted(batches)))})"
+    if len(batches) == 1:
+        (batch,) = batches
+        return f"batch IN ({batch}, {batch + 1}) AND batch NOT IN ({batch + 1}, {batch + 2})"
+    return f"batch IN ({', '.join(map(str, sorted(batches)))})"
 
 
 def _slice(source: str, row: dict[str, Any]) -> BatchStats:

@@ -1,0 +1,98 @@
+"""Small files put together as they come, so that a table is as quick to read after years of runs.
+
+Every run leaves a file or two in each table that it writes, and whoever reads the table opens them
+all. So a run counts what it has written, and compacts a table after every WRITES of them. Files of
+LARGE bytes stay as they are: each byte is written a few times in all, however long the history.
+Compaction changes no rows: streams over a table read nothing again, and readers are not disturbed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ingest.errors import LeaseHeld
+from pipelines.platform.leases import Patience, lease
+from pipelines.platform.warehouse import Warehouse
+
+WRITES = 50
+"""Runs that write a table between two compactions of it."""
+LARGE = 16 * 2**20
+"""Bytes of a file that no run compacts; `ingest maintain` makes larger ones."""
+_LEAST = "spark.databricks.delta.optimize.minFileSize"
+
+Table = tuple[str, str]
+"""Layer and name."""
+
+
+def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Table]:
+    """Count one more write of these tables, and compact those that have had enough of them; gives
+    these. A table that another run is at work on is left for the next time."""
+    counts = _counts(warehouse)
+    for layer, table in written:
+        name = f"{layer}.{table}"
+        counts[name] = counts.get(name, 0) + 1
+    due = [(layer, table) for layer, table in written if counts[f"{layer}.{table}"] >= WRITES]
+    done = []
+    with _files_below(warehouse, LARGE):
+        for layer, table in sorted(due):
+            if _compact(warehouse, layer, table):
+                done.append((layer, table))
+                counts[f"{layer}.{table}"] = 0
+    _note(warehouse, counts)
+    return done
+
+
+def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
+    patience = warehouse.patience
+    warehouse.patience = Patience(most=0)
+    try:
+        with lease(warehouse, "gold" if layer == "gold" else "silver"):
+            if warehouse.exists(layer, table):
+                warehouse.execute(f"OPTIMIZE {warehouse.name(layer, table)}")
+    except LeaseHeld:
+        return False
+    finally:
+        warehouse.patience = patience
+    return True
+
+
+@contextmanager
+def _files_below(warehouse: Warehouse, size: int) -> Iterator[None]:
+    """Compact files of fewer bytes alone; a platform that lets nobody say so has its own size."""
+    conf = warehouse.session.conf
+    if not conf.isModifiable(_LEAST) and not warehouse.local:
+        yield
+        return
+    before = conf.get(_LEAST, None)
+    conf.set(_LEAST, str(size))
+    try:
+        yield
+    finally:
+        if before is None:
+            conf.unset(_LEAST)
+        else:
+            conf.set(_LEAST, before)
+
+
+def _file(warehouse: Warehouse) -> Path:
+    return Path(warehouse.checkpoint("compaction.json"))
+
+
+def _counts(warehouse: Warehouse) -> dict[str, int]:
+    """How often each table was written since it was compacted; a lost count begins anew."""
+    try:
+        found = json.loads(_file(warehouse).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {str(name): int(count) for name, count in found.items()}
+
+
+def _note(warehouse: Warehouse, counts: dict[str, int]) -> None:
+    file = _file(warehouse)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps(counts))
+    draft.replace(file)

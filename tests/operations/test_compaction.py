@@ -1,0 +1,65 @@
+"""However many batches come, a run reads few files: those of new batches, and of all that is kept
+of many runs the few that compaction leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipelines.operations import compaction
+from pipelines.silver.pending import among
+from tests.support.project import Project, canal
+
+SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
+
+
+def _files(spark: SparkSession, folder: Path) -> int:
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{folder}`").first()
+    assert detail is not None
+    return int(detail["numFiles"])
+
+
+def _batch(project: Project, number: int) -> None:
+    rows = [{"id": str(key), "name": "pen", "price": f"{number}.10"} for key in (number, 1_000)]
+    changes = [
+        canal("item", "INSERT", row, es=1_700_000_000_000 + number, id_=2 * number + place)
+        for place, row in enumerate(rows)
+    ]
+    project.land(f"{number:03}.jsonl", changes)
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+
+
+def test_a_long_life_in_few_files(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction, "WRITES", 3)
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    for number in range(5):
+        _batch(project, number)
+    warehouse = tmp_path / "warehouse"
+    tables = ("bronze/messages", "silver/cdc", "gold/_progress", "gold/shop_item")
+    files = {table: _files(spark, warehouse / table) for table in tables}
+    # One file of the first three batches, and those of two.
+    assert files["bronze/messages"] == files["silver/cdc"] == files["gold/_progress"] == 3, files
+    assert files["gold/shop_item"] <= 3, files
+    # What is read of the newest batch is its file; of one before it, at most the next one's too.
+    silver = f"delta.`{warehouse / 'silver/cdc'}`"
+    for batches, opened in (([5], 1), ([4], 2), ([4, 5], 2)):
+        read = spark.sql(f"SELECT id FROM {silver} WHERE {among(batches)}")
+        assert len(read.inputFiles()) == opened
+        assert read.count() >= 2 * len(batches)
+        kept = spark.sql(f"SELECT DISTINCT batch FROM ({silver}) WHERE {among(batches)}")
+        assert sorted(row[0] for row in kept.collect()) == batches
+    found = project.ingest("sql", "SELECT id, price FROM gold.shop_item ORDER BY id", "--json")
+    assert found.records == [
+        *({"id": number, "price": f"{number}.10"} for number in range(5)),
+        {"id": 1_000, "price": "4.10"},
+    ]
+    assert project.ingest("reconcile", "shop_item").code == 0

@@ -9,6 +9,7 @@ Compaction changes no rows: streams over a table read nothing again, and readers
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,6 +94,7 @@ def _counts(warehouse: Warehouse) -> dict[str, int]:
 def _note(warehouse: Warehouse, counts: dict[str, int]) -> None:
     file = _file(warehouse)
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
+    # A name of its own: runs of other sources may end at the same moment.
+    draft = file.with_suffix(f".{uuid.uuid4().hex}.draft")
     draft.write_text(json.dumps(counts))
     draft.replace(file)

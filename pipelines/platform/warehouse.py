@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -352,7 +353,8 @@ def writable(settings: Settings) -> None:
     folder = Path(settings.warehouse)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / "._writable"
+        # A name of its own: another driver may look at the same moment.
+        probe = folder / f"._writable.{uuid.uuid4().hex}"
         probe.touch()
         probe.unlink()
     except OSError as error:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +20,7 @@ from ingest.config.settings import Settings
 from ingest.errors import LeaseHeld, LeaseLost
 from pipelines.platform import leases
 from pipelines.platform.leases import FolderLog, Holder, Patience, held
-from pipelines.platform.warehouse import Warehouse, create_bronze
+from pipelines.platform.warehouse import Warehouse, create_bronze, writable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 WORK = """
 import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pipelines.platform.leases import FolderLog, Patience, held
 folder, busy, meet = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
@@ -243,3 +245,12 @@ def test_a_process_number_that_is_another_s_by_now() -> None:
     # In another container the numbers say nothing.
     assert not here._replace(processes={"1": "1"}, machine="another").gone
     assert Holder(**json.loads(json.dumps(here._asdict()))) == here
+
+
+def test_drivers_that_look_at_once_whether_they_can_write(tmp_path: Path) -> None:
+    """Each looks by a file of its own: one took another's away and called the folder unwritable."""
+    settings = Settings(warehouse=str(tmp_path))
+    with ThreadPoolExecutor(8) as threads:
+        for looked in [threads.submit(writable, settings) for _ in range(2_000)]:
+            looked.result()
+    assert list(tmp_path.iterdir()) == []

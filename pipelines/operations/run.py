@@ -15,6 +15,7 @@ from ingest.config.load import Config
 from ingest.config.sources import Rejects
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
+from pipelines.gold import settled
 from pipelines.gold.backlog import unmatched
 from pipelines.gold.known import known, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
@@ -129,6 +130,7 @@ class Run:
         self._stages = stages
         self._stop = stop
         self._said: set[str] = set()
+        self._quiet = True
         self._written: set[Table] = set()
         self.outcome = Outcome(sources={name: Source() for name in sources})
 
@@ -240,6 +242,20 @@ class Run:
         advance(f"silver {name}: {told}", rows > 0)
 
     def _gold(self, advance: Advance) -> None:
+        """What silver has brought to the targets; nothing is looked at where nothing changed."""
+        about = (self._warehouse, self._config, self._sources)
+        everything = self._targets is None
+        if everything and self._attempt(None, lambda: settled.unchanged(*about)):
+            self.outcome.done += len(self._stages) == 1
+            advance("gold: 0 tables with changes", False)
+            return
+        silver = settled.silver_commit(self._warehouse)
+        self._quiet = True
+        self._merge(advance)
+        if self._quiet and everything and not self._stop():
+            settled.note(*about, silver=silver)
+
+    def _merge(self, advance: Advance) -> None:
         merged = self._attempt(
             None,
             lambda: merge_tables(
@@ -308,6 +324,7 @@ class Run:
 
     def _say(self, text: str) -> None:
         """Tell the user, once in a run."""
+        self._quiet = False
         if text not in self._said:
             self._said.add(text)
             self._console.say(text)

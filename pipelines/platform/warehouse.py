@@ -53,9 +53,11 @@ def quote(*parts: str) -> str:
 
 
 class Commit(NamedTuple):
-    """One commit of a table's log: `note` is its user metadata, `metrics` Delta's own counts."""
+    """One commit of a table's log: `at` is when it was made, as the log has it, `note` its user
+    metadata, `metrics` Delta's own counts."""
 
     version: int
+    at: str
     note: str | None
     metrics: Mapping[str, str]
 
@@ -238,10 +240,12 @@ class Warehouse:
             lines = (log / f"{newest:020}.json").read_bytes().splitlines()
             infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
             info = infos[0] if infos else {}
-            return Commit(newest, info.get("userMetadata"), info.get("operationMetrics") or {})
+            metrics = info.get("operationMetrics") or {}
+            return Commit(newest, str(info.get("timestamp")), info.get("userMetadata"), metrics)
         row = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT 1").first()
         assert row is not None
-        return Commit(row["version"], row["userMetadata"], row["operationMetrics"] or {})
+        metrics = row["operationMetrics"] or {}
+        return Commit(row["version"], str(row["timestamp"]), row["userMetadata"], metrics)
 
     def kept(self, layer: str, table: str, read: Callable[[], T]) -> T:
         """What `read` gives of the table; asked again only when the table has changed."""

@@ -35,6 +35,11 @@ def expect_shards(checkpoint: str, before: int) -> None:
         note.write(before + 1)
 
 
+def shards_wait(checkpoint: str) -> bool:
+    """Whether shards may wait for others of their message, as far as the last walk tells."""
+    return not _Note(checkpoint).clear
+
+
 def walk_from(checkpoint: str, batch: int) -> None:
     """Let the next walk begin with `batch`, which holds all there is."""
     _Note(checkpoint).write(batch)

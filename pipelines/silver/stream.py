@@ -25,7 +25,7 @@ from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
-from pipelines.silver.chunks import expect_shards, join_shards
+from pipelines.silver.chunks import expect_shards, join_shards, shards_wait
 from pipelines.silver.counts import Counts, count, observed, seen
 from pipelines.silver.split_updates import join_split_updates
 
@@ -35,6 +35,7 @@ _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4
 _MOST_FILES = 32
 _SAMPLE = 2_000
+_UP_TO = "decoded"
 
 
 class Silver(NamedTuple):
@@ -69,8 +70,11 @@ def decode_source(
     with lease(warehouse, "silver"):
         create_silver(warehouse)
         declarations.check(warehouse, source)
-        before = last_batch(warehouse)
         sharded = source.format in ("auto", "ob_avro")
+        bronze = _commit_of_bronze(warehouse)
+        if _decoded_up_to(checkpoint) == bronze and not (sharded and shards_wait(checkpoint)):
+            return Silver(source.name, 0, 0)
+        before = last_batch(warehouse)
         if sharded:
             expect_shards(checkpoint, before)
         written = _stream(warehouse, source, checkpoint, last=before, stop=stop)
@@ -83,6 +87,8 @@ def decode_source(
             written += [
                 Counts(rows=join_shards(warehouse, source, checkpoint, span=span, came=came))
             ]
+        if not stop():
+            _write_whole(Path(checkpoint) / _UP_TO, bronze)
     tables = max((counts.tables for counts in written), default=0)
     if tables:
         (Path(checkpoint) / "tables").write_text(str(tables))
@@ -213,15 +219,35 @@ def _unfinished(checkpoint: str) -> int | None:
     return newest("offsets") if newest("offsets") > newest("commits") else None
 
 
+def _commit_of_bronze(warehouse: Warehouse) -> str:
+    commit = warehouse.last_commit("bronze", "messages")
+    return f"{commit.version} of {commit.at}"
+
+
+def _decoded_up_to(checkpoint: str) -> str | None:
+    """The commit of bronze at which a stream last began that came to its end: where it is still the
+    newest, there is nothing to decode, and starting a stream costs more than a second. None where a
+    stream has begun since that did not."""
+    noted = Path(checkpoint) / _UP_TO
+    if _unfinished(checkpoint) is not None or not noted.exists():
+        return None
+    return noted.read_text()
+
+
 def _writer(checkpoint: str) -> str:
     """The name under which this checkpoint's appends stand in the table's log."""
     file = Path(checkpoint) / "writer"
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".draft")
-        draft.write_text(str(uuid.uuid4()))
-        draft.rename(file)
+        _write_whole(file, str(uuid.uuid4()))
     return f"silver/{file.read_text()}"
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file of the checkpoint so that a killed run leaves the old one or the new."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
 
 
 def last_batch(warehouse: Warehouse) -> int:

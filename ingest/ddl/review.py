@@ -1,39 +1,36 @@
-"""What a DDL statement asks of a gold table: the risk of each clause and the Delta statements.
+"""What a DDL statement asks of a gold table: the risk of each clause, and how its columns change.
 
 Clauses are taken in order against a picture of the table's columns that each one changes, so that
 `CHANGE a b BIGINT` renames first and then widens `b`. Columns are matched without case.
-
-The statements need a table with column mapping by name, `delta.enableTypeWidening`, and
-`delta.feature.timestampNtz`: Delta does not enable the last by itself in ALTER TABLE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
+from ingest.ddl.changes import AddColumn, AlterColumnType, ColumnChange, DropColumn, RenameColumn
 from ingest.ddl.model import RISKS, Clause, Column, Statement
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one clause comes to: its risk for this table, its Delta statements, and why."""
+    """What one clause comes to: its risk for this table, the changes of its columns, and why."""
 
     clause: Clause
     risk: str
-    proposed: tuple[str, ...] = ()
+    proposed: tuple[ColumnChange, ...] = ()
     note: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """What a statement comes to for one gold table; `proposed` runs in order, a commit each."""
+    """What a statement comes to for one gold table; `proposed` is carried out in order."""
 
     kind: str
     risk: str
-    proposed: tuple[str, ...]
+    proposed: tuple[ColumnChange, ...]
     clauses: tuple[Outcome, ...]
 
 
@@ -41,7 +38,6 @@ class Review:
 class _Picture:
     """The gold table as the clauses so far leave it; folded column name -> (name, Spark type)."""
 
-    target: str
     columns: dict[str, tuple[str, str]]
     source_types: dict[str, str]
     declared: dict[str, str]
@@ -53,18 +49,14 @@ class _Picture:
         """The Spark type the column should have: the table's own declaration comes first."""
         return self.declared.get(column.name.casefold(), column.type)
 
-    def alter(self, change: str) -> str:
-        return f"ALTER TABLE {self.target} {change}"
-
-    def add(self, name: str, type_: str) -> str:
+    def add(self, name: str, type_: str) -> AddColumn:
         self.columns[name.casefold()] = (name, type_)
-        return add_column(self.target, name, type_)
+        return AddColumn(name, type_)
 
 
 def review(
     statement: Statement,
     *,
-    target: str,
     columns: Mapping[str, str],
     source_types: Mapping[str, str] | None = None,
     declared: Mapping[str, str] | None = None,
@@ -74,14 +66,13 @@ def review(
 ) -> Review:
     """Compare a statement with the gold table it concerns.
 
-    `target` is the gold table's name, already quoted; `columns` maps its columns to Spark types;
+    `columns` maps the gold table's columns to Spark types;
     `source_types` maps columns to the source types known before, which tells a shorter VARCHAR
     from a longer one; `declared`, `exclude` and `keys` are the table's own in the configuration;
     `dialect` is that of the statement.
     Clauses of other tables than the statement's first stand with their class and nothing proposed.
     """
     picture = _Picture(
-        target=target,
         columns={name.casefold(): (name, canonical_type(type_)) for name, type_ in columns.items()},
         source_types={name.casefold(): type_ for name, type_ in (source_types or {}).items()},
         declared={
@@ -96,39 +87,10 @@ def review(
         for clause in statement.clauses
     )
     heaviest = max(outcomes, key=lambda outcome: RISKS.index(outcome.risk))
-    proposed = tuple(together(target, (text for o in outcomes for text in o.proposed)))
+    proposed = tuple(change for outcome in outcomes for change in outcome.proposed)
     return Review(
         kind=heaviest.clause.kind, risk=heaviest.risk, proposed=proposed, clauses=outcomes
     )
-
-
-def quoted(name: str) -> str:
-    """A column name as Spark SQL takes it whatever it holds: dots, spaces, back quotes."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def add_column(target: str, name: str, type_: str) -> str:
-    """The statement that adds one column, empty, to a table."""
-    return f"ALTER TABLE {target} ADD COLUMNS ({quoted(name)} {type_})"
-
-
-def together(target: str, statements: Iterable[str]) -> list[str]:
-    """The statements with those that add a column (`add_column`) one after the other as one, which
-    is one commit of the table."""
-    opening = f"ALTER TABLE {target} ADD COLUMNS ("
-    found: list[str] = []
-    for adds, run in groupby(statements, lambda text: text.startswith(opening)):
-        if adds:
-            columns = ", ".join(text[len(opening) : -1] for text in run)
-            found.append(f"{opening}{columns})")
-        else:
-            found += run
-    return found
-
-
-def drop_column(target: str, name: str) -> str:
-    """The statement that takes one column of a table away."""
-    return f"ALTER TABLE {target} DROP COLUMN {quoted(name)}"
 
 
 def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
@@ -181,9 +143,9 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         return Outcome(clause=clause, risk=risk, note=note)
     if widens(old, type_):
         picture.columns[folded] = (name, type_)
-        text = picture.alter(f"ALTER COLUMN {quoted(name)} TYPE {type_}")
-        return Outcome(clause=clause, risk="widening", proposed=(text,))
-    again = (drop_column(picture.target, name), picture.add(name, type_))
+        wider = AlterColumnType(name, type_, in_place=True)
+        return Outcome(clause=clause, risk="widening", proposed=(wider,))
+    again = (DropColumn(name), picture.add(name, type_))
     note = f"{old} does not widen to {type_}: a new generation of {name}, filled from history"
     if folded in picture.keys:
         note = f"{name} is part of the key: approval folds every row again with it as {type_}"
@@ -201,8 +163,7 @@ def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         return Outcome(clause=clause, risk="destructive", note=note)
     del picture.columns[folded]
     picture.source_types.pop(folded, None)
-    text = drop_column(picture.target, known[0])
-    return Outcome(clause=clause, risk="destructive", proposed=(text,))
+    return Outcome(clause=clause, risk="destructive", proposed=(DropColumn(known[0]),))
 
 
 def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
@@ -217,8 +178,8 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
             return Outcome(clause=clause, risk="destructive", note=note)
         # Data came under the new name before its DDL: what the old column has is filled in there.
         del picture.columns[old]
-        text = drop_column(picture.target, known[0])
-        return Outcome(clause=clause, risk="destructive", proposed=(text,), note=note)
+        gone = DropColumn(known[0])
+        return Outcome(clause=clause, risk="destructive", proposed=(gone,), note=note)
     if old == new.casefold():
         note = f"gold's {known[0]} stays: names are matched without case"
         return Outcome(clause=clause, risk="none", note=note)
@@ -228,8 +189,7 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         picture.keys ^= {old, new.casefold()}
     if old in picture.source_types:
         picture.source_types[new.casefold()] = picture.source_types.pop(old)
-    text = picture.alter(f"RENAME COLUMN {quoted(known[0])} TO {quoted(new)}")
-    return Outcome(clause=clause, risk="destructive", proposed=(text,))
+    return Outcome(clause=clause, risk="destructive", proposed=(RenameColumn(known[0], new),))
 
 
 _JUDGES: dict[str, Callable[[Clause, Column, _Picture], Outcome]] = {

@@ -1,205 +1,23 @@
 """What approved schema changes mean for events from before them (semantics.md, 46, 51 and 52).
 
-A target has today's columns; an event was written under those of its time. An Edit is one change of
-a column at a position, and `translated` reads every event through the edits above it: a value of a
-renamed column comes under the name of now, a value of a dropped column does not come at all, and
-where a column was added with a literal DEFAULT, an image from before has that, as the source's row
-had. So every fold, of a batch as of all history, gives the rows that the source has, in whichever
-order events and schema changes come.
+A target has today's columns; an event was written under those of its time. `translated` reads
+every event through the entries of the lineage (`ingest.ddl.changes`) above it: a value of a renamed
+column comes under the name of now, a value of a dropped column does not come at all, and where a
+column was added with a literal DEFAULT, an image from before has that, as the source's row had. So
+every fold, of a batch as of all history, gives the rows that the source has, in whichever order
+events and schema changes come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from ingest.ddl.model import Clause
+from ingest.ddl.changes import DropColumn, Lineage, RenameColumn, brings, column_of, defaults
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
-
-
-class Effect(NamedTuple):
-    """One thing that a schema change does, once approved.
-
-    `op` and `args`: add (column, Spark type or None, DEFAULT as canonical text or None) · drop
-    (column) · rename (old, new) · retype (column, Spark type: a new generation, filled
-    from history) · widen (column, Spark type: in place) · key (columns…) · freeze () · move
-    (db, schema and table that it is called from now on) · anew () (the table was dropped, and
-    created again: nothing of before is left).
-    """
-
-    op: str
-    args: tuple[str | None, ...] = ()
-
-    @property
-    def column(self) -> str:
-        """The column concerned, in lower case; '' where the change is of the whole table."""
-        of_columns = self.op in ("add", "drop", "rename", "retype", "widen")
-        return (self.args[0] or "").lower() if of_columns else ""
-
-    @property
-    def brings(self) -> str | None:
-        """The column that there is from now on, in lower case."""
-        name = {"add": 0, "rename": 1}.get(self.op)
-        return None if name is None else (self.args[name] or "").lower()
-
-
-def brought(effects: Iterable[Effect]) -> set[str]:
-    """The columns that these effects, one after the other, bring to a table that had them not: a
-    name that is given up before it is taken was there."""
-    first: dict[str, bool] = {}
-    for effect in effects:
-        if effect.op in ("drop", "rename"):
-            first.setdefault(effect.column, False)
-        if effect.brings is not None:
-            first.setdefault(effect.brings, True)
-    return {name for name, new in first.items() if new}
-
-
-def takes_over(effects: Sequence[Effect]) -> bool:
-    """Whether a column takes the name of one that goes, or goes by another, in the same change."""
-    gone = {effect.column for effect in effects if effect.op in ("rename", "drop")}
-    return any(effect.brings in gone for effect in effects)
-
-
-class Edit(NamedTuple):
-    """An effect at its place in the order of events. `hidden`: it waits for its approval, and what
-    comes under the name from here on is not what the target has under it."""
-
-    pos: Pos
-    effect: Effect
-    hidden: bool = False
-
-
-Lineage = tuple[Edit, ...]
-"""The edits of one source table, in order of position."""
-NAMING = {"add", "drop", "rename"}
-"""Effects on which columns there are."""
-SHAPING = {"add", "drop", "rename", "retype"}
-"""Effects that tell how earlier events are read."""
-
-
-class Default(NamedTuple):
-    """The literal DEFAULT (canonical text) of a column under one of its names, from `since` on and,
-    where that is known, until the name ceased to be the column's. `named`: not added then, but
-    renamed."""
-
-    column: str
-    text: str
-    since: Pos
-    until: Pos | None = None
-    named: bool = False
-
-
-def effects(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple[Effect, ...]:
-    """What the clauses of one statement do; `types`: the table's own declarations, by lower-case
-    column."""
-    found: list[Effect] = []
-    for clause in clauses:
-        column, name = clause.column, clause.column.name if clause.column else None
-        type_ = types.get((name or "").lower(), column.type if column else None)
-        if clause.kind == "add_column" and column is not None:
-            found.append(Effect("add", (name, type_, column.default)))
-        elif clause.kind == "drop_column":
-            found.append(Effect("drop", (name,)))
-        elif clause.kind == "rename_column" and clause.new_name is not None:
-            found.append(Effect("rename", (name, clause.new_name)))
-        elif clause.kind == "modify_column" and type_ is not None:
-            found.append(Effect("retype", (name, type_)))
-        elif clause.kind == "change_key" and clause.keys:
-            found.append(Effect("key", clause.keys))
-        elif clause.kind in ("drop_table", "drop_database"):
-            found.append(Effect("freeze"))
-        elif clause.kind == "rename_table" and clause.new_table is not None:
-            found.append(Effect("move", tuple(clause.new_table)))
-    return tuple(found)
-
-
-def to_json(found: Sequence[Effect]) -> str | None:
-    """The effects as a text; None where there are none."""
-    return msgspec.json.encode(found).decode() if found else None
-
-
-def from_json(text: str | None) -> tuple[Effect, ...]:
-    """The effects that `to_json` wrote."""
-    return tuple(msgspec.json.decode(text, type=list[Effect])) if text else ()
-
-
-def lineage(edits: Iterable[Edit]) -> Lineage:
-    """The edits that tell how events are read, in order."""
-    return tuple(sorted((e for e in edits if e.effect.op in SHAPING), key=lambda e: e.pos))
-
-
-def reaches(
-    edits: Lineage, lowest: Pos | None, highest: Pos | None, *, images: Iterable[Iterable[str]]
-) -> bool:
-    """Whether some event between two positions, with images of these columns, is read otherwise
-    than as it stands."""
-    if lowest is None or highest is None or not edits:
-        return False
-    if any(highest > e.pos if e.hidden else lowest < e.pos for e in edits):
-        return True
-    filled = {default.column.lower() for default in defaults(edits) if default.until is None}
-    return any(not filled <= {name.lower() for name in image} for image in images)
-
-
-def renamed(names: Sequence[str], edits: Lineage, columns: Iterable[str]) -> tuple[str, ...]:
-    """What `names` are called now, each that is not among `columns` followed through renames."""
-    held = {name.lower() for name in columns}
-    found = []
-    for name in names:
-        for edit in edits:
-            if name.lower() in held:
-                break
-            if edit.effect.op == "rename" and edit.effect.column == name.lower():
-                name = edit.effect.args[1] or name
-        found.append(name)
-    return tuple(found)
-
-
-def ended(edits: Lineage, column: str) -> Pos | None:
-    """Where the name `column` last ceased to be one of the table's; None where it is one."""
-    end: Pos | None = None
-    for edit in edits:
-        if edit.hidden:
-            continue
-        if edit.effect.brings == column.lower():
-            end = None
-        elif edit.effect.op in ("drop", "rename") and edit.effect.column == column.lower():
-            end = edit.pos
-    return end
-
-
-def retyped(edits: Lineage, column: str) -> Pos | None:
-    """Where `column` last got another type: what came before need not fit it."""
-    return retypings(edits).get(column.lower())
-
-
-def retypings(edits: Lineage) -> dict[str, Pos]:
-    """Where each column, in lower case, last got another type."""
-    return {edit.effect.column: edit.pos for edit in edits if edit.effect.op == "retype"}
-
-
-def defaults(edits: Lineage) -> list[Default]:
-    """The DEFAULTs that columns had, in order of position: a rename keeps one, and what brings
-    another column of the name, or takes it away, ends it."""
-    found: list[Default] = []
-    current: dict[str, int] = {}
-    for pos, effect in ((e.pos, e.effect) for e in edits if not e.hidden):
-        text = effect.args[2] if effect.op == "add" else None
-        for name in {effect.column, effect.brings} if effect.op in NAMING else ():
-            if name in current:
-                ending = current.pop(name)
-                found[ending] = found[ending]._replace(until=pos)
-                if effect.op == "rename" and name == effect.column:
-                    text = found[ending].text
-        if text is not None and effect.brings is not None:
-            current[effect.brings] = len(found)
-            name = effect.args[effect.op == "rename"] or ""
-            found.append(Default(name, text, pos, named=effect.op == "rename"))
-    return found
 
 
 class Turn(NamedTuple):
@@ -242,33 +60,33 @@ _FILLINGS = (
 _IMAGES, _KEYS = ("before", "after"), ("key", "key_before")
 
 
-def translated(changes: str, edits: Lineage, *, pos: str = "pos") -> str:
+def translated(changes: str, lineage: Lineage, *, pos: str = "pos") -> str:
     """SQL of the changes (silver rows) with images and keys as they read under today's columns.
 
     `pos` is SQL of where a change stands in the log. Names are matched without case.
 
-    What the edits make of each name is worked out here and stands in the query as a constant. So
-    the query is as deep for hundreds of edits as for one, and is planned in the same time. An event
-    is placed among the edits by its age: 2n - 1 at the n-th place where an edit stands, 2n between
-    it and the next.
+    What the lineage makes of each name is worked out here and stands in the query as a constant.
+    So the query is as deep for hundreds of entries as for one, and is planned in the same time. An
+    event is placed among them by its age: 2n - 1 at the n-th place where one stands, 2n between it
+    and the next.
     """
-    if not edits:
+    if not lineage:
         return changes
-    places = sorted({edit.pos for edit in edits})
+    places = sorted({entry.pos for entry in lineage})
     ages = {place: 2 * number - 1 for number, place in enumerate(places, 1)}
     known = _constant(places, "array<array<bigint>>")
     passed = f"2 * size(filter({known}, place -> place <= {pos}))"
     changes = (
         f"SELECT *, {passed} - IF(array_contains({known}, {pos}), 1, 0) AS _age FROM ({changes})"
     )
-    images, keys = fates(edits, ages), fates(edits, ages, keys=True)
+    images, keys = fates(lineage, ages), fates(lineage, ages, keys=True)
     maps = {**dict.fromkeys(_IMAGES, images), **dict.fromkeys(_KEYS, keys)}
     entries = ", ".join(f"{_entries(name, found)} AS _{name}" for name, found in maps.items())
     changes = f"SELECT *, {entries} FROM ({changes})"
     named = ", ".join(f"{_map(name, found)} AS {name}" for name, found in maps.items())
     given = ", ".join((*maps, *(f"_{name}" for name in maps)))
     changes = f"SELECT * EXCEPT ({given}), {named} FROM ({changes})"
-    found = fillings(edits, ages)
+    found = fillings(lineage, ages)
     if not found:
         return f"SELECT * EXCEPT (_age, after), {_apart('after')} AS after FROM ({changes})"
     changes = f"SELECT *, {_fitting(found)} AS _fitting FROM ({changes})"
@@ -307,21 +125,21 @@ def without_early(
     return f"SELECT * EXCEPT (after), {after} AS after FROM ({changes})"
 
 
-def fates(edits: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dict[str, Fate]:
-    """What becomes of each name, in lower case, that some edit concerns; of those of a key, which
+def fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dict[str, Fate]:
+    """What becomes of each name, in lower case, that some entry concerns; of those of a key, which
     are renamed and nothing else. `ages`: the age of an event at each position."""
     found: dict[str, Fate] = {}
-    for edit in reversed(edits) if not keys else ():
-        if edit.hidden:
-            column = edit.effect.column
-            found[column] = found.get(column, Fate(None, []))._replace(hidden=ages[edit.pos])
-    turns = _turns(edits, keys=keys)
+    for entry in reversed(lineage) if not keys else ():
+        if entry.hidden:
+            column = column_of(entry.change)
+            found[column] = found.get(column, Fate(None, []))._replace(hidden=ages[entry.pos])
+    turns = _turns(lineage, keys=keys)
     paths = sorted({path for listed in turns.values() for _, _, path in listed})
     ranks = {path: rank for rank, path in enumerate(paths, 1)}
     for column, listed in turns.items():
         fate = found.setdefault(column, Fate(None, []))
         fate.turns.extend(
-            Turn(ages[edits[number].pos], name, ranks[path]) for number, name, path in listed
+            Turn(ages[lineage[number].pos], name, ranks[path]) for number, name, path in listed
         )
     return found
 
@@ -329,45 +147,46 @@ def fates(edits: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> dic
 _Path = tuple[int, ...]
 
 
-def _turns(edits: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | None, _Path]]]:
-    """Per name the edits (by number) that rename or drop it, in order, what it comes to from there,
-    and which edits rename it on the way, the last first.
+def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | None, _Path]]]:
+    """Per name the entries (by number) that rename or drop it, in order, what it comes to from
+    there, and which entries rename it on the way, the last first.
 
     Paths that come to one name tell which had it first: where they part, it is the one that needed
-    no further edit, or an earlier one.
+    no further one, or an earlier one.
     """
     now: dict[str, tuple[str | None, _Path]] = {}
     found: dict[str, list[tuple[int, str | None, _Path]]] = {}
-    for number in reversed(range(len(edits))):
-        edit = edits[number]
-        if edit.hidden:
+    for number, entry in reversed(list(enumerate(lineage))):
+        if entry.hidden:
             continue
-        if edit.effect.op == "rename":
-            new = edit.effect.args[1] or ""
-            name, path = now.get(new.lower(), (new, ()))
-            now[edit.effect.column] = name, (*path, number)
-        elif edit.effect.op == "drop" and not keys:
-            now[edit.effect.column] = None, ()
-        else:
-            continue
-        found.setdefault(edit.effect.column, []).insert(0, (number, *now[edit.effect.column]))
+        match entry.change:
+            case RenameColumn(old, new):
+                column = old.lower()
+                name, path = now.get(new.lower(), (new, ()))
+                now[column] = name, (*path, number)
+            case DropColumn(gone) if not keys:
+                column = gone.lower()
+                now[column] = None, ()
+            case _:
+                continue
+        found.setdefault(column, []).insert(0, (number, *now[column]))
     return found
 
 
-def fillings(edits: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
+def fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
     """The DEFAULTs of columns that the table still has, in order of position."""
-    turns = _turns(edits, keys=False)
-    begun = {(edit.pos, edit.effect.brings): number for number, edit in enumerate(edits)}
+    turns = _turns(lineage, keys=False)
+    begun = {(entry.pos, brings(entry.change)): number for number, entry in enumerate(lineage)}
     found = []
-    for default in defaults(edits):
+    for default in defaults(lineage):
         column, until = default.column.lower(), default.until
         began = begun[default.since, column]
         later = (name for number, name, _ in turns.get(column, ()) if number > began)
         name = next(later, default.column)
         hidden = [
-            ages[edit.pos]
-            for edit in edits
-            if edit.hidden and edit.effect.column == column and edit.pos >= default.since
+            ages[entry.pos]
+            for entry in lineage
+            if entry.hidden and column_of(entry.change) == column and entry.pos >= default.since
         ]
         if name is not None:
             found.append(

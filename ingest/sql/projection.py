@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ingest.ddl.changes import Lineage, retypings
 from ingest.position import in_log, source_part
 from ingest.sql import casts
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
-from ingest.sql.lineage import Lineage, retypings, translated, without_early
+from ingest.sql.lineage import translated, without_early
 from ingest.sql.metadata import steps_aside
 
 

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.config.modes import Mode
+from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.fold.lateness import stored_rows
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sql.casts import sql_text, typed
-from ingest.sql.lineage import reaches
 from ingest.sql.metadata import in_gold
 from ingest.sql.projection import Projection, from_text
 from ingest.sql.sequence import ordered

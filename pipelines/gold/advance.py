@@ -10,10 +10,10 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
+from ingest.ddl.changes import renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.sql.lineage import renamed
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch

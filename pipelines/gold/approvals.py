@@ -17,10 +17,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.config.routes import Route
-from ingest.ddl.review import add_column
+from ingest.ddl.changes import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    RenameTable,
+    brings,
+    column_of,
+    freed,
+)
 from ingest.errors import IngestError, TableError
 from ingest.names import label_of
-from ingest.sql.lineage import Effect
+from ingest.sql.alter import statements
 from pipelines.gold.refold import refill, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.ledger import generations
@@ -33,11 +41,9 @@ from pipelines.ledger.alter import (
     types_behind,
 )
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, readded
+from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, Overtaken, readded
 from pipelines.ledger.renames import renames
 from pipelines.targets.table import columns_of, keys_of
-
-_OVERTAKEN = "overtaken by {}"
 
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
@@ -50,7 +56,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     for other in _overtaken(ledger, entry):
-        ledger.put(other.settled("superseded", why=_OVERTAKEN.format(entry.id)))
+        ledger.put(other.settled("superseded", why=Overtaken(entry.id)))
     try:
         if route is not None and exists:
             _carry_out(ledger, entry, route)
@@ -73,18 +79,20 @@ def _carry_out(ledger: Ledger, entry: Entry, route: Route) -> None:
     _check_names(ledger, entry, route)
     seen = ledger.look(entry, route, columns, keys=keys)
     again = _again(ledger, entry)
-    for text in due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again):
+    target = warehouse.name("gold", route.target)
+    steps = due(warehouse, entry, left(warehouse, entry, seen.proposed), again=again)
+    for text in statements(target, steps):
         warehouse.execute(text)
-    for text in types_behind(warehouse, entry, route.columns):
+    for text in statements(target, types_behind(warehouse, entry, route.columns)):
         warehouse.execute(text)
     if generations.anew(entry):
-        if any(" DROP COLUMN " in text for text in entry.proposed):
+        if any(isinstance(change, DropColumn) for change in entry.proposed):
             refill(ledger, route)
         generations.empty(warehouse, [entry])
         return
     restored = _restore(ledger, entry, route)
-    keyed = [effect for effect in entry.effects if effect.op == "key"]
-    renamed = any(effect.op == "move" for effect in entry.effects)
+    keyed = [effect for effect in entry.effects if isinstance(effect, ChangeKey)]
+    renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     if keyed:
         rekey(ledger, route, keyed[-1])
     elif again or restored or renamed or refill_needed(entry, ledger.applied(entry)):
@@ -106,32 +114,29 @@ def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
                 )
 
 
-def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[Effect]:
+def _restore(ledger: Ledger, entry: Entry, route: Route) -> list[AddColumn]:
     """Add again, empty, the columns that the entry took away and a later change had brought."""
     warehouse = ledger.warehouse
     held = {name.lower() for name in columns_of(warehouse, route.target) or {}}
-    taken = {e.column for e in entry.effects if e.op in ("drop", "rename")}
+    taken = freed(entry.effects)
     found = [
         effect
         for other in ledger.of(entry.table)
         if other.status in IN_FORCE and other.id != entry.id
         if other.pos is not None and entry.pos is not None and other.pos > entry.pos
         for effect in other.effects
-        if effect.op == "add" and effect.column in taken
+        if isinstance(effect, AddColumn) and effect.name.lower() in taken
     ]
-    target = warehouse.name("gold", route.target)
-    for effect in found:
-        if effect.column in held:
-            continue
-        name, type_ = effect.args[0] or "", effect.args[1] or "string"
-        warehouse.execute(add_column(target, name, type_))
+    lacking = {e.name.lower(): e for e in found if e.name.lower() not in held}
+    for text in statements(warehouse.name("gold", route.target), lacking.values()):
+        warehouse.execute(text)
     return found
 
 
-def _again(ledger: Ledger, entry: Entry) -> list[Effect]:
+def _again(ledger: Ledger, entry: Entry) -> list[AddColumn]:
     """What the entry adds under a name that the target still has from a change before it."""
     others = [
-        replace(other, status="pending") if other.why == _OVERTAKEN.format(entry.id) else other
+        replace(other, status="pending") if other.reason == Overtaken(entry.id) else other
         for other in ledger.of(entry.table)
     ]
     return readded(replace(entry, status="pending"), others)
@@ -141,12 +146,12 @@ def _overtaken(ledger: Ledger, entry: Entry) -> list[Entry]:
     """Waiting changes from before the entry of columns that it ended."""
     if entry.pos is None:
         return []
-    ended = {effect.column for effect in entry.effects if effect.op == "drop"}
-    ended |= {effect.column for effect in _again(ledger, entry)}
+    ended = {column_of(effect) for effect in entry.effects if isinstance(effect, DropColumn)}
+    ended |= {column_of(effect) for effect in _again(ledger, entry)}
     return [
         other
         for other in ledger.of(entry.table)
         if other.status in WAITING and other.id != entry.id and other.effects
         if other.pos is not None and other.pos < entry.pos
-        if all((effect.brings or effect.column) in ended for effect in other.effects)
+        if all((brings(effect) or column_of(effect)) in ended for effect in other.effects)
     ]

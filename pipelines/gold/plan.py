@@ -8,11 +8,11 @@ from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.config.sources import Source
+from ingest.ddl.changes import Lineage, name_after, renamed
 from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.sql.lineage import Lineage, renamed
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
@@ -202,7 +202,7 @@ def shape_of(
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
         sequence=_sequence(route, columns, images, types=types) if ordered else (),
     )
-    brought = {(edit.effect.args[edit.effect.op == "rename"] or "",) for edit in lineage}
+    brought = {(name_after(entry.change) or "",) for entry in lineage}
     return spelled(shape, sorted(images | brought | {own}))
 
 

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
+from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
@@ -36,7 +37,6 @@ from ingest.sql import append
 from ingest.sql.asof import Moment
 from ingest.sql.casts import sql_text
 from ingest.sql.latest import latest
-from ingest.sql.lineage import Lineage
 from ingest.sql.projection import column, events, slots
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.prior_images import key_changes

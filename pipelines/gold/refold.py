@@ -22,15 +22,15 @@ import pyarrow as pa
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
-from ingest.ddl.review import quoted
+from ingest.ddl.changes import ChangeKey, Lineage
 from ingest.errors import TableError
 from ingest.fold.arrow import SCHEMA, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
 from ingest.position import Pos
+from ingest.sql.alter import quoted
 from ingest.sql.casts import sql_text
-from ingest.sql.lineage import Effect, Lineage
 from ingest.sql.merge import Merge
 from ingest.sql.merge import sql as merge_sql
 from ingest.sql.projection import column, events
@@ -229,14 +229,14 @@ def refill(ledger: Ledger, route: Route) -> None:
             overwrite(standing)
 
 
-def rekey(ledger: Ledger, route: Route, effect: Effect) -> None:
-    """Make the columns that `effect` names the target's key, beside its shard column.
+def rekey(ledger: Ledger, route: Route, change: ChangeKey) -> None:
+    """Make the columns that `change` names the target's key, beside its shard column.
 
     Raises TableError where the target lacks one of them.
     """
     warehouse, name = ledger.warehouse, ledger.warehouse.name("gold", route.target)
     held = {known.lower(): known for known in columns_of(warehouse, route.target) or {}}
-    wanted = [arg or "" for arg in effect.args]
+    wanted = list(change.keys)
     wanted += [name for name in shard_of(route) if name.lower() not in map(str.lower, wanted)]
     lacking = [arg for arg in wanted if arg.lower() not in held]
     if lacking:

@@ -10,8 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.config.routes import Route
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    DropColumn,
+    Lineage,
+    RenameColumn,
+    SchemaChange,
+    brought,
+    ended,
+)
 from ingest.ddl.widening import canonical_type, widens
-from ingest.sql.lineage import Effect, Lineage, brought, ended
 from pipelines.ledger.entries import IN_FORCE, Entry
 
 
@@ -63,25 +72,28 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
     """The types that changes in force gave to columns, by lower-case name."""
     found: dict[str, str] = {}
     for effect in _effects(entries):
-        if effect.op in ("retype", "widen") and effect.args[1]:
-            found[effect.column] = effect.args[1]
-        elif effect.op == "rename" and effect.brings and effect.column in found:
-            found[effect.brings] = found.pop(effect.column)
-        elif effect.op in ("add", "drop"):
-            found.pop(effect.column, None)
+        match effect:
+            case AlterColumnType(name, type_):
+                found[name.lower()] = type_
+            case RenameColumn(old, new) if old.lower() in found:
+                found[new.lower()] = found.pop(old.lower())
+            case AddColumn(name) | DropColumn(name):
+                found.pop(name.lower(), None)
+            case _:
+                pass
     return found
 
 
 def _added(entries: Iterable[Entry]) -> list[tuple[str, str]]:
     """The columns that changes in force added, which no message need have shown yet."""
     return [
-        (effect.args[0], effect.args[1] or "string")
+        (effect.name, effect.type or "string")
         for effect in _effects(entries)
-        if effect.op == "add" and effect.args[0]
+        if isinstance(effect, AddColumn)
     ]
 
 
-def _effects(entries: Iterable[Entry]) -> Iterable[Effect]:
+def _effects(entries: Iterable[Entry]) -> Iterable[SchemaChange]:
     for entry in entries:
         if entry.status in IN_FORCE:
             yield from entry.effects
@@ -90,9 +102,9 @@ def _effects(entries: Iterable[Entry]) -> Iterable[Effect]:
 def _undecided(entries: Iterable[Entry]) -> set[str]:
     """Columns with another type that waits for its approval or was refused."""
     return {
-        effect.column
+        effect.name.lower()
         for entry in entries
         if entry.status not in IN_FORCE
         for effect in entry.effects
-        if effect.op in ("retype", "widen")
+        if isinstance(effect, AlterColumnType)
     }

@@ -14,16 +14,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from ingest.config.routes import Route
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ChangeKey,
+    ColumnChange,
+    DropColumn,
+    RecreateTable,
+    RenameColumn,
+    SchemaChange,
+    brings,
+    column_of,
+    name_after,
+    takes_over,
+)
 from ingest.ddl.model import Statement
-from ingest.ddl.review import Review, add_column, drop_column, quoted, review
+from ingest.ddl.review import Review, review
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.position import Pos, pos_literal
+from ingest.sql.alter import commits
 from ingest.sql.casts import misfit, sql_text, typed
-from ingest.sql.lineage import Effect, takes_over
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
 from pipelines.ledger.entries import Entry
@@ -32,54 +46,57 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import named
 from pipelines.targets.table import columns_of, keys_of
 
-DEFERRED = {"retype", "widen", "key", "move", "freeze", "anew"}
-"""Effects of which something is left to do when the target's columns are as wanted."""
+
+def deferred(effects: Iterable[SchemaChange]) -> bool:
+    """Whether something is left to do when the target's columns are as wanted."""
+    return not all(isinstance(e, AddColumn | DropColumn | RenameColumn) for e in effects)
 
 
-def as_stored(effect: Effect, columns: Mapping[str, str]) -> Effect | None:
-    """The effect on a target with these columns: a new type may be held, or widened to, in place;
+def as_stored(change: SchemaChange, columns: Mapping[str, str]) -> SchemaChange | None:
+    """The change on a target with these columns: a new type may be held, or widened to, in place;
     None where nothing changes."""
-    stored = {name.lower(): type_ for name, type_ in columns.items()}.get(effect.column)
-    if effect.op != "retype" or stored is None:
-        return effect
-    old, new = canonical_type(stored), canonical_type(effect.args[1] or "")
+    stored = {name.lower(): type_ for name, type_ in columns.items()}.get(column_of(change) or "")
+    if not isinstance(change, AlterColumnType) or stored is None:
+        return change
+    old, new = canonical_type(stored), canonical_type(change.type)
     if old == new:
         return None
-    return effect._replace(op="widen") if widens(old, new) else effect
+    return AlterColumnType(change.name, change.type, in_place=widens(old, new))
 
 
 def effects_on(
-    found: Iterable[Effect],
+    found: Iterable[SchemaChange],
     columns: Mapping[str, str],
     keys: Collection[str],
     *,
     exclude: Iterable[str],
-) -> tuple[Effect, ...]:
+) -> tuple[SchemaChange, ...]:
     """What effects of a statement come to on a target with these columns and keys."""
     hidden = {name.lower() for name in exclude}
     held = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
-    done: list[Effect] = []
+    done: list[SchemaChange] = []
     anew = False
     for effect in found:
-        stored = as_stored(effect, held) if effect.column not in hidden else None
-        keyed = stored is not None and stored.column in map(str.lower, fixed)
-        if stored is None or (stored.op == "drop" and keyed):
+        stored = as_stored(effect, held) if column_of(effect) not in hidden else None
+        keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
+        if stored is None or (keyed and isinstance(stored, DropColumn)):
             continue
         done.append(stored)
-        anew |= stored.op == "retype" and keyed
-        new = stored.args[1] if stored.op == "rename" else None
-        if new is not None and stored.column in held:
-            held[new.lower()] = held.pop(stored.column)
-            fixed = [new if key.lower() == stored.column else key for key in fixed]
+        match stored:
+            case AlterColumnType(in_place=False):
+                anew |= keyed
+            case RenameColumn(old, new) if old.lower() in held:
+                held[new.lower()] = held.pop(old.lower())
+                fixed = [new if key.lower() == old.lower() else key for key in fixed]
     if anew:
         # Rows are told apart anew: the same key, read as another type.
-        done.append(Effect("key", tuple(fixed)))
+        done.append(ChangeKey(tuple(fixed)))
     return tuple(done)
 
 
 def refill_needed(entry: Entry, applied: Pos | None) -> bool:
-    """Whether the target has to be folded again after the entry's statements.
+    """Whether the target has to be folded again after its columns are changed.
 
     It has where a column begins anew from all of history, where names are taken over, or where
     events above the change were applied (the highest is at `applied`) while the column was not
@@ -87,18 +104,26 @@ def refill_needed(entry: Entry, applied: Pos | None) -> bool:
     """
     if takes_over(entry.effects):
         return True
-    if any(" DROP COLUMN " in text for text in entry.proposed) and any(
-        effect.op in ("retype", "rename") for effect in entry.effects
-    ):
+    begins_anew = any(isinstance(change, DropColumn) for change in entry.proposed)
+    if begins_anew and any(map(_keeps_values, entry.effects)):
         return True
     if applied is None or (entry.pos is not None and applied < entry.pos):
         return False
-    if any(effect.op == "anew" for effect in entry.effects):
+    if RecreateTable() in entry.effects:
         # What came since waits for it.
         return False
-    if any(effect.op == "add" and effect.args[2] is not None for effect in entry.effects):
+    if any(isinstance(e, AddColumn) and e.default is not None for e in entry.effects):
         return True
-    return bool(entry.proposed) and any(e.op in ("add", "rename") for e in entry.effects)
+    return bool(entry.proposed) and any(brings(e) is not None for e in entry.effects)
+
+
+def _keeps_values(effect: SchemaChange) -> bool:
+    """Whether a column's values are to go on, as another type or under another name."""
+    match effect:
+        case RenameColumn() | AlterColumnType(in_place=False):
+            return True
+        case _:
+            return False
 
 
 def reviewed(
@@ -115,7 +140,6 @@ def reviewed(
     before, as far as they are known."""
     return review(
         statement,
-        target=warehouse.name("gold", route.target),
         columns=columns,
         source_types=source_types,
         dialect=dialect,
@@ -126,30 +150,29 @@ def reviewed(
 
 
 def due(
-    warehouse: Warehouse, entry: Entry, proposed: Iterable[str], *, again: Iterable[Effect]
-) -> list[str]:
-    """The statements that bring the target's columns to where the entry wants them.
+    warehouse: Warehouse,
+    entry: Entry,
+    proposed: Iterable[ColumnChange],
+    *,
+    again: Iterable[AddColumn],
+) -> list[ColumnChange]:
+    """The changes that bring the target's columns to where the entry wants them.
 
     `proposed` are those of its review against the columns as they are; `again` are columns that are
     added anew under a name that the target has (52), and start empty. A crash between the two
     statements of a new generation leaves its column missing: it is added.
     """
     assert entry.target is not None
-    target = warehouse.name("gold", entry.target)
     columns = {name.lower(): name for name in columns_of(warehouse, entry.target) or {}}
     found = list(proposed)
-    for effect in again:
-        if effect.column in columns:
-            name, type_ = effect.args[0] or "", effect.args[1] or "string"
-            found.append(drop_column(target, columns[effect.column]))
-            found.append(add_column(target, name, type_))
-    begun = "\n".join(entry.proposed).lower()
+    for added in again:
+        if (name := columns.get(added.name.lower())) is not None:
+            found += [DropColumn(name), AddColumn(added.name, added.type)]
+    begun = {column_of(change) for change in entry.proposed if isinstance(change, DropColumn)}
     for effect in entry.effects:
-        if effect.op != "retype" or effect.column in columns:
-            continue
-        if f"drop column {quoted(effect.column)}" in begun:
-            assert effect.args[1] is not None
-            found.append(add_column(target, effect.args[0] or "", effect.args[1]))
+        match effect:
+            case AlterColumnType(name, type_, False) if name.lower() in begun - columns.keys():
+                found.append(AddColumn(name, type_))
     return found
 
 
@@ -159,13 +182,14 @@ def check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str 
     columns = columns_of(warehouse, route.target) or {}
     held = {name.lower(): name for name in columns}
     for effect in entry.effects:
-        name = held.get(effect.column)
-        if effect.op != "retype" or name is None or effect.args[1] in (None, columns[name]):
+        if not isinstance(effect, AlterColumnType) or effect.in_place:
             continue
-        assert effect.args[1] is not None
+        name, type_ = held.get(effect.name.lower()), effect.type
+        if name is None or type_ == columns[name]:
+            continue
         text = _text(column(name), columns[name])
-        unfit = misfit(text, effect.args[1], zone)
-        if unfit is None or widens(canonical_type(columns[name]), canonical_type(effect.args[1])):
+        unfit = misfit(text, type_, zone)
+        if unfit is None or widens(canonical_type(columns[name]), canonical_type(type_)):
             continue
         target = warehouse.name("gold", route.target)
         row = warehouse.session.sql(
@@ -173,7 +197,7 @@ def check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str 
         ).first()
         if row is not None and row[0]:
             raise TableError(
-                f"expected values that fit {effect.args[1]} in {route.target}.{name}, got "
+                f"expected values that fit {type_} in {route.target}.{name}, got "
                 f"{row[0]} that do not, {row[1]!r} among them; approve again when the source has "
                 f"changed them, or reject to keep {columns[name]}"
             )
@@ -188,10 +212,12 @@ def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str |
     now = columns_of(warehouse, entry.target) or {}
     held = {name.lower(): name for name in now}
     for effect in entry.effects:
-        name = held.get(effect.column)
-        if effect.op != "add" or name is None or effect.args[2] is None:
+        if not isinstance(effect, AddColumn) or effect.default is None:
             continue
-        value = typed(sql_text(effect.args[2]), now[name], zone)
+        name = held.get(effect.name.lower())
+        if name is None:
+            continue
+        value = typed(sql_text(effect.default), now[name], zone)
         where = f"_source_table = {sql_text(label)} AND {column(name)} IS NULL"
         if entry.pos is not None:
             where += f" AND _pos < {pos_literal(entry.pos)}"
@@ -209,17 +235,12 @@ def _text(value: str, type_: str) -> str:
 
 
 MARK = "ingest.ddl"
-_OPERATIONS = {
-    "ADD COLUMNS": " ADD COLUMNS ",
-    "CHANGE COLUMN": " ALTER COLUMN ",
-    "DROP COLUMNS": " DROP COLUMN ",
-    "RENAME COLUMN": " RENAME COLUMN ",
-}
-"""Delta's operations -> the words of the statements that make them."""
 
 
-def types_behind(warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]) -> list[str]:
-    """The statements that give the columns whose names are taken over the types that the source's
+def types_behind(
+    warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]
+) -> list[ColumnChange]:
+    """The changes that give the columns whose names are taken over the types that the source's
     first row behind the change has, or the `declared` ones; they are empty then."""
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):
         return []
@@ -235,38 +256,43 @@ def types_behind(warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]
     columns = columns_of(warehouse, entry.target) or {}
     keys = {name.lower() for name in keys_of(warehouse, entry.target)}
     held = {name.lower(): (name, type_) for name, type_ in columns.items()}
-    target = warehouse.name("gold", entry.target)
-    statements = []
+    changes: list[ColumnChange] = []
     for effect in entry.effects:
-        name = effect.brings
+        name = brings(effect)
         if name is None or name not in types or name in keys:
             continue
         if name in held and canonical_type(held[name][1]) == canonical_type(types[name]):
             continue
         if name in held:
-            statements.append(drop_column(target, held[name][0]))
-        given = effect.args[effect.op == "rename"] or ""
-        statements.append(add_column(target, given, types[name]))
-    return statements
+            changes.append(DropColumn(held[name][0]))
+        changes.append(AddColumn(name_after(effect) or name, types[name]))
+    return changes
 
 
 class Alteration(NamedTuple):
-    """A commit that changed the target's columns or properties."""
+    """A commit that changed the target's columns or properties: Delta's name for it, and what the
+    log says of it."""
 
     operation: str
     parameters: Mapping[str, str]
 
 
-def left(warehouse: Warehouse, entry: Entry, proposed: Sequence[str]) -> Sequence[str]:
-    """The statements to carry out: `proposed`, which were reviewed against the columns as they are,
+_MARKED = "SET TBLPROPERTIES"
+
+
+def left(
+    warehouse: Warehouse, entry: Entry, proposed: Sequence[ColumnChange]
+) -> Sequence[ColumnChange]:
+    """The changes to carry out: `proposed`, which were reviewed against the columns as they are,
     unless names are taken over; then those of the entry that were not carried out before."""
     if not takes_over(entry.effects):
         return proposed
     assert entry.target is not None
     target = warehouse.name("gold", entry.target)
     history = warehouse.session.sql(f"DESCRIBE HISTORY {target}")
+    operations = (_MARKED, "ADD COLUMNS", "CHANGE COLUMN", "DROP COLUMNS", "RENAME COLUMN")
     found = rows(
-        history.where(history.operation.isin("SET TBLPROPERTIES", *_OPERATIONS))
+        history.where(history.operation.isin(*operations))
         .orderBy("version")
         .select("operation", "operationParameters")
     )
@@ -275,35 +301,43 @@ def left(warehouse: Warehouse, entry: Entry, proposed: Sequence[str]) -> Sequenc
         mark = f"{sql_text(MARK)} = {sql_text(entry.id)}"
         warehouse.execute(f"ALTER TABLE {target} SET TBLPROPERTIES ({mark})")
         done = 0
-    return entry.proposed[done:]
+    return [change for commit in commits(entry.proposed)[done:] for change in commit]
 
 
 def carried_out(entry: Entry, alterations: Sequence[Alteration]) -> int | None:
-    """How many of the entry's statements are among these commits, in the order of the log; None
-    where they were not begun."""
+    """How many of the commits that the entry comes to are among these, in the order of the log;
+    None where they were not begun."""
     begun = [
         place
         for place, (operation, parameters) in enumerate(alterations)
-        if operation == "SET TBLPROPERTIES"
+        if operation == _MARKED
         and json.loads(parameters.get("properties") or "{}").get(MARK) == entry.id
     ]
     if not begun:
         return None
-    done = 0
+    wanted, done = commits(entry.proposed), 0
     for alteration in alterations[begun[-1] + 1 :]:
-        if done < len(entry.proposed) and _made_by(entry.proposed[done], alteration):
+        if done < len(wanted) and _makes(alteration, wanted[done][0]):
             done += 1
     return done
 
 
-def _made_by(statement: str, alteration: Alteration) -> bool:
+def _makes(alteration: Alteration, change: ColumnChange) -> bool:
     operation, parameters = alteration
-    if operation == "RENAME COLUMN":
-        old, new = (parameters.get(f"{which}ColumnPath", "") for which in ("old", "new"))
-        return statement.endswith(f" RENAME COLUMN {_bare(old)} TO {_bare(new)}")
-    return _OPERATIONS.get(operation, "?") in statement
+    match change:
+        case AddColumn():
+            return operation == "ADD COLUMNS"
+        case DropColumn():
+            return operation == "DROP COLUMNS"
+        case AlterColumnType():
+            return operation == "CHANGE COLUMN"
+        case RenameColumn(old, new):
+            paths = [_bare(parameters.get(f"{which}ColumnPath", "")) for which in ("old", "new")]
+            return operation == "RENAME COLUMN" and paths == [old, new]
+        case _:
+            assert_never(change)
 
 
 def _bare(path: str) -> str:
-    """A column as a statement has it, however the log quotes it."""
-    return quoted(path[1:-1].replace("``", "`") if path.startswith("`") else path)
+    """A column's name, however the log quotes it."""
+    return path[1:-1].replace("``", "`") if path.startswith("`") else path

@@ -18,17 +18,26 @@ from pyspark.errors import PySparkException
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
+from ingest.ddl.changes import (
+    ChangeKey,
+    Lineage,
+    RecreateTable,
+    RenameTable,
+    SchemaChange,
+    brought,
+    ended,
+    schema_changes,
+)
 from ingest.ddl.model import Statement
-from ingest.ddl.review import together
 from ingest.errors import TableError
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from ingest.sql.lineage import Effect, Lineage, brought, effects, ended
+from ingest.sql.alter import statements
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
 from pipelines.ledger.alter import (
-    DEFERRED,
     check_values,
+    deferred,
     due,
     effects_on,
     fill_defaults,
@@ -100,7 +109,7 @@ class Ledger:
     def _hold(self, entry: Entry) -> None:
         self.entries[entry.id] = entry
         self._of_tables.setdefault(entry.table, {})[entry.id] = entry
-        if any(effect.op == "move" for effect in entry.effects):
+        if any(isinstance(effect, RenameTable) for effect in entry.effects):
             self._moves = None
 
     def of(self, table: SourceTable) -> list[Entry]:
@@ -234,7 +243,7 @@ class Ledger:
             gone = replace(gone, target=target, risk="destructive", kind=kind, effects=())
             self.note(gone.settled("superseded", why=why))
         joined = (*entry.joined, *([gone.id] if gone is not None else []))
-        return replace(entry, effects=(generations.ANEW,), joined=joined)
+        return replace(entry, effects=(RecreateTable(),), joined=joined)
 
     def _drops(self, entry: Entry) -> bool:
         """Whether no table has the entry's name behind it. Where a rename is in force, gold follows
@@ -306,10 +315,10 @@ class Ledger:
             or (name.lower() not in barred and ended(edits, name.lower()) is None)
         }
 
-    def effects(self, entry: Entry) -> tuple[Effect, ...]:
+    def effects(self, entry: Entry) -> tuple[SchemaChange, ...]:
         """What an entry does; of one that is not reviewed yet, by its statement."""
         statement = self._statements.get(entry.id)
-        return entry.effects or (effects(statement.clauses, {}) if statement else ())
+        return entry.effects or (schema_changes(statement.clauses, {}) if statement else ())
 
     def save(self) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
@@ -355,11 +364,13 @@ class Ledger:
             dialect=entry.dialect or "mysql",
         )
         types = {name.lower(): type_ for name, type_ in route.columns.items()}
-        done = effects_on(effects(statement.clauses, types), columns, keys, exclude=route.exclude)
+        done = effects_on(
+            schema_changes(statement.clauses, types), columns, keys, exclude=route.exclude
+        )
         notes = "; ".join(dict.fromkeys(o.note for o in found.clauses if o.note)) or None
         if anew:
             found = replace(found, risk="destructive", kind="create_table")
-            done = (generations.ANEW, *done)
+            done = (RecreateTable(), *done)
             notes = "the table was dropped and created again; approval empties it at that place"
         return replace(
             entry,
@@ -419,7 +430,7 @@ class Ledger:
             return entry.settled("ignored", by=by, why=why)
         waits = readded(entry, self.of(entry.table))
         if waits:
-            names = ", ".join(effect.args[0] or "" for effect in waits)
+            names = ", ".join(effect.name for effect in waits)
             return replace(
                 entry, status="pending", why=f"{names} is taken away by a change that waits itself"
             )
@@ -446,9 +457,9 @@ class Ledger:
         ]
         begun = self.put_all([entry for entry in taken if entry.status == "approved"])
         target = self.warehouse.name("gold", route.target)
-        proposed = [text for entry in begun for text in entry.proposed]
+        proposed = [change for entry in begun for change in entry.proposed]
         try:
-            for text in together(target, proposed):
+            for text in statements(target, proposed):
                 self.warehouse.execute(text)
         except PySparkException:
             # Which of them it is shows when they are added one by one.
@@ -474,16 +485,17 @@ class Ledger:
         """Change the target's columns and fill in defaults; where rows have to be folded again, the
         entry stays `approved` for `pipelines.gold.approvals` to finish, which alone changes
         keys."""
-        if entry.proposed or any(effect.op in DEFERRED for effect in entry.effects):
+        if entry.proposed or deferred(entry.effects):
             entry = self.put(entry)
-        if any(effect.op == "key" for effect in entry.effects):
+        if any(isinstance(effect, ChangeKey) for effect in entry.effects):
             return
         zone = self.config.sources[self.source].time_zone
         try:
             if not generations.anew(entry):
                 check_values(self.warehouse, route, entry, zone=zone)
             proposed = left(self.warehouse, entry, entry.proposed)
-            for text in due(self.warehouse, entry, proposed, again=()):
+            target = self.warehouse.name("gold", route.target)
+            for text in statements(target, due(self.warehouse, entry, proposed, again=())):
                 self.warehouse.execute(text)
         except (PySparkException, TableError) as error:
             self.note(entry.settled("failed", why=str(error)[:2000]))
@@ -491,7 +503,7 @@ class Ledger:
         if refill_needed(entry, self.applied(entry)):
             return
         fill_defaults(self.warehouse, entry, label_of(entry.table), zone=zone)
-        if not any(effect.op in DEFERRED for effect in entry.effects):
+        if not deferred(entry.effects):
             self.note(replace(entry, status="applied"))
 
 

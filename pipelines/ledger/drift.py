@@ -10,18 +10,35 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
 
 from ingest.config.routes import Route
-from ingest.ddl.review import add_column, drop_column, quoted
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ChangeKey,
+    ColumnChange,
+    DropColumn,
+    FreezeTable,
+    RecreateTable,
+    RenameColumn,
+    RenameTable,
+    SchemaChange,
+    brings,
+    column_of,
+    ended,
+    frees,
+    retyped,
+)
 from ingest.ddl.widening import canonical_type, outgrown, widens
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
-from ingest.sql.lineage import Effect, ended, retyped
 from ingest.sql.metadata import source_name, steps_aside
 from pipelines.ledger.alter import as_stored
-from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry
+from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain
 from pipelines.silver.pending import BatchStats, named
 from pipelines.targets.table import columns_of, keys_of
 
@@ -52,11 +69,11 @@ class Drift:
         by_lower = {name.lower(): name for name in columns}
         declared = _folded(route.columns)
         added = [
-            effect
+            change
             for name, type_ in wanted.items()
             if name.lower() not in by_lower
-            for effect in [Effect("add", (name, type_, None))]
-            if not self._kept_out(table, effect) and not self._over(table, effect)
+            for change in [AddColumn(name, type_)]
+            if not self._kept_out(table, change) and not self._over(table, change)
         ]
         if added:
             columns = self._added(table, route, columns, added=added)
@@ -65,10 +82,10 @@ class Drift:
             if held is None:
                 continue
             if name.lower() in declared or name in typed_names:
-                effect = Effect("retype", (held, type_))
+                change = AlterColumnType(held, type_)
                 fits = _holds(route, name, columns[held], coming=type_)
-                if not fits and not self._kept_out(table, effect) and not self._over(table, effect):
-                    columns = self._entered(table, route, columns, effect=effect, was=columns[held])
+                if not fits and not self._kept_out(table, change) and not self._over(table, change):
+                    columns = self._entered(table, route, columns, change=change, was=columns[held])
         return columns
 
     def stepping_aside(self, table: SourceTable, route: Route, columns: Iterable[str]) -> None:
@@ -97,12 +114,15 @@ class Drift:
     ) -> None:
         """Enter a key that differs from the one the target was made with (21)."""
         shard = (route.shard_column or "").lower()
-        effect = Effect("key", tuple(name for name in named_ if name.lower() != shard))
-        known = (e for entry in self._ledger.of(table) for e in entry.effects if e.op == "key")
-        if any(_folded(e.args) - {shard} == _folded(effect.args) for e in known):
+        change = ChangeKey(tuple(name for name in named_ if name.lower() != shard))
+        known = (e for entry in self._ledger.of(table) for e in entry.effects)
+        if any(
+            isinstance(e, ChangeKey) and _folded(e.keys) - {shard} == _folded(change.keys)
+            for e in known
+        ):
             return
         came, has = ", ".join(named_), ", ".join(held)
-        entry = self._entry(table, route, effect, was=f"({has})", first=self._first(table, effect))
+        entry = self._entry(table, route, change, was=f"({has})", first=self._first(table, change))
         entry = replace(
             entry,
             risk="destructive",
@@ -120,12 +140,14 @@ class Drift:
         for name, texts in numbers.items():
             type_ = columns.get(name, "string")
             wider = outgrown(type_, texts)
-            effect = Effect("retype", (name, wider))
-            if wider is None or name.lower() in declared or self._kept_out(table, effect):
+            if wider is None or name.lower() in declared:
                 continue
-            first = self._first(table, effect)
+            change = AlterColumnType(name, wider)
+            if self._kept_out(table, change):
+                continue
+            first = self._first(table, change)
             entry = self.look(
-                self._entry(table, route, effect, was=type_, first=first), route, columns
+                self._entry(table, route, change, was=type_, first=first), route, columns
             )
             why = f"values of {name} outgrew {type_}; no DDL announced it"
             self._ledger.enter(replace(entry, why=why), route)
@@ -161,14 +183,13 @@ class Drift:
             return tuple(sorted(never))
         last = self._last(table, list(lacking))
         for low, since in self._since(table, last).items():
-            effect = Effect("drop", (lacking[low],))
-            entry = self._entry(table, route, effect, was=str(since), first=since)
-            target = self._ledger.warehouse.name("gold", route.target)
+            change = DropColumn(lacking[low])
+            entry = self._entry(table, route, change, was=str(since), first=since)
             entry = replace(
                 entry,
                 risk="destructive",
                 kind="drop_column",
-                proposed=(drop_column(target, lacking[low]),),
+                proposed=(change,),
                 why=f"{lacking[low]} is no longer sent since {list(since)}; no DDL announced it",
             )
             if route.ddl.destructive == "ignore":
@@ -180,52 +201,62 @@ class Drift:
 
     def look(self, entry: Entry, route: Route, columns: Mapping[str, str]) -> Entry:
         """A drift entry as it concerns the target's columns as they are."""
-        effect, *more = entry.effects
-        proposed: tuple[str, ...]
-        if effect.op == "drop":
-            gone = {known.lower(): known for known in columns}.get(effect.column)
-            target = self._ledger.warehouse.name("gold", route.target)
-            proposed = (drop_column(target, gone),) if gone is not None else ()
-            return replace(entry, target=route.target, proposed=proposed)
-        if effect.op == "key":
-            return replace(entry, target=route.target, risk="destructive", kind="change_key")
-        effect = as_stored(effect, columns) or effect
-        name, type_ = effect.args[0] or "", effect.args[1] or "string"
-        held = {known.lower(): known for known in columns}.get(effect.column)
-        target = self._ledger.warehouse.name("gold", route.target)
-        add = add_column(target, name, type_)
+        change, *more = entry.effects
+        entry = replace(entry, target=route.target)
+        match change:
+            case AddColumn() | AlterColumnType():
+                return self._looked(entry, route, columns, change=change, more=more)
+            case DropColumn(name):
+                gone = [DropColumn(known) for known in columns if known.lower() == name.lower()]
+                return replace(entry, proposed=tuple(gone))
+            case ChangeKey():
+                return replace(entry, risk="destructive", kind="change_key")
+            case RenameColumn() | RenameTable() | FreezeTable() | RecreateTable():
+                raise AssertionError(f"expected what data can show, got {change}")
+            case _:
+                assert_never(change)
+
+    def _looked(
+        self,
+        entry: Entry,
+        route: Route,
+        columns: Mapping[str, str],
+        *,
+        change: AddColumn | AlterColumnType,
+        more: Sequence[SchemaChange],
+    ) -> Entry:
+        name, type_ = change.name, change.type or "string"
+        held = {known.lower(): known for known in columns}.get(name.lower())
+        proposed: tuple[ColumnChange, ...]
         if held is None:
-            risk, proposed = "additive", (add,)
+            risk, proposed = "additive", (AddColumn(name, type_),)
         elif _holds(route, name, columns[held], coming=type_):
-            risk, proposed = "additive" if effect.op == "add" else "widening", ()
+            risk, proposed = "additive" if isinstance(change, AddColumn) else "widening", ()
         elif widens(canonical_type(columns[held]), canonical_type(type_)):
-            risk = "widening"
-            proposed = (f"ALTER TABLE {target} ALTER COLUMN {quoted(held)} TYPE {type_}",)
+            risk, proposed = "widening", (AlterColumnType(held, type_, in_place=True),)
         else:
-            risk, proposed = "destructive", (drop_column(target, held), add)
+            risk, proposed = "destructive", (DropColumn(held), AddColumn(name, type_))
             keys = keys_of(self._ledger.warehouse, route.target)
-            if not more and effect.column in _folded(keys):
+            if not more and name.lower() in _folded(keys):
                 # Rows are told apart anew: the same key, read as another type.
-                more = [Effect("key", keys)]
-        kind = "add_column" if effect.op == "add" else "modify_column"
+                more = [ChangeKey(keys)]
         return replace(
             entry,
-            target=route.target,
             risk=risk,
-            kind=kind,
+            kind="add_column" if isinstance(change, AddColumn) else "modify_column",
             proposed=proposed,
-            effects=(effect, *more),
+            effects=(as_stored(change, columns) or change, *more),
         )
 
     def joined(self, entry: Entry) -> Entry:
         """The entry of the drift that this DDL announces late, with the DDL in it; else itself."""
-        ours = {(effect.op == "add", effect.column) for effect in entry.effects}
+        ours = {_seen(effect) for effect in entry.effects}
         drifts = [
             other
             for other in self._ledger.of(entry.table)
             if other.statement is None
             and other.kind in ("add_column", "modify_column", "drop_column")
-            and {(effect.op == "add", effect.column) for effect in other.effects} <= ours
+            and {_seen(effect) for effect in other.effects} <= ours
         ]
         if len(entry.effects) == 1 and drifts and not entry.version:
             drift = drifts[-1]
@@ -248,14 +279,20 @@ class Drift:
         return entry
 
     def _added(
-        self, table: SourceTable, route: Route, columns: dict[str, str], *, added: Sequence[Effect]
+        self,
+        table: SourceTable,
+        route: Route,
+        columns: dict[str, str],
+        *,
+        added: Sequence[AddColumn],
     ) -> dict[str, str]:
         """The target's columns, with those among `added` that the policy lets in."""
-        first = self._firsts(table, [effect.column for effect in added])
+        first = self._firsts(table, [change.name.lower() for change in added])
         entries = []
-        for effect in added:
-            entry = self._entry(table, route, effect, was=None, first=first.get(effect.column))
-            why = f"column {effect.args[0]} came as {effect.args[1]}; no DDL announced it"
+        for change in added:
+            place = first.get(change.name.lower())
+            entry = self._entry(table, route, change, was=None, first=place)
+            why = f"column {change.name} came as {change.type}; no DDL announced it"
             entries.append(replace(self.look(entry, route, columns), why=why))
         self._ledger.enter_columns(entries, route)
         return columns_of(self._ledger.warehouse, route.target) or columns
@@ -266,12 +303,12 @@ class Drift:
         route: Route,
         columns: dict[str, str],
         *,
-        effect: Effect,
+        change: AlterColumnType,
         was: str,
     ) -> dict[str, str]:
-        first = self._first(table, effect)
-        entry = self.look(self._entry(table, route, effect, was=was, first=first), route, columns)
-        came = f"column {effect.args[0]} came as {effect.args[1]}"
+        first = self._first(table, change)
+        entry = self.look(self._entry(table, route, change, was=was, first=first), route, columns)
+        came = f"column {change.name} came as {change.type}"
         entry = replace(entry, why=f"{came}, gold has {was}; no DDL announced it")
         self._ledger.enter(entry, route)
         return columns_of(self._ledger.warehouse, route.target) or columns
@@ -280,18 +317,18 @@ class Drift:
         self,
         table: SourceTable,
         route: Route,
-        effect: Effect,
+        change: SchemaChange,
         *,
         was: str | None,
         first: Pos | None,
     ) -> Entry:
-        parts = ("drift", str(table), *(arg or "" for arg in effect.args), was or "")
+        parts = ("drift", str(table), msgspec.json.encode(change).decode(), was or "")
         id_ = hashlib.blake2b("\x1f".join(parts).encode(), digest_size=6).hexdigest()
         return Entry(
             id=id_,
             table=table,
             target=route.target,
-            effects=(effect,),
+            effects=(change,),
             pos=first,
         )
 
@@ -303,15 +340,15 @@ class Drift:
         for entry in self._ledger.of(table):
             waits = entry.status in WAITING and entry.statement is None
             if waits and entry.kind == "drop_column" and (entry.pos or ()) < top:
-                if entry.effects[0].column in sent:
-                    self._ledger.note(entry.settled("ignored", why="it is sent again"))
+                if column_of(entry.effects[0]) in sent:
+                    self._ledger.note(entry.settled("ignored", why=SentAgain()))
 
     def _going(self, table: SourceTable, column: str) -> bool:
         """Whether the ledger has it that the column goes, decided or not."""
         return any(
-            effect.op in ("drop", "rename") and effect.column == column
+            frees(effect) == column
             for entry in self._ledger.of(table)
-            if entry.status not in IN_FORCE and entry.why != "it is sent again"
+            if entry.status not in IN_FORCE and entry.reason != SentAgain()
             for effect in entry.effects
         )
 
@@ -348,31 +385,29 @@ class Drift:
             f"{sql_text(table.source)} AND {named(table)} AND kind = 'change'"
         )
 
-    def _kept_out(self, table: SourceTable, effect: Effect) -> bool:
+    def _kept_out(self, table: SourceTable, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""
+        name = change.name.lower()
         for entry in self._ledger.of(table):
             if entry.status in IN_FORCE:
                 continue
             for known in entry.effects:
-                if known.brings == effect.column:
+                if brings(known) == name:
                     return True
-                same_kind = {known.op, effect.op} <= {"retype", "widen"}
-                same_type = canonical_type(known.args[-1] or "") == canonical_type(
-                    effect.args[1] or ""
-                )
-                if same_kind and known.column == effect.column and same_type:
-                    return True
+                if isinstance(known, AlterColumnType) and isinstance(change, AlterColumnType):
+                    same_type = canonical_type(known.type) == canonical_type(change.type)
+                    if known.name.lower() == name and same_type:
+                        return True
         return False
 
-    def _over(self, table: SourceTable, effect: Effect) -> bool:
+    def _over(self, table: SourceTable, change: AddColumn | AlterColumnType) -> bool:
         """Whether the column, or type, is of before a change that ended it."""
         edits = self._ledger.lineage(table)
-        end = ended if effect.op == "add" else retyped
-        since = end(edits, effect.column)
+        end = ended if isinstance(change, AddColumn) else retyped
+        since = end(edits, change.name.lower())
         if since is None:
             return False
-        first = self._first(table, effect, above=since)
-        return first is None
+        return self._first(table, change, above=since) is None
 
     def _firsts(self, table: SourceTable, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the lowest position of a change that has each."""
@@ -386,30 +421,46 @@ class Drift:
         ).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
-    def _first(self, table: SourceTable, effect: Effect, above: Pos | None = None) -> Pos | None:
-        """The lowest position of a change that shows the effect; None where there is none."""
+    def _first(
+        self,
+        table: SourceTable,
+        change: AddColumn | AlterColumnType | ChangeKey,
+        above: Pos | None = None,
+    ) -> Pos | None:
+        """The lowest position of a change that shows the schema change; None where there is
+        none."""
         warehouse = self._ledger.warehouse
         silver = warehouse.name("silver", "cdc")
         own = f"source = {sql_text(table.source)} AND {named(table)}"
-        name = sql_text(source_name(effect.column))
         where = f"{own} AND kind = 'change'"
         if above is not None:
             where += f" AND pos > {pos_literal(above)}"
-        if effect.op == "add":
-            where += f" AND exists(map_keys(after), k -> lower(k) = {name})"
-        elif effect.op == "retype":
-            type_ = sql_text(effect.args[1] or "")
-            where += (
-                f" AND schema_id IN (SELECT schema_id FROM {silver} WHERE {own} "
-                f"AND kind = 'schema' AND exists(columns, c -> lower(c.name) = {name} "
-                f"AND c.type = {type_}))"
-            )
+        match change:
+            case AddColumn(name):
+                name = sql_text(source_name(name.lower()))
+                where += f" AND exists(map_keys(after), k -> lower(k) = {name})"
+            case AlterColumnType(name, type_):
+                name = sql_text(source_name(name.lower()))
+                where += (
+                    f" AND schema_id IN (SELECT schema_id FROM {silver} WHERE {own} "
+                    f"AND kind = 'schema' AND exists(columns, c -> lower(c.name) = {name} "
+                    f"AND c.type = {sql_text(type_)}))"
+                )
+            case ChangeKey():
+                pass
+            case _:
+                assert_never(change)
         row = warehouse.session.sql(f"SELECT min(pos) FROM {silver} WHERE {where}").first()
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
 
-def _folded(names: Iterable[str | None]) -> set[str]:
-    return {(name or "").lower() for name in names}
+def _seen(effect: SchemaChange) -> tuple[bool, str | None]:
+    """What of an effect shows in data: a new column, or another change of one."""
+    return isinstance(effect, AddColumn), column_of(effect)
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
 
 
 def _holds(route: Route, name: str, stored: str, *, coming: str) -> bool:

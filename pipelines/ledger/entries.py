@@ -7,11 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from pyspark.sql import functions as F
 
+from ingest.ddl.changes import (
+    AddColumn,
+    ColumnChange,
+    Lineage,
+    SchemaChange,
+    freed,
+    lineage,
+)
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.lineage import Edit, Effect, Lineage, from_json, lineage, to_json
+from ingest.sql.alter import statements
 from pipelines.platform.warehouse import Warehouse, add, upsert
 
 DDL = (
@@ -44,13 +53,34 @@ IN_FORCE = ("approved", "applied", "superseded")
 """Statuses in which a schema change tells how earlier events are read. A superseded one was
 overtaken by a later one that was applied."""
 POLICY = "policy"
-_BETWEEN = ";\n"
+
+
+class Overtaken(msgspec.Struct, frozen=True, tag=True):
+    """A change waited for its approval while a later one, `by`, ended its columns."""
+
+    by: str
+
+    def __str__(self) -> str:
+        return f"overtaken by {self.by}"
+
+
+class SentAgain(msgspec.Struct, frozen=True, tag=True):
+    """A column that came no longer came again."""
+
+    def __str__(self) -> str:
+        return "it is sent again"
+
+
+Reason = Overtaken | SentAgain
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One schema change. `effects`: what it does once approved. `joined`: ids of statements that it
-    stands for beside its own, as the DDL of a drift (54). `version` 0: not written yet."""
+    """One schema change. `effects`: what it does once approved; `proposed`: how the target's
+    columns change for it. `reason`: why it was settled, where something hangs on that; `why` is for
+    people.
+    `joined`: ids of statements that it stands for beside its own, as the DDL of a drift (54).
+    `version` 0: not written yet."""
 
     id: str
     table: SourceTable
@@ -60,19 +90,20 @@ class Entry:
     kind: str = "unparsed"
     statement: str | None = None
     dialect: str | None = None
-    proposed: tuple[str, ...] = ()
+    proposed: tuple[ColumnChange, ...] = ()
     pos: Pos | None = None
     event_time: datetime | None = None
     waiting_rows: int | None = None
     decided_by: str | None = None
     decided_at: datetime | None = None
     why: str | None = None
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[SchemaChange, ...] = ()
+    reason: Reason | None = None
     joined: tuple[str, ...] = ()
     version: int = 0
 
-    def row(self, at: datetime) -> tuple[Any, ...]:
-        """As the row of DDL that follows this version."""
+    def row(self, at: datetime, target: str) -> tuple[Any, ...]:
+        """As the row of DDL that follows this version; `target` is the table's name, quoted."""
         return (
             self.id,
             self.table.source,
@@ -85,23 +116,41 @@ class Entry:
             self.kind,
             self.statement,
             self.dialect,
-            _BETWEEN.join(self.proposed) or None,
+            ";\n".join(statements(target, self.proposed)) or None,
             list(self.pos) if self.pos else None,
             self.event_time,
             self.waiting_rows,
             self.decided_by,
             self.decided_at,
             self.why,
-            to_json(self.effects),
+            _Typed(self.effects, self.proposed, self.reason).text(),
             list(self.joined),
             at,
             self.version + 1,
         )
 
-    def settled(self, status: str, *, by: str = POLICY, why: str | None = None) -> Entry:
+    def settled(self, status: str, *, by: str = POLICY, why: str | Reason | None = None) -> Entry:
         """The entry with a decision, and who took it when."""
-        reason = why if why is not None else self.why
-        return replace(self, status=status, decided_by=by, decided_at=datetime.now(UTC), why=reason)
+        return replace(
+            self,
+            status=status,
+            decided_by=by,
+            decided_at=datetime.now(UTC),
+            why=str(why) if why is not None else self.why,
+            reason=why if isinstance(why, Reason) else None,
+        )
+
+
+class _Typed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an entry holds of types, as the JSON in `effects`."""
+
+    effects: tuple[SchemaChange, ...] = ()
+    proposed: tuple[ColumnChange, ...] = ()
+    reason: Reason | None = None
+
+    def text(self) -> str | None:
+        """None where there is nothing to say."""
+        return msgspec.json.encode(self).decode() if self != _Typed() else None
 
 
 def create_ddl(warehouse: Warehouse) -> None:
@@ -122,7 +171,7 @@ def _read(warehouse: Warehouse) -> list[Entry]:
     micros = [F.unix_micros(name).alias(name) for name in ("event_time", "decided_at")]
     names = [name for name, _ in DDL if name not in ("event_time", "decided_at", "at")]
     rows = table.select(*names, *micros).collect()
-    return sorted((_entry(row.asDict()) for row in rows), key=_order)
+    return sorted((entry_of(row.asDict()) for row in rows), key=_order)
 
 
 def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
@@ -133,8 +182,9 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     create_ddl(warehouse)
     stood = load(warehouse)
     at = datetime.now(UTC)
-    known = [entry.row(at) for entry in entries if entry.version]
-    new = [entry.row(at) for entry in entries if not entry.version]
+    rows = [entry.row(at, warehouse.name("gold", entry.target or "")) for entry in entries]
+    known = [row for entry, row in zip(entries, rows, strict=True) if entry.version]
+    new = [row for entry, row in zip(entries, rows, strict=True) if not entry.version]
     if new and not known:
         schema = ", ".join(f"`{name}` {type_}" for name, type_ in DDL)
         frame = warehouse.session.createDataFrame(new, schema)
@@ -154,38 +204,41 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
     comes for it must not enter the earlier one (52).
     """
     own = [entry for entry in entries if entry.pos is not None]
-    edits = [
-        Edit(entry.pos, effect)
+    placed = [
+        (entry.pos, effect, False)
         for entry in own
         if entry.status in IN_FORCE and entry.pos is not None
         for effect in entry.effects
     ]
-    for entry in own:
-        for again in readded(entry, own):
-            assert entry.pos is not None
-            edits.append(Edit(entry.pos, again, True))
-    return lineage(edits)
+    placed += [
+        (entry.pos, again, True)
+        for entry in own
+        if entry.pos is not None
+        for again in readded(entry, own)
+    ]
+    return lineage(placed)
 
 
-def readded(entry: Entry, others: Iterable[Entry]) -> list[Effect]:
+def readded(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
     """What a waiting entry adds again under a name that a waiting one before it, of the same source
     table, takes away."""
     if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
         return []
-    taken = {
-        effect.column
+    taken = freed(
+        effect
         for other in others
         if other.status in WAITING and other.id != entry.id
         if other.pos is not None and other.pos < entry.pos
         for effect in other.effects
-        if effect.op in ("drop", "rename")
-    }
-    return [e for e in entry.effects if e.op == "add" and e.column in taken]
+    )
+    return [e for e in entry.effects if isinstance(e, AddColumn) and e.name.lower() in taken]
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def entry_of(row: dict[str, Any]) -> Entry:
+    """The entry that a row of DDL keeps, its times as numbers of microseconds."""
     from pipelines.targets.progress import moment
 
+    typed = msgspec.json.decode(row["effects"] or "{}", type=_Typed)
     return Entry(
         id=row["id"],
         table=SourceTable(row["source"], row["db"], row["schema"], row["table"]),
@@ -195,14 +248,15 @@ def _entry(row: dict[str, Any]) -> Entry:
         kind=row["kind"],
         statement=row["statement"],
         dialect=row["dialect"],
-        proposed=tuple((row["proposed"] or "").split(_BETWEEN)) if row["proposed"] else (),
+        proposed=typed.proposed,
         pos=tuple(row["pos"]) if row["pos"] else None,
         event_time=moment(row["event_time"]),
         waiting_rows=row["waiting_rows"],
         decided_by=row["decided_by"],
         decided_at=moment(row["decided_at"]),
         why=row["why"],
-        effects=from_json(row["effects"]),
+        effects=typed.effects,
+        reason=typed.reason,
         joined=tuple(row["joined"] or ()),
         version=row["version"],
     )

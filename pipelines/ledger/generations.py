@@ -19,11 +19,11 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.ddl.changes import FreezeTable, RecreateTable
 from ingest.ddl.model import Clause, Statement
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.casts import sql_text
-from ingest.sql.lineage import Effect
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -31,7 +31,6 @@ from pipelines.silver.pending import named
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import micros_of
 
-ANEW = Effect("anew")
 RENAMED = "rename_table"
 DROPPED = ("drop_table", "change_partition")
 """Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
@@ -39,7 +38,7 @@ DROPPED = ("drop_table", "change_partition")
 
 def anew(entry: Entry) -> bool:
     """Whether the entry is a new generation of its table."""
-    return ANEW in entry.effects
+    return RecreateTable() in entry.effects
 
 
 def drops(read: Statement) -> bool:
@@ -99,8 +98,9 @@ def columns_as_clauses(read: Statement, held: Collection[str]) -> Statement:
 def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
     """The tables that were dropped, by what is applied, and not created again since."""
     last: dict[SourceTable, bool] = {}
+    ends = FreezeTable | RecreateTable
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
-        if entry.status == "applied" and any(e.op in ("freeze", "anew") for e in entry.effects):
+        if entry.status == "applied" and any(isinstance(e, ends) for e in entry.effects):
             last[entry.table] = not anew(entry)
     return {table for table, gone in last.items() if gone}
 

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    DropColumn,
+    RecreateTable,
+    RenameColumn,
+    RenameTable,
+)
 from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
@@ -45,7 +53,7 @@ def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
         return None
     held = columns_of(warehouse, entry.target) or {}
     spelt = {name.lower(): name for name in held}
-    taken = {effect.column for effect in entry.effects if effect.op == "drop"}
+    taken = {e.name.lower() for e in entry.effects if isinstance(e, DropColumn)}
     values = [f"{quote(spelt[name])} IS NOT NULL" for name in sorted(taken & set(spelt))]
     if not values or not entry.proposed:
         return None
@@ -76,19 +84,22 @@ def _counts(
 def _held_back(entry: Entry) -> str | None:
     """Which changes of silver hold what the entry brings."""
     table = entry.table
-    brought = [effect.brings for effect in entry.effects if effect.brings]
-    terms = []
+    brought, terms = [], []
+    for effect in entry.effects:
+        match effect:
+            case AddColumn(name) | RenameColumn(_, name):
+                brought.append(name.lower())
+            case RenameTable(db, schema, name):
+                terms.append(f"({named(SourceTable(table.source, db, schema, name))})")
+            case RecreateTable() if entry.pos is not None:
+                terms.append(f"({named(table)} AND pos > {pos_literal(entry.pos)})")
+            case _:
+                pass
     if brought:
         listed = ", ".join(sql_text(source_name(name)) for name in brought)
         above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""
         held = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
         terms.append(f"({named(table)}{above} AND {held})")
-    for effect in entry.effects:
-        if effect.op == "move":
-            db, schema, name = effect.args
-            terms.append(f"({named(SourceTable(table.source, db, schema, name or ''))})")
-        if effect.op == "anew" and entry.pos is not None:
-            terms.append(f"({named(table)} AND pos > {pos_literal(entry.pos)})")
     if not terms:
         return None
     return f"source = {sql_text(table.source)} AND ({' OR '.join(terms)})"
@@ -96,10 +107,10 @@ def _held_back(entry: Entry) -> str | None:
 
 def _set_aside(entry: Entry) -> str | None:
     """Which rejects hold a value that has no place in a column until the entry is approved."""
-    columns = [effect.args[0] or "" for effect in entry.effects if effect.op in ("retype", "widen")]
+    columns = [e.name.lower() for e in entry.effects if isinstance(e, AlterColumnType)]
     if not columns:
         return None
-    listed = ", ".join(sql_text(name.lower()) for name in columns)
+    listed = ", ".join(map(sql_text, columns))
     return (
         f"target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
         f"AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"

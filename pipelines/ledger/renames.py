@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from ingest.ddl.changes import Lineage, RenameTable, frees
 from ingest.names import SourceTable, label_of
-from ingest.sql.lineage import Lineage
 from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, lineage_of
 from pipelines.silver.pending import PendingChanges
 
@@ -46,7 +46,7 @@ def namings(
     for table in tables:
         first = moved.get(table, table)
         own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
-        found[table] = tuple(e for e in own if e.hidden or e.effect.op in ("drop", "rename"))
+        found[table] = tuple(e for e in own if e.hidden or frees(e.change))
     return found
 
 
@@ -131,8 +131,7 @@ def under_first_names(found: PendingChanges, moved: Moves) -> PendingChanges:
 
 def _new_names(entry: Entry) -> list[SourceTable]:
     return [
-        SourceTable(entry.table.source, db, schema, name or "")
+        SourceTable(entry.table.source, effect.db, effect.schema, effect.name)
         for effect in entry.effects
-        if effect.op == "move"
-        for db, schema, name in [effect.args]
+        if isinstance(effect, RenameTable)
     ]

@@ -9,6 +9,7 @@ from typing import Any
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl import parse
+from ingest.ddl.changes import AddColumn, DropColumn, RenameColumn, schema_changes
 from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.model import Clause, Statement, TableName
 from ingest.ddl.secrets import masked
@@ -17,7 +18,6 @@ from ingest.limits import Limits
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, STREAM, Pos, pos_literal, source_part
 from ingest.sql.casts import sql_text
-from ingest.sql.lineage import NAMING, effects
 from ingest.sql.metadata import gold_name, statement_in_gold
 from pipelines.ledger.entries import POLICY, Entry
 from pipelines.platform.rows import rows
@@ -69,8 +69,9 @@ def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
     if route is None:
         return entry.settled("ignored", why="the table lives in silver only")
     if not truncate:
-        named = tuple(effect for effect in effects(read.clauses, {}) if effect.op in NAMING)
-        entry = replace(entry, effects=named)
+        naming = AddColumn | DropColumn | RenameColumn
+        done = schema_changes(read.clauses, {})
+        entry = replace(entry, effects=tuple(e for e in done if isinstance(e, naming)))
     status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
     return entry.settled(status, why="the target does not exist yet")
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest
+from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
 from pipelines.gold.approvals import seen_through
 from pipelines.ledger import generations
@@ -134,13 +135,12 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
     """The waiting change without which this one cannot be: a rename of what it adds anew, or what
     takes away or renames a column whose name it gives to another."""
-    taken = {effect.brings for effect in entry.effects if effect.op == "rename"}
+    taken = {e.new.lower() for e in entry.effects if isinstance(e, RenameColumn)}
     for other in ledger.of(entry.table):
         if other.status not in WAITING or other.id == entry.id:
             continue
-        renames = any(effect.op == "rename" for effect in other.effects)
-        frees = {e.column for e in other.effects if e.op in ("drop", "rename")}
+        renames = any(isinstance(effect, RenameColumn) for effect in other.effects)
         earlier = (other.pos or ()) < (entry.pos or ())
-        if (renames and readded(entry, [other])) or (earlier and frees & taken):
+        if (renames and readded(entry, [other])) or (earlier and freed(other.effects) & taken):
             return other
     return None

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract
+from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
@@ -147,12 +148,16 @@ def _confirmed(standing: Reconstruction) -> list[Entry]:
     One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
     """
     keys = {key.lower() for key in standing.keys}
+
+    def kept(effect: SchemaChange) -> bool:
+        return isinstance(effect, ChangeKey) and keys >= {key.lower() for key in effect.keys}
+
     return [
         entry.settled("applied", by="rebuild")
         for entry in standing.entries
         if entry.status in WAITING
-        if any(e.op == "key" and keys >= {(a or "").lower() for a in e.args} for e in entry.effects)
-        if all(effect.op == "key" for effect in entry.effects)
+        if any(map(kept, entry.effects))
+        if all(isinstance(effect, ChangeKey) for effect in entry.effects)
     ]
 
 

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.sources import Source
+from ingest.ddl.changes import Lineage
 from ingest.formats import FORMATS
 from ingest.identity import identity_sql
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text, typed
-from ingest.sql.lineage import Lineage, translated
+from ingest.sql.lineage import translated
 from ingest.sql.metadata import METADATA, gold_name, in_gold, source_name, steps_aside
 from ingest.sql.projection import as_text
 from pipelines.platform.rows import rows

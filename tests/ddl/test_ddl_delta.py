@@ -14,8 +14,9 @@ from sqlglot.tokens import TokenType
 
 from ingest.ddl.columns import FAMILIES
 from ingest.ddl.parse import RISKS, Clause, Column, Statement, TableName, parse
-from ingest.ddl.review import quoted, review, together
+from ingest.ddl.review import review
 from ingest.ddl.widening import widens
+from ingest.sql.alter import quoted, statements
 from ingest.values.source_types import spark_type
 
 TARGET = "`lake`.`gold`.`shop_parcel`"
@@ -35,37 +36,35 @@ def read_cases() -> list[Any]:
 def test_statement_is_reviewed(case: dict[str, Any]) -> None:
     statement = parse(case["sql"], dialect=case.get("dialect", "mysql"))
     options = {name: case[name] for name in OPTIONS if name in case}
-    found = review(statement, target=TARGET, **options)
+    found = review(statement, **options)
     assert (found.kind, found.risk) == (case["kind"], case["risk"])
     assert [
-        (outcome.clause.kind, outcome.risk, outcome.note, list(outcome.proposed))
+        (outcome.clause.kind, outcome.risk, outcome.note, statements(TARGET, outcome.proposed))
         for outcome in found.clauses
     ] == [
         (clause["kind"], clause["risk"], clause.get("note"), clause.get("proposed", []))
         for clause in case["clauses"]
     ]
-    each = [text for clause in case["clauses"] for text in clause.get("proposed", [])]
-    assert list(found.proposed) == together(TARGET, each)
+    assert found.proposed == tuple(c for outcome in found.clauses for c in outcome.proposed)
 
 
 def test_columns_that_are_added_one_after_the_other_are_one_commit() -> None:
     added = ", ".join(f"ADD COLUMN c{number} INT" for number in range(3000))
-    found = review(parse(f"ALTER TABLE t {added}"), target="`t`", columns={"id": "int"})
-    (text,) = found.proposed
+    found = review(parse(f"ALTER TABLE t {added}"), columns={"id": "int"})
+    (text,) = statements("`t`", found.proposed)
     assert text.startswith("ALTER TABLE `t` ADD COLUMNS (`c0` int, `c1` int, ")
     assert text.endswith("`c2999` int)")
     mixed = review(
         parse(
             "ALTER TABLE t ADD COLUMN a INT, DROP COLUMN b, ADD COLUMN `c)` INT, ADD COLUMN d INT"
         ),
-        target="`t`",
         columns={"b": "int"},
     )
-    assert mixed.proposed == (
+    assert statements("`t`", mixed.proposed) == [
         "ALTER TABLE `t` ADD COLUMNS (`a` int)",
         "ALTER TABLE `t` DROP COLUMN `b`",
         "ALTER TABLE `t` ADD COLUMNS (`c)` int, `d` int)",
-    )
+    ]
 
 
 WIDER = {
@@ -109,12 +108,13 @@ def test_any_name_is_quoted(old: str, new: str) -> None:
         Clause(kind="modify_column", table=TABLE, column=Column(name=old, type="bigint")),
     )
     statement = Statement(text="", table=TABLE, clauses=clauses)
-    found = review(statement, target="`t`", columns={old: "int"})
+    found = review(statement, columns={old: "int"})
     kept = old.casefold() == new.casefold()
     expected = [[old], [old], [old]] if kept else [[old, new], [new], [old], [old]]
     names = [
         [token.text for token in tokens if token.token_type is TokenType.IDENTIFIER]
-        for tokens in (sqlglot.tokenize(text, read="databricks") for text in found.proposed)
+        for text in statements("`t`", found.proposed)
+        for tokens in [sqlglot.tokenize(text, read="databricks")]
     ]
     assert names == [["t", *expected_names] for expected_names in expected]
 
@@ -146,11 +146,11 @@ def test_proposals_run_one_after_the_other(changes: list[str]) -> None:
     """Each proposed statement fits the table that those before it leave; keys stay, or begin anew
     at once with another type."""
     statement = parse("ALTER TABLE t " + ", ".join(changes))
-    found = review(statement, target="`t`", columns=GOLD, keys=["id"])
+    found = review(statement, columns=GOLD, keys=["id"])
     assert RISKS.index(found.risk) == max(RISKS.index(outcome.risk) for outcome in found.clauses)
     table, key = dict(GOLD), "id"
     dropped = None
-    for text in found.proposed:
+    for text in statements("`t`", found.proposed):
         words = text.removeprefix("ALTER TABLE `t` ").replace("`", "").split()
         if words[:2] == ["ADD", "COLUMNS"]:
             for added in " ".join(words[2:])[1:-1].split(", "):
@@ -223,7 +223,6 @@ def test_narrowing_is_destructive(
     stays = spark_type(after.removesuffix(" not null"), FAMILIES[dialect]) != gold
     found = review(
         statement,
-        target="`t`",
         columns={"c": gold},
         source_types={} if before is None else {"C": before},
         declared={"c": gold} if stays and gold == "string" else {},

@@ -7,10 +7,10 @@ import pytest
 from ingest.config.routes import route
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import Tables
+from ingest.ddl.changes import AddColumn, ChangeKey, RenameColumn, schema_changes
 from ingest.ddl.parse import parse
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.sql.lineage import Effect, effects
 from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
 from pipelines.targets.table import wanted_columns
 
@@ -101,10 +101,10 @@ def test_schema_changes_are_of_the_columns_as_gold_calls_them() -> None:
     said = parse(
         "ALTER TABLE t ADD COLUMN _pos int, RENAME COLUMN a TO _current, ADD PRIMARY KEY (_source)"
     )
-    assert effects(statement_in_gold(said).clauses, {}) == (
-        Effect("add", ("_pos_source", "int", None)),
-        Effect("rename", ("a", "_current_source")),
-        Effect("key", ("_source_source",)),
+    assert schema_changes(statement_in_gold(said).clauses, {}) == (
+        AddColumn("_pos_source", "int"),
+        RenameColumn("a", "_current_source"),
+        ChangeKey(("_source_source",)),
     )
     made = statement_in_gold(parse("CREATE TABLE t (_pos int, a int, PRIMARY KEY (_pos))"))
     assert [column.name for column in made.columns] == ["_pos_source", "a"]

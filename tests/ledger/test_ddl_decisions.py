@@ -115,7 +115,7 @@ def test_columns_that_are_swapped_are_swapped_once(
     """Killed between and after the three statements; the next decision does the rest."""
     for table, done in SWAPPED.items():
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(approvals, "due", dying(approvals.due, done))
+            patch.setattr(approvals, "statements", dying(approvals.statements, done))
             project.ingest("ddl", "approve", entry(project, table)["id"])
         again = project.ingest("ddl", "approve", entry(project, table)["id"])
         assert again.code == 0, again.err
@@ -128,11 +128,11 @@ def test_columns_that_are_swapped_are_swapped_once(
         assert made.count() == 3
 
 
-def dying(due: Callable[..., list[str]], done: int) -> Callable[..., Iterator[str]]:
-    """`due`, of whose statements the first `done` are carried out before the kill."""
+def dying(statements: Callable[..., list[str]], done: int) -> Callable[..., Iterator[str]]:
+    """`statements`, the first `done` of which are carried out before the kill."""
 
     def some(*arguments: Any, **named: Any) -> Iterator[str]:
-        yield from due(*arguments, **named)[:done]
+        yield from statements(*arguments, **named)[:done]
         raise Killed
 
     return some

@@ -6,16 +6,17 @@ import json
 
 import pytest
 
+from ingest.ddl.changes import AddColumn, DropColumn, RenameColumn, SchemaChange, takes_over
 from ingest.names import SourceTable
-from ingest.sql.lineage import Effect, takes_over
 from pipelines.ledger.alter import MARK, Alteration, carried_out
 from pipelines.ledger.entries import Entry
 
 STEPS = (
-    "ALTER TABLE t RENAME COLUMN `a` TO `_renaming_a`",
-    "ALTER TABLE t RENAME COLUMN `b` TO `a`",
-    "ALTER TABLE t RENAME COLUMN `_renaming_a` TO `b`",
-    "ALTER TABLE t ADD COLUMNS (`c.d` int)",
+    RenameColumn("a", "_renaming_a"),
+    RenameColumn("b", "a"),
+    RenameColumn("_renaming_a", "b"),
+    AddColumn("c.d", "int"),
+    AddColumn("e", "int"),
 )
 ENTRY = Entry(id="e1", table=SourceTable("s", "db", None, "t"), proposed=STEPS)
 
@@ -53,14 +54,14 @@ def test_what_was_carried_out(log: list[Alteration], done: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effects", "over"),
+    ("changes", "over"),
     [
-        ([Effect("rename", ("a", "b"))], False),
-        ([Effect("rename", ("a", "b")), Effect("rename", ("c", "d"))], False),
-        ([Effect("drop", ("a",)), Effect("add", ("b", "int", None))], False),
-        ([Effect("rename", ("b", "c")), Effect("rename", ("A", "B"))], True),
-        ([Effect("drop", ("a",)), Effect("add", ("a", "int", None))], True),
+        ([RenameColumn("a", "b")], False),
+        ([RenameColumn("a", "b"), RenameColumn("c", "d")], False),
+        ([DropColumn("a"), AddColumn("b", "int")], False),
+        ([RenameColumn("b", "c"), RenameColumn("A", "B")], True),
+        ([DropColumn("a"), AddColumn("a", "int")], True),
     ],
 )
-def test_whether_names_are_taken_over(effects: list[Effect], over: bool) -> None:
-    assert takes_over(effects) is over
+def test_whether_names_are_taken_over(changes: list[SchemaChange], over: bool) -> None:
+    assert takes_over(changes) is over

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from ingest.ddl.changes import AddColumn, FreezeTable, RecreateTable
 from ingest.ddl.parse import parse
 from ingest.names import SourceTable
-from ingest.sql.lineage import Effect
 from pipelines.ledger.decisions import known_as
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import (
-    ANEW,
     columns_as_clauses,
     creates,
     dropped_before,
@@ -48,7 +47,7 @@ def test_statements(statement: str, found: tuple[bool, bool, bool]) -> None:
 
 
 def test_a_create_makes_good_the_drop_before_it() -> None:
-    drop, create, again = entry("d", 4), entry("c", 5, effects=(ANEW,)), entry("e", 8)
+    drop, create, again = entry("d", 4), entry("c", 5, effects=(RecreateTable(),)), entry("e", 8)
     assert dropped_before(create, [(drop, True), (create, False)]) == drop
     assert dropped_before(create, []) is None
     # Once it is created again, another CREATE TABLE IF NOT EXISTS does nothing.
@@ -60,12 +59,12 @@ def test_a_create_makes_good_the_drop_before_it() -> None:
 
 
 def test_a_table_is_frozen_until_it_is_created_again() -> None:
-    drop = entry("d", 4, status="applied", effects=(Effect("freeze"),))
-    waiting = entry("c", 5, effects=(ANEW, Effect("add", ("a", "int", None))))
+    drop = entry("d", 4, status="applied", effects=(FreezeTable(),))
+    waiting = entry("c", 5, effects=(RecreateTable(), AddColumn("a", "int")))
     assert frozen([drop, waiting]) == {TABLE}
     thawed = entry("c", 5, status="applied", effects=waiting.effects)
     assert frozen([thawed, drop]) == set()
-    later = entry("e", 9, status="applied", effects=(Effect("freeze"),))
+    later = entry("e", 9, status="applied", effects=(FreezeTable(),))
     assert frozen([later, thawed, drop]) == {TABLE}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ingest.ddl.changes import RenameTable
 from ingest.names import SourceTable
-from ingest.sql.lineage import Effect
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import renames, taken_again
 
@@ -21,7 +21,7 @@ def renamed(old: str, new: str, at: int, status: str = "applied") -> Entry:
         status=status,
         kind="rename_table",
         pos=(0, 1, at),
-        effects=(Effect("move", ("shop", None, new)),),
+        effects=(RenameTable("shop", None, new),),
     )
 
 

@@ -8,26 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ChangeKey,
+    ColumnChange,
+    Default,
+    DropColumn,
+    FreezeTable,
+    LineageEntry,
+    RecreateTable,
+    RenameColumn,
+    RenameTable,
+    SchemaChange,
+    brings,
+    brought,
+    column_of,
+    defaults,
+    ended,
+    frees,
+    lineage,
+    name_after,
+    reaches,
+    renamed,
+    retyped,
+    schema_changes,
+)
 from ingest.ddl.dialect import configured_dialect, guess_dialect
 from ingest.ddl.parse import parse
 from ingest.ddl.widening import outgrown
 from ingest.position import LENGTH, Pos
-from ingest.sql.lineage import (
-    Default,
-    Edit,
-    Effect,
-    brought,
-    defaults,
-    effects,
-    ended,
-    from_json,
-    lineage,
-    reaches,
-    renamed,
-    retyped,
-    to_json,
-    translated,
-)
+from ingest.sql.lineage import translated
 from pipelines.platform.rows import records
 
 if TYPE_CHECKING:
@@ -42,54 +53,74 @@ def at(number: int) -> Pos:
 
 STATEMENT = """ALTER TABLE t ADD COLUMN c int DEFAULT 7, DROP COLUMN d, RENAME COLUMN e TO f,
 MODIFY g bigint, ADD PRIMARY KEY (a, b), ADD INDEX i (c)"""
-EFFECTS = (
-    Effect("add", ("c", "int", "7")),
-    Effect("drop", ("d",)),
-    Effect("rename", ("e", "f")),
-    Effect("retype", ("g", "bigint")),
-    Effect("key", ("a", "b")),
+CHANGES = (
+    AddColumn("c", "int", "7"),
+    DropColumn("d"),
+    RenameColumn("e", "f"),
+    AlterColumnType("g", "bigint"),
+    ChangeKey(("a", "b")),
 )
 
 
-def test_effects_of_clauses() -> None:
-    assert effects(parse(STATEMENT).clauses, {}) == EFFECTS
-    declared = effects(parse(STATEMENT).clauses, {"c": "string", "g": "decimal(20,0)"})
-    assert declared[0] == Effect("add", ("c", "string", "7"))
-    assert declared[3] == Effect("retype", ("g", "decimal(20,0)"))
+def test_changes_of_clauses() -> None:
+    assert schema_changes(parse(STATEMENT).clauses, {}) == CHANGES
+    declared = schema_changes(parse(STATEMENT).clauses, {"c": "string", "g": "decimal(20,0)"})
+    assert declared[0] == AddColumn("c", "string", "7")
+    assert declared[3] == AlterColumnType("g", "decimal(20,0)")
 
 
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
-        ("DROP TABLE t", (Effect("freeze"),)),
-        ("RENAME TABLE t TO u", (Effect("move", (None, None, "u")),)),
+        ("DROP TABLE t", (FreezeTable(),)),
+        ("RENAME TABLE t TO u", (RenameTable(None, None, "u"),)),
         ("ALTER TABLE t COMMENT 'x'", ()),
-        ("ALTER TABLE t ADD c timestamp DEFAULT now()", (Effect("add", ("c", "timestamp", None)),)),
+        ("ALTER TABLE t ADD c timestamp DEFAULT now()", (AddColumn("c", "timestamp"),)),
     ],
 )
-def test_effects_of_tables(sql: str, expected: tuple[Effect, ...]) -> None:
-    assert effects(parse(sql).clauses, {}) == expected
+def test_changes_of_tables(sql: str, expected: tuple[SchemaChange, ...]) -> None:
+    assert schema_changes(parse(sql).clauses, {}) == expected
 
 
-def test_effects_are_kept_as_text() -> None:
-    assert from_json(to_json(EFFECTS)) == EFFECTS
-    assert to_json(()) is None and from_json(None) == ()
+@pytest.mark.parametrize(
+    ("change", "concerned", "after", "new", "gone"),
+    [
+        (AddColumn("C", "int"), "c", "C", "c", None),
+        (DropColumn("C"), "c", "C", None, "c"),
+        (RenameColumn("C", "D"), "c", "D", "d", "c"),
+        (AlterColumnType("C", "int"), "c", "C", None, None),
+        (ChangeKey(("C",)), None, None, None, None),
+        (RenameTable(None, None, "C"), None, None, None, None),
+        (FreezeTable(), None, None, None, None),
+        (RecreateTable(), None, None, None, None),
+    ],
+)
+def test_names_that_a_change_concerns(
+    change: SchemaChange,
+    concerned: str | None,
+    after: str | None,
+    new: str | None,
+    gone: str | None,
+) -> None:
+    assert column_of(change) == concerned
+    assert (name_after(change), brings(change), frees(change)) == (after, new, gone)
 
 
 EDITS = lineage(
     [
-        Edit(at(9), Effect("add", ("C", "string", None))),
-        Edit(at(5), Effect("drop", ("c",))),
-        Edit(at(3), Effect("rename", ("a", "b"))),
-        Edit(at(4), Effect("rename", ("b", "e"))),
-        Edit(at(6), Effect("retype", ("n", "int"))),
-        Edit(at(7), Effect("freeze")),
+        (at(9), AddColumn("C", "string"), False),
+        (at(5), DropColumn("c"), False),
+        (at(3), RenameColumn("a", "b"), False),
+        (at(4), RenameColumn("b", "e"), False),
+        (at(6), AlterColumnType("n", "int"), False),
+        (at(7), FreezeTable(), False),
+        (at(8), AlterColumnType("m", "bigint", in_place=True), False),
     ]
 )
 
 
 def test_a_lineage_is_in_order_of_position() -> None:
-    assert [edit.pos for edit in EDITS] == [at(n) for n in (3, 4, 5, 6, 9)]
+    assert [entry.pos for entry in EDITS] == [at(n) for n in (3, 4, 5, 6, 9)]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +131,7 @@ def test_ended_columns(column: str, expected: Pos | None) -> None:
 
 
 def test_a_hidden_addition_does_not_bring_a_column_back() -> None:
-    hidden = [edit._replace(hidden=edit.effect.op == "add") for edit in EDITS]
+    hidden = [entry._replace(hidden=isinstance(entry.change, AddColumn)) for entry in EDITS]
     assert ended(tuple(hidden), "c") == at(5)
 
 
@@ -120,14 +151,17 @@ def test_retyped_columns() -> None:
 def test_events_that_are_read_otherwise(
     lowest: int, highest: int, hidden: bool, expected: bool
 ) -> None:
-    edits = (Edit(at(9), Effect("add", ("c", "int", "1")), hidden),)
+    edits = (LineageEntry(at(9), AddColumn("c", "int", "1"), hidden),)
     assert reaches(edits, at(lowest), at(highest), images=[["id", "C"]]) is expected
     assert not reaches(edits, None, None, images=[["id"]])
 
 
 def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> None:
     """The rows that come before the cutover of an online schema change (53)."""
-    edits = (Edit(at(5), Effect("add", ("c", "int", "1"))), Edit(at(6), Effect("drop", ("d",))))
+    edits = (
+        LineageEntry(at(5), AddColumn("c", "int", "1")),
+        LineageEntry(at(6), DropColumn("d")),
+    )
     assert reaches(edits, at(7), at(8), images=[["id"]])
     assert not reaches(edits[1:], at(7), at(8), images=[["id"]])
 
@@ -135,11 +169,11 @@ def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> No
 def test_a_default_ends_with_its_column() -> None:
     """What comes between a drop and an addition of the same name has no such column (52)."""
     edits = (
-        Edit(at(5), Effect("add", ("C", "int", "1"))),
-        Edit(at(6), Effect("rename", ("c", "D"))),
-        Edit(at(7), Effect("drop", ("d",))),
-        Edit(at(8), Effect("add", ("d", "int", None))),
-        Edit(at(9), Effect("drop", ("d",)), hidden=True),
+        LineageEntry(at(5), AddColumn("C", "int", "1")),
+        LineageEntry(at(6), RenameColumn("c", "D")),
+        LineageEntry(at(7), DropColumn("d")),
+        LineageEntry(at(8), AddColumn("d", "int")),
+        LineageEntry(at(9), DropColumn("d"), hidden=True),
     )
     assert defaults(edits) == [
         Default("C", "1", at(5), at(6)),
@@ -213,21 +247,18 @@ def test_the_type_that_outgrown_values_need(
 
 
 @pytest.mark.parametrize(
-    ("effects", "new"),
+    ("changes", "new"),
     [
-        ([Effect("add", ("A", "int", None)), Effect("rename", ("a", "b"))], {"a", "b"}),
-        ([Effect("rename", ("b", "C")), Effect("rename", ("a", "b"))], {"c"}),
+        ([AddColumn("A", "int"), RenameColumn("a", "b")], {"a", "b"}),
+        ([RenameColumn("b", "C"), RenameColumn("a", "b")], {"c"}),
         # A swap, by way of a third name.
-        (
-            [Effect("rename", names) for names in (("a", "_"), ("b", "a"), ("_", "b"))],
-            {"_"},
-        ),
-        ([Effect("drop", ("a",)), Effect("add", ("a", "int", None))], set()),
-        ([Effect("retype", ("a", "int")), Effect("key", ("a",))], set()),
+        ([RenameColumn("a", "_"), RenameColumn("b", "a"), RenameColumn("_", "b")], {"_"}),
+        ([DropColumn("a"), AddColumn("a", "int")], set()),
+        ([AlterColumnType("a", "int"), ChangeKey(("a",))], set()),
     ],
 )
-def test_columns_that_changes_bring(effects: list[Effect], new: set[str]) -> None:
-    assert brought(effects) == new
+def test_columns_that_changes_bring(changes: list[SchemaChange], new: set[str]) -> None:
+    assert brought(changes) == new
 
 
 class LongLived:
@@ -239,8 +270,8 @@ class LongLived:
         self._alive: dict[int, list[str]] = {0: list(self._columns)}
         self._touched: set[str] = set()
         self._place = 1
-        self.edits: list[Edit] = []
-        while len(self.edits) < changes:
+        self.entries: list[tuple[Pos, ColumnChange, bool]] = []
+        while len(self.entries) < changes:
             self._change()
 
     def _change(self) -> None:
@@ -259,18 +290,20 @@ class LongLived:
         self._touched |= {old.lower(), new.lower()}
         if way == "add":
             new = chance.choice((new, new.upper()))
-            text = chance.choice((None, "it's ${env:HOME}", f"{len(self.edits)}"))
-            effect = Effect("add", (new, "string", text))
+            text = chance.choice((None, "it's ${env:HOME}", f"{len(self.entries)}"))
+            change: ColumnChange = AddColumn(new, "string", text)
             self._columns.append(new)
         elif way == "drop":
-            effect = Effect("drop", (chance.choice((old, old.lower())),))
+            change = DropColumn(chance.choice((old, old.lower())))
             self._columns.remove(old)
         elif way == "rename":
-            effect = Effect("rename", (old, new))
+            change = RenameColumn(old, new)
             self._columns[self._columns.index(old)] = new
         else:
-            effect = Effect("add" if way == "hide" else "retype", (old, "string", None))
-        self.edits.append(Edit(at(self._place), effect, way == "hide"))
+            change = AddColumn(old, "string")
+            if way == "retype":
+                change = AlterColumnType(old, "string")
+        self.entries.append((at(self._place), change, way == "hide"))
         self._alive[self._place] = list(self._columns)
 
     def events(self, count: int) -> Iterator[Event]:
@@ -295,22 +328,23 @@ class LongLived:
             }
 
 
-def step_by_step(event: Event, edits: Sequence[Edit]) -> Event:
-    """What `translated` is to give, one edit after the other."""
+def step_by_step(event: Event, entries: Sequence[LineageEntry]) -> Event:
+    """What `translated` is to give, one entry after the other."""
     event = dict(event)
-    pos, given = tuple(event["pos"]), defaults(tuple(edits))
-    for edit in edits:
-        effect, early = edit.effect, pos < edit.pos
+    pos, given = tuple(event["pos"]), defaults(tuple(entries))
+    for entry in entries:
+        change, early = entry.change, pos < entry.pos
         for name in ("before", "after", "key", "key_before"):
             image = event[name]
             if image is None:
                 continue
-            mine = {key for key in image if key.lower() == effect.column}
+            mine = {key for key in image if key.lower() == column_of(change)}
             of_row = name in ("before", "after")
-            if of_row and ((edit.hidden and pos > edit.pos) or (effect.op == "drop" and early)):
+            goes = (entry.hidden and pos > entry.pos) or (isinstance(change, DropColumn) and early)
+            if of_row and goes:
                 event[name] = {key: text for key, text in image.items() if key not in mine}
-            elif not edit.hidden and effect.op == "rename" and early:
-                new = effect.args[1] or ""
+            elif not entry.hidden and isinstance(change, RenameColumn) and early:
+                new = change.new
                 gone = mine if new in image else set()
                 event[name] = {
                     (new if key in mine else key): text
@@ -318,7 +352,7 @@ def step_by_step(event: Event, edits: Sequence[Edit]) -> Event:
                     if key not in gone
                 }
         for default in given:
-            if default.since == edit.pos and default.column.lower() == effect.brings:
+            if default.since == entry.pos and default.column.lower() == brings(change):
                 _fill(event, default, pos)
     return event
 
@@ -337,7 +371,7 @@ def _fill(event: Event, default: Default, pos: Pos) -> None:
 def test_hundreds_of_changes_are_read_in_one_query(frugal: SparkSession) -> None:
     """A query that is deeper with each change is one that Spark plans no more after some twenty."""
     lived = LongLived(1, 200)
-    edits = lineage(lived.edits)
+    edits = lineage(lived.entries)
     sent = list(lived.events(400))
     schema = (
         "number int, op string, pos array<bigint>, after_image string, before map<string,string>, "

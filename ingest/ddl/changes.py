@@ -1,0 +1,289 @@
+"""What schema changes do to a table, as types, and what follows from them by themselves.
+
+A statement, or what data shows without one, comes to some of a closed set of changes. Each stands
+in the log at a place, as a LineageEntry; those of one source table in order are its Lineage, which
+tells what the columns of an event of any age are called today (`ingest.sql.lineage` reads events
+so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, assert_never, overload
+
+import msgspec
+
+from ingest.ddl.model import Clause
+from ingest.position import Pos
+
+
+class _Change(msgspec.Struct, frozen=True, tag_field="change", tag=True, omit_defaults=True):
+    """Kept as JSON: a field `change` has the name of the type."""
+
+
+class AddColumn(_Change, frozen=True):
+    """`type` is Spark's, None where it is not said; `default` the literal DEFAULT as canonical
+    text."""
+
+    name: str
+    type: str | None = None
+    default: str | None = None
+
+
+class DropColumn(_Change, frozen=True):
+    name: str
+
+
+class RenameColumn(_Change, frozen=True):
+    old: str
+    new: str
+
+
+class AlterColumnType(_Change, frozen=True):
+    """`in_place`: Delta widens the column as it is. Else it is a new generation of the column,
+    filled from history."""
+
+    name: str
+    type: str
+    in_place: bool = False
+
+
+class ChangeKey(_Change, frozen=True):
+    keys: tuple[str, ...]
+
+
+class RenameTable(_Change, frozen=True):
+    """What the table is called from now on."""
+
+    db: str | None
+    schema: str | None
+    name: str
+
+
+class FreezeTable(_Change, frozen=True):
+    """The table was dropped: its target stays as it is."""
+
+
+class RecreateTable(_Change, frozen=True):
+    """The table was dropped and created again: nothing of before is left."""
+
+
+ColumnChange = AddColumn | DropColumn | RenameColumn | AlterColumnType
+SchemaChange = ColumnChange | ChangeKey | RenameTable | FreezeTable | RecreateTable
+
+
+def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple[SchemaChange, ...]:
+    """What the clauses of one statement do; `types`: the table's own declarations, by lower-case
+    column."""
+    found: list[SchemaChange] = []
+    for clause in clauses:
+        name = clause.column.name if clause.column else ""
+        type_ = types.get(name.lower(), clause.column.type if clause.column else None)
+        if clause.kind == "add_column" and clause.column is not None:
+            found.append(AddColumn(name, type_, clause.column.default))
+        elif clause.kind == "drop_column":
+            found.append(DropColumn(name))
+        elif clause.kind == "rename_column" and clause.new_name is not None:
+            found.append(RenameColumn(name, clause.new_name))
+        elif clause.kind == "modify_column" and type_ is not None:
+            found.append(AlterColumnType(name, type_))
+        elif clause.kind == "change_key" and clause.keys:
+            found.append(ChangeKey(clause.keys))
+        elif clause.kind in ("drop_table", "drop_database"):
+            found.append(FreezeTable())
+        elif clause.kind == "rename_table" and clause.new_table is not None:
+            new = clause.new_table
+            found.append(RenameTable(new.db, new.schema, new.name or ""))
+    return tuple(found)
+
+
+@overload
+def column_of(change: ColumnChange) -> str: ...
+@overload
+def column_of(change: SchemaChange) -> str | None: ...
+def column_of(change: SchemaChange) -> str | None:
+    """The column concerned, in lower case; None where the change is of the whole table."""
+    match change:
+        case AddColumn(name) | DropColumn(name) | AlterColumnType(name):
+            return name.lower()
+        case RenameColumn(old):
+            return old.lower()
+        case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
+            return None
+        case _:
+            assert_never(change)
+
+
+def name_after(change: SchemaChange) -> str | None:
+    """What the column concerned is called from now on, as it is spelled there."""
+    match change:
+        case AddColumn(name) | DropColumn(name) | AlterColumnType(name) | RenameColumn(_, name):
+            return name
+        case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
+            return None
+        case _:
+            assert_never(change)
+
+
+def brings(change: SchemaChange) -> str | None:
+    """The name, in lower case, that a column has from now on and had not."""
+    match change:
+        case AddColumn(name) | RenameColumn(_, name):
+            return name.lower()
+        case _:
+            return None
+
+
+def frees(change: SchemaChange) -> str | None:
+    """The name, in lower case, that no column has from now on."""
+    return column_of(change) if isinstance(change, DropColumn | RenameColumn) else None
+
+
+def freed(changes: Iterable[SchemaChange]) -> set[str]:
+    """The names, in lower case, that some change frees."""
+    return {name for change in changes if (name := frees(change)) is not None}
+
+
+def brought(changes: Iterable[SchemaChange]) -> set[str]:
+    """The columns that these changes, one after the other, bring to a table that had them not: a
+    name that is given up before it is taken was there."""
+    first: dict[str, bool] = {}
+    for change in changes:
+        if (gone := frees(change)) is not None:
+            first.setdefault(gone, False)
+        if (new := brings(change)) is not None:
+            first.setdefault(new, True)
+    return {name for name, new in first.items() if new}
+
+
+def takes_over(changes: Sequence[SchemaChange]) -> bool:
+    """Whether a column takes the name of one that goes, or goes by another, in the same change."""
+    gone = freed(changes)
+    return any(brings(change) in gone for change in changes)
+
+
+class LineageEntry(NamedTuple):
+    """A change at its place in the order of events. `hidden`: it waits for its approval, and what
+    comes under the name from here on is not what the target has under it."""
+
+    pos: Pos
+    change: ColumnChange
+    hidden: bool = False
+
+
+Lineage = tuple[LineageEntry, ...]
+"""The changes through which events of one source table are read, in order of position."""
+
+
+class Default(NamedTuple):
+    """The literal DEFAULT (canonical text) of a column under one of its names, from `since` on and,
+    where that is known, until the name ceased to be the column's. `named`: not added then, but
+    renamed."""
+
+    column: str
+    text: str
+    since: Pos
+    until: Pos | None = None
+    named: bool = False
+
+
+def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
+    """Those of the changes, each with its place and whether it is hidden, that tell how events are
+    read, in order."""
+    found = []
+    for pos, change, hidden in placed:
+        match change:
+            case AlterColumnType(in_place=True):
+                pass
+            case AddColumn() | DropColumn() | RenameColumn() | AlterColumnType():
+                found.append(LineageEntry(pos, change, hidden))
+            case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
+                pass
+            case _:
+                assert_never(change)
+    return tuple(sorted(found, key=lambda entry: entry.pos))
+
+
+def reaches(
+    entries: Lineage, lowest: Pos | None, highest: Pos | None, *, images: Iterable[Iterable[str]]
+) -> bool:
+    """Whether some event between two positions, with images of these columns, is read otherwise
+    than as it stands."""
+    if lowest is None or highest is None or not entries:
+        return False
+    if any(highest > e.pos if e.hidden else lowest < e.pos for e in entries):
+        return True
+    filled = {default.column.lower() for default in defaults(entries) if default.until is None}
+    return any(not filled <= {name.lower() for name in image} for image in images)
+
+
+def renamed(names: Sequence[str], entries: Lineage, columns: Iterable[str]) -> tuple[str, ...]:
+    """What `names` are called now, each that is not among `columns` followed through renames."""
+    held = {name.lower() for name in columns}
+    found = []
+    for name in names:
+        for entry in entries:
+            if name.lower() in held:
+                break
+            match entry.change:
+                case RenameColumn(old, new) if old.lower() == name.lower():
+                    name = new
+        found.append(name)
+    return tuple(found)
+
+
+def ended(entries: Lineage, column: str) -> Pos | None:
+    """Where the name `column` last ceased to be one of the table's; None where it is one."""
+    end: Pos | None = None
+    for entry in entries:
+        if entry.hidden:
+            continue
+        if brings(entry.change) == column.lower():
+            end = None
+        elif frees(entry.change) == column.lower():
+            end = entry.pos
+    return end
+
+
+def retyped(entries: Lineage, column: str) -> Pos | None:
+    """Where `column` last got another type: what came before need not fit it."""
+    return retypings(entries).get(column.lower())
+
+
+def retypings(entries: Lineage) -> dict[str, Pos]:
+    """Where each column, in lower case, last got another type."""
+    return {e.change.name.lower(): e.pos for e in entries if isinstance(e.change, AlterColumnType)}
+
+
+def defaults(entries: Lineage) -> list[Default]:
+    """The DEFAULTs that columns had, in order of position: a rename keeps one, and what brings
+    another column of the name, or takes it away, ends it."""
+    found: list[Default] = []
+    current: dict[str, int] = {}
+
+    def end(name: str, pos: Pos) -> str | None:
+        if name.lower() not in current:
+            return None
+        number = current.pop(name.lower())
+        found[number] = found[number]._replace(until=pos)
+        return found[number].text
+
+    def begin(name: str, text: str | None, pos: Pos, *, named: bool) -> None:
+        end(name, pos)
+        if text is not None:
+            current[name.lower()] = len(found)
+            found.append(Default(name, text, pos, named=named))
+
+    for pos, change in ((entry.pos, entry.change) for entry in entries if not entry.hidden):
+        match change:
+            case AddColumn(name, _, text):
+                begin(name, text, pos, named=False)
+            case DropColumn(name):
+                end(name, pos)
+            case RenameColumn(old, new):
+                begin(new, end(old, pos), pos, named=True)
+            case AlterColumnType():
+                pass
+            case _:
+                assert_never(change)
+    return found

@@ -51,9 +51,9 @@ def identity(pos: Pos, *, table: str, digest: int | None, by_arrival: bool) -> t
     return (table, pos[EPOCH:SOURCE_PART], pos[ROW:], digest)
 
 
-def identity_sql(by_arrival: bool) -> str:
+def identity_sql(by_arrival: bool, digest: str = "value_hash") -> str:
     """SQL of `identity` for silver rows of one source table, as an array of numbers."""
     if by_arrival:
         return f"concat(slice(pos, {EPOCH}, 1), {transport_part('pos')})"
     place = f"slice(pos, {EPOCH}, {STREAM - EPOCH})"
-    return f"concat({place}, slice(pos, {ROW}, {-ROW}), array(value_hash))"
+    return f"concat({place}, slice(pos, {ROW}, {-ROW}), array({digest}))"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -16,20 +18,16 @@ from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.fold.lateness import stored_rows
 from ingest.names import SourceTable
-from ingest.position import SOURCE_PART, Pos, outermost, pos_literal, reached
+from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.metadata import in_gold
 from ingest.sql.projection import Projection, from_text
 from ingest.sql.sequence import ordered
+from pipelines.apply import bounds
+from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, named, spanned
 from pipelines.targets.progress import Watermarks, highest
-
-SMALL = 50_000
-BYTES_HERE = 64 << 20
-"""What the driver takes of a target's changes at once; Spark's workers see to what is more."""
-_OF_A_ROW = 512
-"""Bytes of a change beside its images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +57,7 @@ class TableBatch:
     mode: Mode = "scd1"
     version: int | None = None
     newest: int | None = None
-    _views: list[str] = field(default_factory=list)
-    _open: list[bool] = field(default_factory=list)
+    _names: list[ExitStack] = field(default_factory=list)
 
     def total(self, name: str) -> int:
         """The sum of a count over the slices."""
@@ -70,8 +67,8 @@ class TableBatch:
     def small(self) -> bool:
         """Whether the batch is judged and folded in the driver."""
         changes = self.total("changes")
-        held = self.total("image_bytes") + changes * (self._names_bytes + _OF_A_ROW)
-        return changes <= SMALL and held <= BYTES_HERE
+        held = self.total("image_bytes") + changes * (self._names_bytes + bounds.OF_A_ROW)
+        return changes <= bounds.CHANGES and held <= bounds.BYTES
 
     @property
     def history_changes(self) -> int | None:
@@ -84,7 +81,7 @@ class TableBatch:
         if changes is None or self.marks.widest is None:
             return False
         widest = max([self.marks.widest, *(slice_.widest for slice_ in self.slices)])
-        return changes * (widest + self._names_bytes + _OF_A_ROW) <= BYTES_HERE
+        return changes * (widest + self._names_bytes + bounds.OF_A_ROW) <= bounds.BYTES
 
     @cached_property
     def _names_bytes(self) -> int:
@@ -103,6 +100,16 @@ class TableBatch:
             return min(found) <= applied
         # At one place of the source's log the transport does not say which came first.
         return min(found)[:SOURCE_PART] <= applied[:SOURCE_PART]
+
+    @property
+    def around(self) -> str:
+        """SQL that is true where earlier copies of its changes can be: they have one place in the
+        source's log."""
+        ends = [pos for s in self.slices for pos in (s.lowest, s.highest) if pos is not None]
+        if self.shape.sequence or len({pos[:S1] for pos in ends}) != 1:
+            return "true"
+        places = [pos[S1] for pos in ends]
+        return f"epoch = {ends[0][EPOCH]} AND s1 BETWEEN {min(places)} AND {max(places)}"
 
     @property
     def simple(self) -> bool:
@@ -333,29 +340,28 @@ class TableBatch:
 
     def view(self, frame: DataFrame | pa.Table) -> str:
         """A name under which SQL finds `frame`, until the batch's `with` ends."""
-        assert self._open, "a batch gives names to frames inside its `with`"
         session = self.warehouse.session
         if isinstance(frame, pa.Table) and frame.num_rows:
             frame = session.createDataFrame(frame)
         elif isinstance(frame, pa.Table):
             # Spark makes no DataFrame of a table without batches.
             frame = session.createDataFrame([], from_arrow_schema(frame.schema))
-        name = f"_{self.target}_{id(self)}_{len(self._views)}"
+        name = f"_{self.target}_{uuid.uuid4().hex}"
         frame.createOrReplaceTempView(f"`{name}`")
-        self._views.append(name)
+        self._names[-1].callback(session.catalog.dropTempView, name)
         return f"`{name}`"
 
+    def set_down(self, frame: DataFrame) -> str:
+        """As `view`, of a frame that is computed once, now."""
+        return self._names[-1].enter_context(set_down(self.warehouse, frame))
+
     def __enter__(self) -> Self:
-        self._open.append(True)
+        self._names.append(ExitStack())
         return self
 
     def __exit__(self, *_: object) -> None:
         """Drop the names given out."""
-        self._open.pop()
-        if not self._open:
-            for name in self._views:
-                self.warehouse.session.catalog.dropTempView(name)
-            self._views.clear()
+        self._names.pop().close()
 
 
 def silver_changes(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ingest.position import S1
 from ingest.sql import append
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
@@ -46,7 +45,9 @@ def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     images = _images(batch)
     counts = Counter(rejected=misfit_rejects(batch, events(batch.shape, images)))
     new = append.rows(batch.shape, images, checked=False)
-    earlier = batch.earlier(f"{append.IMAGES} AND {_around(batch)}")
+    # By arrival a copy has the very position of the row that is there.
+    around = "false" if batch.shape.by_arrival else batch.around
+    earlier = batch.earlier(f"{append.IMAGES} AND {around}")
     statement = append.merge_sql(batch.target_name, batch.shape, new, earlier=earlier)
     done = batch.warehouse.execute(statement).first()
     assert done is not None
@@ -77,13 +78,3 @@ def _images_expected(batch: TableBatch) -> bool:
 
 def _images(batch: TableBatch) -> str:
     return batch.brought(append.IMAGES)
-
-
-def _around(batch: TableBatch) -> str:
-    """SQL that is true where an earlier copy can be: copies share the source's order key."""
-    if batch.shape.by_arrival:
-        return "false"
-    bounds = [(s.lowest[S1], s.highest[S1]) for s in batch.slices if s.lowest and s.highest]
-    if len({pos[:S1] for s in batch.slices for pos in (s.lowest, s.highest) if pos}) > 1:
-        return "true"
-    return f"s1 BETWEEN {min(low for low, _ in bounds)} AND {max(high for _, high in bounds)}"

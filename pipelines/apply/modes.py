@@ -12,12 +12,11 @@ To add a mode: a module with these verbs, a row in MODES, and what `ingest.confi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ingest.config.modes import Mode
-from ingest.fold.fold import Key
 from pipelines.apply import images, rows, versions
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.surprise import Surprise
@@ -49,8 +48,8 @@ class TargetMode(Protocol):
 class KeyedMode(TargetMode, Protocol):
     """A mode whose rows have keys."""
 
-    def fold_keys(self, batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
-        """Bring the rows of some keys to what all of history makes them."""
+    def fold_keys(self, batch: TableBatch, keys: str) -> Counter[str]:
+        """Bring the rows of some keys (SQL) to what all of history makes them."""
 
 
 KEYED: Mapping[Mode, KeyedMode] = {"scd1": rows, "scd2": versions}

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 
 import pyarrow as pa
 
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
-from ingest.fold.fold import Key
 from ingest.position import Pos, outermost, pos_literal
 from ingest.sql.latest import latest
 from ingest.sql.merge import Merge, Truncate
 from ingest.sql.merge import sql as merge_sql
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.exact import (
-    Judged,
-    Late,
-    fold_again,
-    freed_keys,
-    judge,
-    late_keys,
-    late_relation,
-    marked_by_truncates,
-    note_baseless,
-    on_time,
-)
+from pipelines.apply.copies import without_copies
+from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.surprise import surprises
+from pipelines.apply.verdicts import Judged, judge
 from pipelines.targets.progress import Watermarks, highest
 
 
@@ -53,16 +43,15 @@ def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
 
 def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    judged = judge(
-        batch, lambda _: _stored(batch), told="t._pos AS stored, t.marked", run=_run(batch)
-    )
-    put_back = _put_back_by_truncates(batch) | marked_by_truncates(batch)
-    late = late_keys(batch, judged, overtaking=lambda _: _overtaking(batch), also=put_back)
+    beside = "t._pos AS stored, t.marked"
+    judged = judge(batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
+    put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
+    late = late_keys(batch, judged, overtaking=_overtaking(batch), also=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(batch, judged, late)
-    orphans: list[Pos] = []
-    if late.groups:
-        refolded, left, orphans = _fold_again(batch, late, counts)
+    orphan = None
+    if late.keys:
+        refolded, left, orphan = _fold_again(batch, late, counts)
         states += refolded
         expected += left
     if states or batch.new_cuts:
@@ -71,11 +60,11 @@ def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
     skipped = written < expected or (batch.soft and bool(batch.new_cuts))
-    marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphans=orphans)
+    marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphan=orphan)
     return marks, counts
 
 
-def fold_keys(batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
+def fold_keys(batch: TableBatch, keys: str) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
     states, _, _ = _fold_again(batch, freed_keys(batch, keys), Counter())
     counts: Counter[str] = Counter()
@@ -84,12 +73,12 @@ def fold_keys(batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
 
 
 def watermarks_after(
-    batch: TableBatch, *, skipped: bool, partial: bool, orphans: Collection[Pos] = ()
+    batch: TableBatch, *, skipped: bool, partial: bool, orphan: Pos | None = None
 ) -> Watermarks:
     """What gold remembers of the source table after the batch.
 
     `skipped`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were; `orphans`: where partial images found no base.
+    image left columns as they were; `orphan`: the highest place of a partial image without base.
     """
     marks = batch.marks
     told = any(slice_.keyless or slice_.key_columns for slice_ in batch.slices)
@@ -106,7 +95,7 @@ def watermarks_after(
         removed=highest([marks.removed, *(slice_.removed for slice_ in batch.slices)]),
         skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
         partials=marks.partials or partial,
-        orphans=highest([marks.orphans, *orphans]),
+        orphans=highest([marks.orphans, orphan]),
         unhashed=marks.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
@@ -158,29 +147,30 @@ def _overtaking(batch: TableBatch) -> str:
     return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
 
 
-def _put_back_by_truncates(batch: TableBatch) -> set[Key]:
-    """The rows below a truncate that comes late, and had changes above it.
+def _put_back_by_truncates(batch: TableBatch) -> list[str]:
+    """SQL of the keys of rows below a truncate that comes late, and had changes above it; none
+    where there is no such truncate.
 
     Such a change may have been skipped because it changed nothing (38): after the truncate it
     brings the row back.
     """
     skipped = batch.marks.skipped
     if not batch.new_cuts or skipped is None or batch.new_cuts[0] > skipped:
-        return set()
+        return []
     above = f"op <> 'truncate' AND pos > {pos_literal(batch.new_cuts[0])}"
-    rows = batch.warehouse.session.sql(
+    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)
+    return [
         f"SELECT DISTINCT t.key FROM ({events(batch.shape, batch.earlier(above))}) e "
-        f"JOIN ({lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)}) t "
-        f"ON t.key = e.key WHERE {batch.below_cuts('t._pos')}"
-    ).collect()
-    return {tuple(row[0]) for row in rows}
+        f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_cuts('t._pos')}"
+    ]
 
 
 def _on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[list[str], int]:
     """SQL of the states of the keys on time, and how many rows they leave, or more."""
     if judged.large is not None and batch.whole:
-        unless = late_relation(batch, late)
-        rows = latest(batch.shape, batch.changes(), sets=batch.sets, unless=unless)
+        unless = late.relation or batch.view(SCHEMA.empty_table())
+        changes = without_copies(batch, batch.changes())
+        rows = latest(batch.shape, changes, sets=batch.sets, unless=unless)
         return [batch.listed(rows)], batch.total("changes")
     states, left = on_time(batch, judged, late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
@@ -188,20 +178,15 @@ def _on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[list[str], 
 
 def _fold_again(
     batch: TableBatch, late: Late, counts: Counter[str]
-) -> tuple[list[str], int, list[Pos]]:
-    """SQL of the states of the late keys, how many rows they leave, and where partial images have
-    no base."""
+) -> tuple[list[str], int, Pos | None]:
+    """SQL of the states of the late keys, how many rows they leave, and the highest place of a
+    partial image without base."""
     run = fold_history(
         soft=batch.soft, by_arrival=batch.shape.by_arrival, truncates=batch.truncates
     )
-    refolded = fold_again(batch, late, run)
-    orphans, rejected = note_baseless(batch, late, refolded.baseless)
-    counts["late"] += len(late.found)
-    counts["keys_refolded"] += len(late.groups)
-    counts["files_read"] += refolded.files
-    counts["rejected"] += rejected
-    states = [] if refolded.states is None else [batch.typed_states(refolded.states, exact=True)]
-    return states, refolded.rows, orphans
+    refolded = fold_again(batch, late, run, counts=counts)
+    states = batch.typed_states(refolded.of_kind("state"), exact=True)
+    return [states] if refolded.states else [], refolded.rows, refolded.orphan
 
 
 def _none(batch: TableBatch) -> str:

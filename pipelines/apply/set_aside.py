@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-import pyarrow as pa
-
 from ingest.codes import Code
-from ingest.fold.arrow import ORIGIN
 from ingest.sql.casts import sql_text
-from ingest.sql.delivery import DELIVERY, listed, same
+from ingest.sql.delivery import MESSAGE, listed, same
 from ingest.sql.projection import Projection, events
 from pipelines.apply.batch import TableBatch
-from pipelines.platform.rows import array_of
 from pipelines.targets.rejects import (
     BASELESS,
     CONFLICT,
@@ -24,6 +18,9 @@ from pipelines.targets.rejects import (
     mark,
     present,
 )
+
+ORIGIN = f"{listed(names=MESSAGE)}, place AS `row`"
+"""SQL of the delivery that a result of `ingest.fold.arrow` is of."""
 
 
 def placeless(shape: Projection) -> str:
@@ -63,37 +60,28 @@ def conflict_rejects(work: TableBatch, events: str, stored: str) -> int:
     )
 
 
-def without_claimed(work: TableBatch, events: str, given: Collection[tuple[str, ...]] = ()) -> str:
+def without_claimed(work: TableBatch, events: str, given: str | None = None) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
-    aside: what gold has not applied no fold applies (34). Those of the keys `given` stay."""
+    aside: what gold has not applied no fold applies (34). Those of the keys `given` (SQL) stay."""
     found = claimed(work.warehouse, work.shape.source, work.target) if work.shared else None
     if found is None:
         return events
     on = same("c", "e")
-    if not given:
+    if given is None:
         return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({found}) c ON {on}"
-    keys = work.view(pa.table({"given": array_of(given)}))
     return (
-        f"SELECT e.* EXCEPT (given) FROM (SELECT e.*, g.given FROM ({events}) e "
-        f"LEFT JOIN {keys} g ON g.given = e.key) e "
+        f"SELECT e.* EXCEPT (given) FROM (SELECT e.*, g.key AS given FROM ({events}) e "
+        f"LEFT JOIN ({given}) g ON g.key = e.key) e "
         f"LEFT ANTI JOIN ({found}) c ON e.given IS NULL AND {on}"
     )
 
 
-def baseless_rejects(work: TableBatch, baseless: pa.Table) -> int:
-    """Set aside partial images without a base; they resolve themselves when it comes."""
-    if not baseless.num_rows:
-        return 0
-    origins = baseless.select(ORIGIN).rename_columns(DELIVERY)
-    warehouse = work.warehouse
-    found = warehouse.session.sql(
-        _rows(
-            work,
-            f"SELECT *, {BASELESS}, CAST(NULL AS map<string,string>) AS image "
-            f"FROM {work.view(origins)}",
-        )
-    )
-    return append(warehouse, found)
+def baseless_rejects(work: TableBatch, baseless: str) -> int:
+    """Set aside partial images without a base, a relation of results of `ingest.fold.arrow`; they
+    resolve themselves when it comes."""
+    nothing = "CAST(NULL AS map<string,string>) AS image"
+    found = _rows(work, f"SELECT {ORIGIN}, {BASELESS}, {nothing} FROM {baseless}")
+    return append(work.warehouse, work.warehouse.session.sql(found))
 
 
 def horizon_rejects(work: TableBatch) -> int:
@@ -136,28 +124,28 @@ def placeless_rejects(work: TableBatch) -> int:
 
 def settle(
     work: TableBatch,
-    keys: list[tuple[str, ...]],
+    keys: str,
     *,
     code: Code,
     where: str,
-    still: pa.Table | None = None,
+    still: str | None = None,
 ) -> None:
-    """Mark as resolved the rejects with `code` of changes of `keys`, but for those in `still`.
+    """Mark as resolved the rejects with `code` of changes of the relation `keys`, but for those in
+    `still`, a relation of results of `ingest.fold.arrow`.
 
     `where` narrows silver to changes that can have been rejected so.
     """
     warehouse = work.warehouse
-    named = work.view(pa.table({"key": array_of(keys)}))
     changes = work.history(where)
     settled = (
         f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(work.shape, changes)}) e "
-        f"ON {same('e', 'r')} JOIN {named} k ON k.key = e.key "
+        f"ON {same('e', 'r')} JOIN {keys} k ON k.key = e.key "
         f"WHERE r.status = 'open' AND r.code = '{code.value}' "
         f"AND r.target = {sql_text(work.target)}"
     )
-    if still is not None and still.num_rows:
-        kept = work.view(still.select(ORIGIN).rename_columns(DELIVERY))
-        settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN {kept} k ON {same('k', 's')}"
+    if still is not None:
+        kept = f"SELECT {ORIGIN} FROM {still}"
+        settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN ({kept}) k ON {same('k', 's')}"
     found = work.warehouse.session.sql(f"SELECT DISTINCT id, version FROM ({settled})")
     if not found.isEmpty():
         mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")

@@ -7,13 +7,9 @@ keys get their versions anew from all of silver, the others their next ones from
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
-from ingest.fold.fold import Key
 from ingest.fold.lateness import Floors
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
@@ -22,20 +18,11 @@ from ingest.sql.merge import Truncate
 from ingest.sql.projection import as_text, column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.commits import commits, recorded
-from pipelines.apply.exact import (
-    Late,
-    fold_again,
-    freed_keys,
-    judge,
-    late_keys,
-    marked_by_truncates,
-    note_baseless,
-    on_time,
-)
+from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.rows import carry_out, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.platform.rows import array_of
-from pipelines.platform.rows import rows as rows_of
+from pipelines.apply.verdicts import judge
 from pipelines.targets.progress import Watermarks
 
 
@@ -68,25 +55,25 @@ def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     judged = judge(
         batch,
         lambda changes: _stored(batch, changes),
-        told="t.newest AS stored, t.opened",
+        beside="t.newest AS stored, t.opened",
         run=_run(batch, again=before is None),
     )
-    put_back = _put_back_by_truncates(batch) | marked_by_truncates(batch)
-    late = late_keys(batch, judged, overtaking=lambda k: _overtaking(batch, k), also=put_back)
+    put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
+    late = late_keys(batch, judged, overtaking=_overtaking(batch), also=put_back)
     counts = Counter(judged.counts)
     states, _ = on_time(batch, judged, late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
-    orphans: list[Pos] = []
-    if late.groups:
-        refolded, orphans = _fold_again(batch, late, counts)
+    orphan = None
+    if late.keys:
+        refolded, orphan = _fold_again(batch, late, counts)
         rows += refolded
     if rows or batch.new_cuts:
         merged = " UNION ALL ".join(rows) or of_history(batch, batch.view(SCHEMA.empty_table()))
         _merge(batch, f"({merged})", counts, exact=True)
-    return _watermarks(batch, counts, before, orphans=orphans), counts
+    return _watermarks(batch, counts, before, orphan=orphan), counts
 
 
-def fold_keys(batch: TableBatch, keys: Collection[Key]) -> Counter[str]:
+def fold_keys(batch: TableBatch, keys: str) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
     rows, _ = _fold_again(batch, freed_keys(batch, keys), Counter())
     counts: Counter[str] = Counter()
@@ -145,22 +132,22 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
     )
 
 
-def _overtaking(batch: TableBatch, doubtful: pa.Table) -> str:
+def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
-    lowest: Pos = min(tuple(pos) for pos in doubtful["pos"].to_pylist())
-    if lowest[PHASE] != STREAMED or batch.shape.sequence:
+    lowest = min((s.lowest for s in batch.slices if s.lowest is not None), default=None)
+    if lowest is None or lowest[PHASE] != STREAMED or batch.shape.sequence:
         return "op <> 'truncate'"
     return f"op <> 'truncate' AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
 
 
-def _put_back_by_truncates(batch: TableBatch) -> set[Key]:
-    """The keys with versions below a truncate that comes late, and changes above it.
+def _put_back_by_truncates(batch: TableBatch) -> list[str]:
+    """SQL of the keys with versions below a truncate that comes late, and changes above it.
 
     Where that change is a truncate itself, it concerns them all.
     """
     shape, applied = batch.shape, batch.marks.applied
     label = f"_source_table = {sql_text(shape.label)}"
-    keys: set[Key] = set()
+    keys: list[str] = []
     for cut in batch.unseen_cuts:
         if applied is not None and cut > applied:
             break
@@ -170,24 +157,20 @@ def _put_back_by_truncates(batch: TableBatch) -> set[Key]:
         if all(earlier < cut for earlier in batch.earlier_cuts):
             above = events(shape, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
             found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
-        keys |= {tuple(key) for (key,) in rows_of(batch.warehouse.session.sql(found))}
+        keys.append(found)
     return keys
 
 
-def _fold_again(batch: TableBatch, late: Late, counts: Counter[str]) -> tuple[list[str], list[Pos]]:
-    """SQL of the versions of the late keys, and of those that they have no more; and where partial
-    images have no base."""
-    refolded = fold_again(batch, late, history_run(batch))
-    orphans, rejected = note_baseless(batch, late, refolded.baseless)
-    counts["late"] += len(late.found)
-    counts["keys_refolded"] += len(late.groups)
-    counts["files_read"] += refolded.files
-    counts["rejected"] += rejected
-    rows = of_history(batch, refolded.states or batch.view(SCHEMA.empty_table()))
-    known = [key for key in late.groups if key in refolded.keys]
-    keys = _typed_keys(batch, batch.view(pa.table({"key": array_of(known)})))
+def _fold_again(
+    batch: TableBatch, late: Late, counts: Counter[str]
+) -> tuple[list[str], Pos | None]:
+    """SQL of the versions of the late keys, and of those that they have no more; and the highest
+    place of a partial image without base."""
+    refolded = fold_again(batch, late, history_run(batch), counts=counts)
+    rows = of_history(batch, refolded.of_kind("state"))
+    keys = _typed_keys(batch, refolded.results)
     gone = versions.unknown(batch.shape, batch.target_name, keys=keys, known=rows)
-    return [rows, gone], orphans
+    return [rows, gone], refolded.orphan
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
@@ -252,14 +235,14 @@ def _merge(batch: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -
 
 
 def _watermarks(
-    batch: TableBatch, counts: Counter[str], before: int | None, *, orphans: Sequence[Pos] = ()
+    batch: TableBatch, counts: Counter[str], before: int | None, *, orphan: Pos | None = None
 ) -> Watermarks:
     """What gold remembers after the batch; `before`: the target's version before it, None where
     somebody wrote what gold did not record."""
     upserts = batch.total("changes") - batch.total("deletes") - batch.total("truncates")
     skipped = counts["inserted"] < upserts
     partial = bool(batch.total("partials"))
-    marks = watermarks_after(batch, skipped=skipped, partial=partial, orphans=orphans)
+    marks = watermarks_after(batch, skipped=skipped, partial=partial, orphan=orphan)
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
         marks = replace(marks, skipped=marks.applied)

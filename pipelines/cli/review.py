@@ -117,7 +117,11 @@ def list_rejects(
     most = MOST_ROWS if limit is None and not call.json else limit
     # People are not shown the bytes.
     wanted = Wanted(source, code, status, limit=most, values=call.json)
-    listed = [row[: len(REJECTS)] for row in rejects(call.warehouse, wanted)]
+    found = (row[: len(REJECTS)] for row in rejects(call.warehouse, wanted))
+    if call.json:
+        call.console.rows(REJECTS, found)
+        return
+    listed = list(found)
     call.console.rows(REJECTS, listed, shown=REJECTS_SHOWN)
     if limit is None and len(listed) == most:
         kinds = summary(call.warehouse, wanted)
@@ -150,10 +154,9 @@ def show_reject(call: Invocation, id_: str) -> None:
 
     The beginning of its ID is enough.
     """
-    from pipelines.operations.listings import REJECT, Wanted, one, rejects
+    from pipelines.operations.listings import REJECT, reject
 
-    listed = rejects(call.warehouse, Wanted(id=id_))
-    found = dict(zip(REJECT, one(listed, id_, what="reject"), strict=True))
+    found = dict(zip(REJECT, reject(call.warehouse, id_), strict=True))
     if not call.json and found["value"] is not None:
         found["value"] = found["value"].decode("utf-8", "backslashreplace")
     call.console.record(found)

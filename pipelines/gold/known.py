@@ -16,7 +16,7 @@ from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
 from pipelines.ledger.entries import load
 from pipelines.ledger.renames import Moves, renames
-from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
 from pipelines.targets import progress
 from pipelines.targets.feeders import feeders
@@ -72,24 +72,7 @@ def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget)
 
 def gold_tables(warehouse: Warehouse) -> list[str]:
     """The targets that have been created."""
-    return [name for name in tables_in(warehouse, "gold") if name.lower() not in RESERVED]
-
-
-def tables_in(warehouse: Warehouse, layer: str) -> list[str]:
-    """The tables and views of a layer that have been created."""
-    if warehouse.local:
-        return local_tables(warehouse, layer)
-    assert warehouse.settings.catalog is not None
-    place = quote(warehouse.settings.catalog, warehouse.schema(layer))
-    catalog = warehouse.session.catalog
-    found = catalog.listTables(place) if catalog.databaseExists(place) else []
-    return sorted(table.name for table in found)
-
-
-def local_tables(warehouse: Warehouse, layer: str) -> list[str]:
-    """The tables of a layer whose folders exist."""
-    folder = warehouse.folder(layer, "_").parent
-    return sorted(log.parent.name for log in folder.glob("*/_delta_log"))
+    return [name for name in warehouse.tables("gold") if name.lower() not in RESERVED]
 
 
 def bare(text: str, settings: Settings) -> str:

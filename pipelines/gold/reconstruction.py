@@ -31,15 +31,16 @@ from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
-from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
 from ingest.sql import append
 from ingest.sql.asof import Moment
 from ingest.sql.casts import sql_text
 from ingest.sql.latest import latest
 from ingest.sql.projection import column, events, slots
+from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.prior_images import key_changes
+from pipelines.apply.bounds import few_keys
+from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.versions import history_run, of_changes, of_history
 from pipelines.gold.plan import declared_keys, key_of, shape_of, shard_of
@@ -450,10 +451,6 @@ def _work(
     )
 
 
-_ODD_MOST = 100_000
-"""Keys that are looked after one by one; more, and all are."""
-
-
 def quick_fold(work: TableBatch) -> str | None:
     """SQL of all rows, most of them folded in SQL; None where too few could be.
 
@@ -499,7 +496,7 @@ def _quick_states(work: TableBatch) -> str | None:
     odd = _odd_keys(work) if not work.reread else None
     if odd is None:
         return None
-    keys = work.view(pa.table({"key": pa.array(odd, pa.list_(pa.string()))}))
+    keys = work.view(pa.table({"key": array_of(odd)}))
     text = work.shape.key_text()
     plain = (
         f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({work.changes()})) c "
@@ -524,17 +521,11 @@ def _folded_history(work: TableBatch, run: Run, among: str | None = None) -> str
     chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     if among is not None:
         chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
-    linked_keys = _components(work)
-    if linked_keys:
-        groups = pa.table(
-            {
-                "key": array_of(linked_keys),
-                "component": pa.array([str(number) for number in linked_keys.values()]),
-            }
-        )
+    linked = linked_keys(work)
+    if linked is not None:
         chosen = (
-            f"SELECT /*+ BROADCAST(l) */ h.*, coalesce(l.component, to_json(h.key)) AS component "
-            f"FROM ({chosen}) h LEFT JOIN {work.view(groups)} l ON l.key = h.key"
+            f"SELECT h.*, coalesce(l.component, to_json(h.key)) AS component "
+            f"FROM ({chosen}) h LEFT JOIN {linked} l ON l.key = h.key"
         )
     else:
         chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
@@ -542,11 +533,11 @@ def _folded_history(work: TableBatch, run: Run, among: str | None = None) -> str
     return work.view(spread.mapInArrow(run, OUTPUT))
 
 
-def _odd_keys(work: TableBatch) -> list[list[str]] | None:
+def _odd_keys(work: TableBatch) -> set[Key] | None:
     """The keys that SQL alone cannot fold; None where there are too many to name."""
     few = work.total("partials") + work.total("moves")
     few += work.total("deletes") if work.soft else 0
-    if few > _ODD_MOST:
+    if few > bounds.KEYS:
         return None
     lacking = len(work.shape.columns) - len(work.sets)
     odd = (
@@ -557,17 +548,8 @@ def _odd_keys(work: TableBatch) -> list[list[str]] | None:
     if work.soft and work.cuts:
         return None
     changed = events(work.shape, work.changes())
-    found = work.warehouse.session.sql(
-        "SELECT DISTINCT explode(IF(key_before IS NULL, array(key), array(key, key_before))) "
-        f"AS key FROM ({changed}) WHERE key IS NOT NULL AND ({odd}) LIMIT {_ODD_MOST + 1}"
-    ).toArrow()
-    keys = found["key"].to_pylist()
-    return keys if len(keys) <= _ODD_MOST else None
-
-
-def _components(work: TableBatch) -> dict[Key, int]:
-    """The keys that key changes link, each with its group's number."""
-    if not work.total("moves"):
-        return {}
-    pairs = key_changes(work)
-    return key_groups({key for pair in pairs for key in pair}, pairs)
+    named = (
+        "SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
+        f"FROM ({changed}) WHERE key IS NOT NULL AND ({odd})"
+    )
+    return few_keys(work.warehouse, named)

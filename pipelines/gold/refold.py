@@ -18,39 +18,33 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey, Lineage
 from ingest.errors import TableError
-from ingest.fold.arrow import SCHEMA, fold_history, origin_of
+from ingest.fold.arrow import Run, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
-from ingest.fold.key_groups import key_groups
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.alter import quoted
 from ingest.sql.casts import sql_text
 from ingest.sql.merge import Merge
 from ingest.sql.merge import sql as merge_sql
-from ingest.sql.projection import column, events
+from ingest.sql.projection import column
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.exact import Refolded, check_found, folded_by
-from pipelines.apply.prior_images import key_changes
-from pipelines.apply.set_aside import without_claimed
+from pipelines.apply.exact import Refolded, folded
+from pipelines.apply.late_keys import these_keys
+from pipelines.apply.set_aside import ORIGIN
 from pipelines.gold.accounting import set_aside, settle
 from pipelines.gold.known import known
 from pipelines.gold.plan import key_of, shape_of, shard_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
-from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import survey, with_moves
 from pipelines.targets.progress import Progress, Watermarks, record
 from pipelines.targets.table import columns_of, keys_of
-
-"""Topic, partition, offset and row of an event."""
 
 
 def all_of(
@@ -102,9 +96,8 @@ def refold(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     the partial images among them that found no base, and where they stand."""
     with work:
-        folded = _folded(work, keys)
-        states = folded.states or work.view(SCHEMA.empty_table())
-        rows = work.typed_states(states, exact=True)
+        found = folded(work, these_keys(work, keys), _run(work))
+        rows = work.typed_states(found.of_kind("state"), exact=True)
         statement = merge_sql(
             Merge(
                 target=work.target_name,
@@ -118,43 +111,28 @@ def refold(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
             )
         )
         work.warehouse.execute(statement)
-    return _places(folded)
+        return _places(work, found)
 
 
 def baseless(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
     """The partial images of `keys` and their kin that have no base in history."""
+    if not keys:
+        return {}
     with work:
-        return _places(_folded(work, keys)) if keys else {}
+        return _places(work, folded(work, these_keys(work, keys), _run(work)))
 
 
-def _folded(work: TableBatch, keys: Collection[Key]) -> Refolded:
-    """What history says of `keys` and their kin."""
-    listed = events(work.shape, work.history("op <> 'truncate'"))
-    groups = key_groups(set(keys), key_changes(work, of=keys) if work.total("moves") else [])
-    kin = work.view(
-        pa.table(
-            {
-                "key": array_of(groups),
-                "component": pa.array([str(n) for n in groups.values()], pa.string()),
-            }
-        )
-    )
-    chosen = (
-        f"SELECT /*+ BROADCAST(l) */ h.*, l.component FROM ({listed}) h JOIN {kin} l "
-        "ON l.key = h.key WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
-    )
-    run = fold_history(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates)
-    found = work.warehouse.session.sql(without_claimed(work, chosen))
-    here = work.fits_here(work.history_changes)
-    folded = folded_by(work, run, found.toArrow() if here else found)
-    check_found(work.target, keys, folded.keys)
-    return folded
+def _run(work: TableBatch) -> Run:
+    return fold_history(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates)
 
 
-def _places(folded: Refolded) -> dict[Origin, Pos]:
+def _places(work: TableBatch, found: Refolded) -> dict[Origin, Pos]:
+    if found.orphan is None:
+        return {}
+    listed = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
     return {
-        origin_of({**row, "row": row["place"]}): tuple(row["pos"])
-        for row in folded.baseless.to_pylist()
+        origin_of(row.asDict()): tuple(row["pos"])
+        for row in work.warehouse.session.sql(listed).collect()
     }
 
 

@@ -78,17 +78,19 @@ def try_again(
 
 
 def _give(work: TableBatch, opened: str) -> Counter[str]:
-    found = work.warehouse.session.sql(
-        f"SELECT DISTINCT e.key FROM ({events(work.shape, work.history('true'))}) e "
-        f"JOIN ({opened}) r ON {same('e', 'r')} "
-        f"LEFT ANTI JOIN ({work.held_by_others}) o ON o.key = e.key "
-        f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
+    free = work.set_down(
+        work.warehouse.session.sql(
+            f"SELECT DISTINCT e.key FROM ({events(work.shape, work.history('true'))}) e "
+            f"JOIN ({opened}) r ON {same('e', 'r')} "
+            f"LEFT ANTI JOIN ({work.held_by_others}) o ON o.key = e.key "
+            f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
+        )
     )
-    keys = {tuple(key) for (key,) in rows(found)}
-    if not keys:
+    keys = f"SELECT key FROM {free}"
+    if work.warehouse.session.sql(keys).isEmpty():
         return Counter()
     counts = KEYED[work.mode].fold_keys(work, keys)
-    settle(work, sorted(keys), code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    settle(work, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
     return counts
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingest.sql.casts import sql_text
-from pipelines.operations.listings import ALL, SUMMARY, Wanted, one, rejects, relation, summary
+from pipelines.operations.listings import ALL, SUMMARY, Wanted, reject, relation, summary
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.targets.rejects import NO_MISFITS, REJECTS, create_rejects, merge, present
@@ -21,14 +21,14 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
     Raises ConfigError where an id is not that of one reject; then none is dismissed.
     """
     with lease(warehouse, "gold"):
-        chosen = [one(rejects(warehouse, Wanted(id=id_)), id_, what="reject") for id_ in ids]
+        chosen = [reject(warehouse, id_) for id_ in ids]
         whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
         aside = relation(warehouse, ALL)
         if aside is not None:
             their = ", ".join(map(sql_text, whole))
             wanted = f"id IN ({their}) AND status <> 'dismissed'"
             _mark(warehouse, f"SELECT * FROM ({aside}) WHERE {wanted}", by=by, why=why)
-        return [one(rejects(warehouse, Wanted(id=id_)), id_, what="reject") for id_ in whole]
+        return [reject(warehouse, id_) for id_ in whole]
 
 
 def dismiss_all(

@@ -6,7 +6,11 @@ Messages that could not be decoded stand in silver and are listed with those of 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
 from ingest.codes import Code
 from ingest.config.mistakes import unknown_word
@@ -36,6 +40,8 @@ REJECTS = (
 REJECT = (*REJECTS, "attempts", "epoch")
 """Of one reject, also how often a replay tried it in vain, and the epoch of its message."""
 REJECT_STATUSES = ("open", "resolved", "dismissed")
+_PART, _PART_BYTES = 2_000, 32 << 20
+"""How many of them come to the driver at a time, with their bytes."""
 SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
 REJECTS_SHOWN = (
     *("id", "stage", "status", "source", "topic", "partition", "offset", "row", "target"),
@@ -101,19 +107,48 @@ class Wanted(NamedTuple):
 ALL = Wanted()
 
 
-def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
-    """What could not be decoded or typed, in order of place: the columns REJECT.
+def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
+    """What could not be decoded or typed, in order of place: the columns REJECT. They come part
+    after part, however many there are.
 
     Raises ConfigError for a code or status that there is not.
     """
     found = relation(warehouse, wanted)
     if found is None:
-        return []
+        return iter(())
     value = "value" if wanted.values else "CAST(NULL AS binary)"
     names = _names(REJECT).replace("`value`", f"{value} AS `value`")
     limit = f" LIMIT {wanted.limit}" if wanted.limit is not None else ""
-    found = f"SELECT {names} FROM ({found}) ORDER BY source, {listed()}, stage, target{limit}"
-    return list(rows(warehouse.session.sql(found)))
+    order = f"source, {listed()}, stage, target"
+    aside = f"SELECT {names} FROM ({found}) ORDER BY {order}{limit}"
+    few = wanted.limit is not None and not wanted.values
+    return map(list, _in_parts(warehouse.session.sql(aside), order, parts=1 if few else None))
+
+
+def _in_parts(frame: DataFrame, order: str, *, parts: int | None) -> Iterator[Row]:
+    """The rejects of a frame in order, about _PART or _PART_BYTES of them at a time."""
+    if parts is None:
+        held = frame.selectExpr("count(*)", "coalesce(sum(octet_length(value)), 0)").first()
+        number, size = (1, 0) if held is None else held
+        parts = max(1, -(-number // _PART), -(-size // _PART_BYTES))
+    if parts > 1:
+        columns = [F.col(name.strip()) for name in order.split(",")]
+        frame = frame.repartitionByRange(parts, *columns).sortWithinPartitions(*columns)
+    return frame.toLocalIterator()
+
+
+def reject(warehouse: Warehouse, id_: str) -> list[Any]:
+    """The reject with this id, or the one whose id begins so: the columns REJECT.
+
+    Raises ConfigError where there is none, or several.
+    """
+    found = relation(warehouse, Wanted(id=id_))
+    about = f"SELECT count(*), max(id = {sql_text(id_)}), min(id) FROM ({found})"
+    row = None if found is None else warehouse.session.sql(about).first()
+    number, exact, first = (0, False, None) if row is None else row
+    if number != 1 and not exact:
+        raise not_one(number, id_, what="reject")
+    return next(rejects(warehouse, Wanted(id=id_ if exact else first, limit=1)))
 
 
 def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
@@ -184,10 +219,15 @@ def one(listed: list[list[Any]], id_: str, *, what: str) -> list[Any]:
     exact = [row for row in found if row[0] == id_]
     if len(found) == 1 or exact:
         return (exact or found)[0]
+    raise not_one(len(found), id_, what=what)
+
+
+def not_one(number: int, id_: str, *, what: str) -> ConfigError:
+    """The error where so many ids begin with what was given."""
     text = f"no {what} has an id that begins with `{id_}`"
-    if found:
-        text = f"{len(found)} {what}s have an id that begins with `{id_}`; give more of it"
-    raise ConfigError([Mistake("command line", None, text)])
+    if number:
+        text = f"{number} {what}s have an id that begins with `{id_}`; give more of it"
+    return ConfigError([Mistake("command line", None, text)])
 
 
 def _names(columns: tuple[str, ...]) -> str:

@@ -10,8 +10,6 @@ by `pipelines.gold.retyping`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -26,11 +24,11 @@ from ingest.events import SILVER
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed, same
 from pipelines.gold.approvals import finish
-from pipelines.gold.known import tables_in
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import lease
+from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed_again
@@ -39,9 +37,6 @@ from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.targets.progress import load
 from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rejects, merge, present
-
-_SET_DOWN = "_replay_"
-"""How the tables are called that hold what was decoded until it is looked at."""
 
 
 class Replayed(NamedTuple):
@@ -86,7 +81,9 @@ def _decoded(warehouse: Warehouse, source: Source, code: str | None) -> Replayed
     tried = _counted(warehouse, source.name, code)
     if not tried.found:
         return Replayed("decode", source.name, 0, 0)
-    with _set_down(warehouse, source, code) as decoded:
+    # Decoded twice it could differ.
+    with set_down(warehouse, _today(warehouse, source, code)) as table:
+        decoded = warehouse.session.table(table)
         failed = decoded.where("kind = 'reject'")
         good = decoded.join(failed.select(*MESSAGE).distinct(), list(MESSAGE), "left_anti")
         if tried.found > tried.done and not good.isEmpty():
@@ -112,26 +109,12 @@ def _counted(warehouse: Warehouse, source: str, code: str | None) -> _Counted:
     return _Counted(*row)
 
 
-@contextmanager
-def _set_down(warehouse: Warehouse, source: Source, code: str | None) -> Iterator[DataFrame]:
-    """The silver rows that the messages of open rejects are today, in a table of their own until
-    the end: who reads them twice does not have them decoded twice, which could differ."""
-    for left in tables_in(warehouse, "silver"):
-        # By a replay that was killed.
-        if left.startswith(_SET_DOWN):
-            warehouse.drop("silver", left)
-    name = f"{_SET_DOWN}{uuid.uuid4().hex}"
+def _today(warehouse: Warehouse, source: Source, code: str | None) -> DataFrame:
+    """The silver rows that the messages of open rejects are today."""
     run = decode({source.name: decode_spec(source)})
-    columns = [(column.name, column.type) for column in SILVER if column.name != "batch"]
-    try:
-        warehouse.create("silver", name, columns)
-        messages = _messages(warehouse, source.name, code).select(*INPUT)
-        messages = placed_again(warehouse, source, messages)
-        decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
-        warehouse.append(decoded, "silver", name)
-        yield warehouse.read("silver", name)
-    finally:
-        warehouse.drop("silver", name)
+    messages = _messages(warehouse, source.name, code).select(*INPUT)
+    messages = placed_again(warehouse, source, messages)
+    return messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
 
 
 def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:

@@ -26,7 +26,7 @@ from ingest.names import SourceTable
 from ingest.sql import delivery
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.projection import as_text
-from pipelines.gold.known import known, local_tables, one_of, tables_in
+from pipelines.gold.known import known, one_of
 from pipelines.ledger.entries import load
 from pipelines.ledger.renames import namings
 from pipelines.platform.rows import rows
@@ -153,7 +153,7 @@ def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
     """The tables and views of a layer that there are to query."""
     if layer == "history":
         return sorted(known(warehouse, config).ways)
-    names = local_tables(warehouse, layer)
+    names = warehouse.tables(layer)
     return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
 
 
@@ -223,9 +223,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     place = quote(warehouse.settings.catalog, warehouse.schema("history"))
     warehouse.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
     there = {
-        (layer, name.lower())
-        for layer in ("silver", "history")
-        for name in tables_in(warehouse, layer)
+        (layer, name.lower()) for layer in ("silver", "history") for name in warehouse.tables(layer)
     }
     noted = Path(warehouse.checkpoint("views.json"))
     before = _noted(noted)

@@ -123,6 +123,17 @@ class Warehouse:
             return any((self.folder(layer, table) / "_delta_log").glob("*.json"))
         return self.session.catalog.tableExists(self.name(layer, table))
 
+    def tables(self, layer: str) -> list[str]:
+        """The tables and views of a layer that have been created."""
+        if self.local:
+            logs = self.folder(layer, "_").parent.glob("*/_delta_log")
+            return sorted(log.parent.name for log in logs)
+        assert self.settings.catalog is not None
+        place = quote(self.settings.catalog, self.schema(layer))
+        catalog = self.session.catalog
+        found = catalog.listTables(place) if catalog.databaseExists(place) else []
+        return sorted(table.name for table in found)
+
     def read(self, layer: str, table: str) -> DataFrame:
         """The table as it is now."""
         return self.session.table(self.name(layer, table))

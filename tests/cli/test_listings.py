@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.config.settings import Settings
 from ingest.errors import ConfigError
 from pipelines.cli.context import Invocation
-from pipelines.operations.listings import REJECT, SUMMARY, Wanted, one, under_name
+from pipelines.operations import listings
+from pipelines.operations.listings import (
+    REJECT,
+    SUMMARY,
+    Wanted,
+    one,
+    reject,
+    rejects,
+    under_name,
+)
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.rejects import REJECTS, log
 from tests.support.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -57,12 +72,38 @@ def test_people_are_shown_the_first_rejects_and_how_many_more_there_are(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def rejects(_: Any, wanted: Wanted) -> list[list[Any]]:
+    def some(_: Any, wanted: Wanted) -> list[list[Any]]:
         return [["1a2b", *[None] * (len(REJECT) - 1)]] * (wanted.limit or 1200)
 
     monkeypatch.setattr(Invocation, "warehouse", None)
-    monkeypatch.setattr("pipelines.operations.listings.rejects", rejects)
+    monkeypatch.setattr("pipelines.operations.listings.rejects", some)
     kind = [None] * SUMMARY.index("count")
     monkeypatch.setattr("pipelines.operations.listings.summary", lambda *_: [[*kind, 1200, None]])
     answer = Project(tmp_path, capsys.readouterr).ingest("rejects", "list", *options)
     assert (answer.out.count("1a2b"), answer.err) == (listed, said)
+
+
+def test_rejects_come_part_after_part(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same order, and with their bytes, however they are cut."""
+    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), spark)
+    columns = dict.fromkeys((name for name, _ in REJECTS))
+    own = {"stage": "gold", "source": "s", "topic": "t", "partition": 0, "row": 0, "epoch": 0}
+    told = [
+        {"id": f"{offset:02}a", "offset": offset, "value": bytes([offset]) * 100, "status": "open"}
+        for offset in (7, 3, 5, 1, 6, 2, 4)
+    ]
+    log(warehouse, [{**columns, **own, **row} for row in told])
+    whole = list(rejects(warehouse))
+    assert [row[REJECT.index("offset")] for row in whole] == [1, 2, 3, 4, 5, 6, 7]
+    for name, most in (("_PART", 2), ("_PART_BYTES", 250)):
+        with monkeypatch.context() as patch:
+            patch.setattr(listings, name, most)
+            assert list(rejects(warehouse)) == whole
+            assert list(rejects(warehouse, Wanted(limit=3))) == whole[:3]
+    assert reject(warehouse, "03") == reject(warehouse, "03a") == whole[2]
+    with pytest.raises(ConfigError, match="7 rejects have an id that begins with `0`; give more"):
+        reject(warehouse, "0")
+    with pytest.raises(ConfigError, match="no reject has an id that begins with `x`"):
+        reject(warehouse, "x")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.load import load
-from pipelines.apply import batch as work
+from pipelines.apply import bounds
 from pipelines.bronze import source as bronze
 from pipelines.gold import run as gold
 from pipelines.gold.known import known
@@ -105,7 +105,7 @@ def test_gold_is_what_the_databases_hold(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Some of it is folded in the driver, some by the workers.
-    monkeypatch.setattr(work, "BYTES_HERE", 20_000)
+    monkeypatch.setattr(bounds, "BYTES", 20_000)
     seed = 20260101
     chance = random.Random(seed)
     databases = {}

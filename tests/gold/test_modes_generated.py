@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.load import load
-from pipelines.apply import batch as work
-from pipelines.apply import prior_images
+from pipelines.apply import bounds
 from pipelines.gold.known import known
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import reconcile
@@ -100,8 +99,8 @@ def test_every_mode_is_what_the_databases_went_through(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing is folded in the driver, and changes of the key are looked for link by link.
-    monkeypatch.setattr(work, "BYTES_HERE", 0)
-    monkeypatch.setattr(prior_images, "MOVES_MOST", 0)
+    monkeypatch.setattr(bounds, "BYTES", 0)
+    monkeypatch.setattr(bounds, "KEY_CHANGES", 12)
     chance = random.Random(20260202)
     databases = {}
     for name, partials, truncates in (

@@ -1,0 +1,171 @@
+"""The changes that late keys are folded from.
+
+All that a key ever had, or, where that comes to the same, what it had from a change on that leaves
+nothing of what was before: so that the cost of a late key does not grow with its history. What is
+known beforehand to be little (`TableBatch.fits_here`) comes to the driver; all else stays with
+Spark's workers. Images are read only from the batches that hold what is wanted, which
+`pipelines.apply.prior_images` finds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from ingest.fold.fold import Key
+from ingest.position import SOURCE_PART, Pos, source_part
+from ingest.sql.projection import events
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.late_keys import Late
+from pipelines.apply.linked_keys import groups_view
+from pipelines.apply.prior_images import Traces, based, by_hash, hashes, of_keys, trace
+from pipelines.apply.set_aside import without_claimed
+from pipelines.platform.rows import rows
+from pipelines.silver.pending import among
+
+
+class Found(NamedTuple):
+    """Rows of `ingest.sql.projection.events` with their group (`component`), here where they are
+    few; and how many files of silver were looked through for them."""
+
+    changes: DataFrame | pa.Table
+    files: int
+
+
+def changes_of(batch: TableBatch, late: Late) -> Found:
+    """The changes of the keys to fold again."""
+    groups = late.groups
+    if groups is None:
+        chosen = _chosen(batch, late, batch.history(of_keys(None)))
+        return Found(chosen, len(chosen.inputFiles()))
+    known = hashes(batch, groups)
+    below = _alone(groups, late.bounds) if based(batch) else {}
+    if known is not None and below:
+        traces = late.traces
+        if traces is None or len(below) < len(groups) or not traces.searched >= {*groups}:
+            traces = trace(batch, known, below)
+        begun = starts(traces, known)
+        if batch.fits_here(begun.changes):
+            read = _chosen(batch, late, since(batch, known, begun)).toArrow()
+            read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
+            anew = unfounded(read, begun, soft=batch.soft)
+            if not anew:
+                return Found(read, begun.files)
+            missed = {key: known[key] for key in anew}
+            if _few(batch, missed):
+                whole = batch.history(of_keys(missed))
+                kept = [tuple(key) not in anew for key in read["key"].to_pylist()]
+                again = groups_view(batch, {key: groups[key] for key in anew})
+                rest = _chosen(batch, late._replace(relation=again), whole).toArrow()
+                read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
+                return Found(read, begun.files)
+    chosen = _chosen(batch, late, batch.history(of_keys(known)))
+    files = len(chosen.inputFiles())
+    return Found(chosen.toArrow() if _few(batch, known) else chosen, files)
+
+
+def _few(batch: TableBatch, known: Mapping[Key, int] | None) -> bool:
+    """Whether the driver can take all that silver has of some keys, by their hashes."""
+    if batch.fits_here(batch.history_changes):
+        return True
+    if known is None:
+        return False
+    [(number,)] = rows(
+        batch.warehouse.session.sql(f"SELECT count(*) FROM ({batch.history(of_keys(known))})")
+    )
+    return batch.fits_here(number)
+
+
+def _alone(groups: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Pos]:
+    """The keys of the batch that no change links to another, with their bounds."""
+    sizes = Counter(groups.values())
+    alone = (key for key, number in groups.items() if sizes[number] == 1)
+    return {key: bounds[key] for key in alone if key in bounds}
+
+
+def _chosen(batch: TableBatch, late: Late, changes: str) -> DataFrame:
+    """Those of the changes that are of the keys, each with its group."""
+    read = "h.*"
+    if not late.linked:
+        # Before images count only where keys were changed, and are as large as after images.
+        read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
+    hint = "" if late.groups is None else "/*+ BROADCAST(l) */ "
+    chosen = (
+        f"SELECT {hint}{read}, l.component FROM ({events(batch.shape, changes)}) h "
+        f"JOIN {late.relation} l ON l.key = h.key WHERE size(h.misfits) = 0"
+    )
+    return batch.warehouse.session.sql(without_claimed(batch, chosen, late.given))
+
+
+class Starts(NamedTuple):
+    """From where on some keys are to be folded.
+
+    `parts`: key -> the source's own part of the position of a change below which nothing bears on
+    the row; empty: from the first one. `batches`: those of silver that hold what is from there on.
+    `unhashed`: whether some of it has no hash. `files`: how many were looked through. `changes`:
+    how many there are from there on at most.
+    """
+
+    parts: dict[Key, Pos]
+    batches: set[int]
+    unhashed: bool
+    files: int
+    changes: int
+
+
+def starts(traces: Traces, known: Mapping[Key, int]) -> Starts:
+    """Where the fold of keys that were traced may start."""
+    held = [traces.batches.get(hash_, {}) for hash_ in {*known.values()}]
+    return Starts(
+        parts={key: traces.bases.get(hash_, ()) for key, hash_ in known.items()},
+        batches={*traces.unhashed}.union(*held),
+        unhashed=bool(traces.unhashed),
+        files=traces.files,
+        changes=sum(traces.unhashed.values()) + sum(sum(counts.values()) for counts in held),
+    )
+
+
+def since(batch: TableBatch, known: Mapping[Key, int], begun: Starts) -> str:
+    """SQL of the changes from the starts on, and of all those without a hash.
+
+    Where each has one no key was moved: what tells of that is then not read.
+    """
+    begin = by_hash(known, begun.parts)
+    changes = batch.history(f"{among(begun.batches)} AND {of_keys(known)}")
+    read = "c.*"
+    if not begun.unhashed:
+        nothing = "CAST(NULL AS map<string, string>)"
+        read = f"c.* EXCEPT (before, key_before, tx_id), {nothing} AS before"
+        read += f", {nothing} AS key_before, CAST(NULL AS string) AS tx_id"
+    return (
+        f"SELECT /*+ BROADCAST(b) */ {read} FROM ({changes}) c "
+        f"LEFT JOIN {batch.view(begin)} b ON b.hash = c.key_hash "
+        f"WHERE b.hash IS NULL OR {source_part('c.pos')} >= b.part"
+    )
+
+
+def not_below(read: pa.Table, begun: Starts) -> list[bool]:
+    """Of each change that was read, whether it is not below the start of its key.
+
+    Those without a hash are read whatever their position.
+    """
+    placed = zip(read["key"].to_pylist(), read["pos"].to_pylist(), strict=True)
+    return [tuple(pos[:SOURCE_PART]) >= begun.parts[tuple(key)] for key, pos in placed]
+
+
+def unfounded(read: pa.Table, begun: Starts, *, soft: bool) -> set[Key]:
+    """The keys whose changes, as far as they were `read`, begin neither at the first there was nor
+    with one that leaves nothing of what was before."""
+    columns = ("key", "pos", "op", "partial", "lacks")
+    first: dict[Key, tuple[Pos, bool]] = {}
+    for row in zip(*(read[name].to_pylist() for name in columns), strict=True):
+        key, pos, op, partial, lacks = row
+        leaves_nothing = not soft if op == "delete" else not partial and not lacks
+        this = (tuple(pos), leaves_nothing)
+        first[tuple(key)] = min(first.get(tuple(key), this), this)
+    nothing: tuple[Pos, bool] = ((), False)
+    return {key for key, part in begun.parts.items() if part and not first.get(key, nothing)[1]}

@@ -1,0 +1,237 @@
+"""The keys of a batch that are folded again.
+
+They come to the driver where they are few: then silver is looked through for them by their hashes
+(`pipelines.apply.prior_images`). A lost checkpoint that is read again may bring millions: these
+stay with Spark's workers, set down in a table, and the history of the whole table is joined with
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.errors import TableError
+from ingest.fold import lateness
+from ingest.fold.fold import Key
+from ingest.position import TOP, Pos, pos_literal
+from ingest.sql.projection import events
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.bounds import few_keys
+from pipelines.apply.linked_keys import groups_around, linked_keys
+from pipelines.apply.prior_images import Traces, based, hashes, trace
+from pipelines.apply.verdicts import Judged
+from pipelines.platform.rows import array_of, rows
+from pipelines.silver.pending import among
+
+_NAMED_MOST = 5
+
+
+class Late(NamedTuple):
+    """The keys that are folded again.
+
+    `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
+    it. `groups`: each with the number of its group, None where they are too many for the driver,
+    and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
+    late themselves. `linked`: changes of the key link some. `bounds`, `traces`: where the fold of
+    each has to start below, and where silver has them, as far as that is known. `given`: SQL of
+    those whose changes another source table's row no longer sets aside.
+    """
+
+    relation: str
+    groups: Mapping[Key, int] | None
+    brought: Collection[Key]
+    keys: int
+    found: int
+    linked: bool
+    bounds: Mapping[Key, Pos] = {}
+    traces: Traces | None = None
+    given: str | None = None
+
+
+def late_keys(batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]) -> Late:
+    """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
+    late, and those that SQL `also` gives; with all that key changes link to them.
+
+    `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
+    besides those that move a key.
+    """
+    forced = few_keys(batch.warehouse, " UNION ".join(also)) if also else set()
+    if judged.too_many or forced is None:
+        return _of_many(batch, judged, overtaking=overtaking, also=also)
+    bounds = _bounds(judged.verdicts)
+    found = _keys(judged.verdicts, "late")
+    doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
+    doubtful = doubtful.select(["key", "pos"])
+    traces = None
+    if doubtful.num_rows or (found and based(batch)):
+        what = overtaking if doubtful.num_rows else "false"
+        traces = _traced(batch, bounds, doubts=_places(doubtful), what=what)
+    if doubtful.num_rows:
+        found |= _named_above(batch, doubtful, overtaking, traces=traces)
+    found |= forced
+    groups = groups_around(batch, found, traces) if found else {}
+    if groups is None:
+        return _of_many(batch, judged, overtaking=overtaking, also=also)
+    return _few(batch, groups, len(found), brought=bounds)._replace(bounds=bounds, traces=traces)
+
+
+def freed_keys(batch: TableBatch, keys: str) -> Late:
+    """As `late_keys`, of keys (SQL) that no other source table's row holds any more, and of which
+    there are changes."""
+    few = few_keys(batch.warehouse, keys)
+    found = _set_down(batch, keys, brought=keys) if few is None else these_keys(batch, few)
+    return found._replace(given=keys)
+
+
+def these_keys(batch: TableBatch, keys: Collection[Key]) -> Late:
+    """As `late_keys`, of keys of which there are changes."""
+    groups = groups_around(batch, keys, None)
+    if groups is None:
+        listed = f"SELECT key FROM {batch.view(pa.table({'key': array_of(keys)}))}"
+        return _set_down(batch, listed, brought=listed)
+    return _few(batch, groups, len(keys), brought=keys)
+
+
+def marked_by_truncates(batch: TableBatch) -> list[str]:
+    """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
+    before; none where there is no such truncate."""
+    unseen = batch.unseen_cuts
+    above = [cut for cut in batch.earlier_cuts if unseen and cut > unseen[0]]
+    if not batch.soft or not above:
+        return []
+    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=True)
+    marks = ", ".join(map(pos_literal, above))
+    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({marks})"]
+
+
+def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
+    """Raise TableError where history has nothing of keys that a batch brings (78): of `lost`, and
+    of so many `more`.
+
+    Then the lookup is wrong: no reason to take the row away.
+    """
+    if lost:
+        named = ", ".join(f"({', '.join(key)})" for key in sorted(lost)[:_NAMED_MOST])
+        more += max(len(lost) - _NAMED_MOST, 0)
+        raise TableError(
+            f"expected to find in silver what it has of key {named}"
+            f"{f' and {more} more' if more else ''}, which this batch "
+            f"brings, got nothing: a fault of the lookup, so nothing of {target} was changed; "
+            f"please report it"
+        )
+
+
+def _few(
+    batch: TableBatch, groups: Mapping[Key, int], found: int, *, brought: Collection[Key]
+) -> Late:
+    linked = len({*groups.values()}) < len(groups)
+    told = {
+        "key": array_of(groups),
+        "component": pa.array(map(str, groups.values()), pa.string()),
+        "brought": pa.array((key in brought for key in groups), pa.bool_()),
+    }
+    relation = batch.view(pa.table(told)) if groups else ""
+    named = [key for key in groups if key in brought]
+    return Late(relation, groups, named, len(groups), found, linked)
+
+
+def _of_many(batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]) -> Late:
+    """As `late_keys`, of more keys than the driver takes."""
+    told = judged.named(batch)
+    above = _above(batch, f"(SELECT key, pos FROM {told} WHERE kind = 'doubtful')", overtaking)
+    found = " UNION ".join([f"SELECT key FROM {told} WHERE kind = 'late'", above, *also])
+    return _set_down(batch, found, brought=f"SELECT DISTINCT key FROM {told}")
+
+
+def _set_down(batch: TableBatch, keys: str, *, brought: str) -> Late:
+    """The keys that SQL gives, each once, with all that key changes link to them, in a table of
+    their own. `brought`: SQL of the keys that the batch brings."""
+    session = batch.warehouse.session
+    found, linked = batch.set_down(session.sql(keys)), linked_keys(batch)
+    grouped = f"SELECT key, to_json(key) AS component FROM {found}"
+    if linked is not None:
+        met = f"SELECT l.component FROM {linked} l LEFT SEMI JOIN {found} f ON f.key = l.key"
+        grouped = (
+            f"SELECT g.* FROM ({grouped}) g LEFT ANTI JOIN {linked} l ON l.key = g.key UNION ALL "
+            f"SELECT l.* FROM {linked} l LEFT SEMI JOIN ({met}) m ON m.component = l.component"
+        )
+    relation = batch.set_down(
+        session.sql(
+            f"SELECT g.*, b.key IS NOT NULL AS brought, f.key IS NOT NULL AS late "
+            f"FROM ({grouped}) g LEFT JOIN ({brought}) b ON b.key = g.key "
+            f"LEFT JOIN {found} f ON f.key = g.key"
+        )
+    )
+    [(number, late)] = rows(session.sql(f"SELECT count(*), count_if(late) FROM {relation}"))
+    return Late(relation, None, (), number, late, linked is not None)
+
+
+def _named_above(
+    batch: TableBatch, doubtful: pa.Table, what: str, *, traces: Traces | None
+) -> set[Key]:
+    """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
+    moves its key, or for which the SQL `what` is true, which `traces` were asked for."""
+    found: set[Key] = set()
+    narrowed = "true"
+    if traces is not None:
+        lowest = _places(doubtful)
+        known = hashes(batch, lowest) or {}
+        found = {key for key, pos in lowest.items() if traces.named.get(known[key], ()) > pos}
+        if not traces.unhashed:
+            return found
+        narrowed = f"key_hash IS NULL AND {among(traces.unhashed)}"
+    named = batch.warehouse.session.sql(_above(batch, batch.view(doubtful), what, where=narrowed))
+    return found | {tuple(key) for (key,) in rows(named)}
+
+
+def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") -> str:
+    """SQL of the keys of a relation (`key`, `pos`) that an earlier change names above that
+    position."""
+    earlier = events(batch.shape, batch.earlier(f"{where} AND ({what} OR {batch.shape.moved})"))
+    both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
+    return (
+        f"SELECT DISTINCT d.key FROM {doubtful} d JOIN "
+        f"(SELECT {both} AS key, pos FROM ({earlier})) r ON r.key = d.key AND r.pos > d.pos"
+    )
+
+
+def _traced(
+    batch: TableBatch, bounds: Mapping[Key, Pos], *, doubts: Mapping[Key, Pos], what: str
+) -> Traces | None:
+    """What silver has of the late and doubtful keys; None where it is not read by hash."""
+    below = bounds if based(batch) else None
+    known = hashes(batch, doubts if below is None else below)
+    if known is None:
+        return None
+    found = trace(batch, known, below, doubts=doubts, what=what)
+    if not batch.total("unhashed"):
+        # The batch itself brings every one of them by its hash.
+        check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])
+    return found
+
+
+def _keys(judged: pa.Table, kind: str) -> set[Key]:
+    chosen = judged.filter(pc.equal(judged["kind"], kind))
+    return {tuple(key) for key in chosen["key"].to_pylist()}
+
+
+def _places(keys: pa.Table) -> dict[Key, Pos]:
+    """The rows `key` and `pos` as a mapping."""
+    columns = (keys[name].to_pylist() for name in ("key", "pos"))
+    return {tuple(key): tuple(pos) for key, pos in zip(*columns, strict=True)}
+
+
+def _bounds(judged: pa.Table) -> dict[Key, Pos]:
+    """Where the fold of a late or doubtful key has to start below: what a partial image of the
+    batch comes to, and whether it has a base, depends on what was before it."""
+    bounds: dict[Key, Pos] = {}
+    told = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
+    columns = (told[name].to_pylist() for name in ("key", "pos", "whole"))
+    for name, at, whole in zip(*columns, strict=True):
+        key, pos = tuple(name), TOP if whole else tuple(at)
+        bounds[key] = min(pos, bounds.get(key, pos))
+    return bounds

@@ -1,0 +1,37 @@
+"""Frames set down as tables of their own for as long as they are worked with.
+
+Who reads such a table twice does not have it computed twice, and it may be larger than any memory.
+A process that is killed leaves its tables, which say in their names when they were made: who sets
+something down days later takes them away.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame
+
+from pipelines.platform.warehouse import Warehouse
+
+_LAYER, _PREFIX, _MADE = "silver", "_scratch_", "%Y%m%d%H%M%S"
+_DEAD = timedelta(days=3)
+
+
+@contextmanager
+def set_down(warehouse: Warehouse, frame: DataFrame) -> Iterator[str]:
+    """The SQL name of a table that holds the rows of `frame` until the end."""
+    now = datetime.now(UTC)
+    for name in warehouse.tables(_LAYER):
+        if name.startswith(_PREFIX) and name < _PREFIX + (now - _DEAD).strftime(_MADE):
+            warehouse.drop(_LAYER, name)
+    name = f"{_PREFIX}{now.strftime(_MADE)}_{uuid.uuid4().hex}"
+    columns = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+    try:
+        warehouse.create(_LAYER, name, columns)
+        warehouse.append(frame, _LAYER, name)
+        yield warehouse.name(_LAYER, name)
+    finally:
+        warehouse.drop(_LAYER, name)

@@ -48,11 +48,15 @@ class AlterColumnType(_Change, frozen=True):
     in_place: bool = False
 
 
-class ChangeKey(_Change, frozen=True):
+class TableChange(_Change, frozen=True):
+    """A change of the whole table."""
+
+
+class ChangeKey(TableChange, frozen=True):
     keys: tuple[str, ...]
 
 
-class RenameTable(_Change, frozen=True):
+class RenameTable(TableChange, frozen=True):
     """What the table is called from now on."""
 
     db: str | None
@@ -60,11 +64,11 @@ class RenameTable(_Change, frozen=True):
     name: str
 
 
-class FreezeTable(_Change, frozen=True):
+class FreezeTable(TableChange, frozen=True):
     """The table was dropped: its target stays as it is."""
 
 
-class RecreateTable(_Change, frozen=True):
+class RecreateTable(TableChange, frozen=True):
     """The table was dropped and created again: nothing of before is left."""
 
 
@@ -108,21 +112,15 @@ def column_of(change: SchemaChange) -> str | None:
             return name.lower()
         case RenameColumn(old):
             return old.lower()
-        case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
+        case TableChange():
             return None
         case _:
             assert_never(change)
 
 
-def name_after(change: SchemaChange) -> str | None:
+def name_after(change: ColumnChange) -> str:
     """What the column concerned is called from now on, as it is spelled there."""
-    match change:
-        case AddColumn(name) | DropColumn(name) | AlterColumnType(name) | RenameColumn(_, name):
-            return name
-        case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
-            return None
-        case _:
-            assert_never(change)
+    return change.new if isinstance(change, RenameColumn) else change.name
 
 
 def brings(change: SchemaChange) -> str | None:
@@ -130,13 +128,21 @@ def brings(change: SchemaChange) -> str | None:
     match change:
         case AddColumn(name) | RenameColumn(_, name):
             return name.lower()
-        case _:
+        case DropColumn() | AlterColumnType() | TableChange():
             return None
+        case _:
+            assert_never(change)
 
 
 def frees(change: SchemaChange) -> str | None:
     """The name, in lower case, that no column has from now on."""
-    return column_of(change) if isinstance(change, DropColumn | RenameColumn) else None
+    match change:
+        case DropColumn(name) | RenameColumn(name):
+            return name.lower()
+        case AddColumn() | AlterColumnType() | TableChange():
+            return None
+        case _:
+            assert_never(change)
 
 
 def freed(changes: Iterable[SchemaChange]) -> set[str]:
@@ -193,12 +199,10 @@ def lineage(placed: Iterable[tuple[Pos, SchemaChange, bool]]) -> Lineage:
     found = []
     for pos, change, hidden in placed:
         match change:
-            case AlterColumnType(in_place=True):
+            case AlterColumnType(in_place=True) | TableChange():
                 pass
             case AddColumn() | DropColumn() | RenameColumn() | AlterColumnType():
                 found.append(LineageEntry(pos, change, hidden))
-            case ChangeKey() | RenameTable() | FreezeTable() | RecreateTable():
-                pass
             case _:
                 assert_never(change)
     return tuple(sorted(found, key=lambda entry: entry.pos))
@@ -245,13 +249,8 @@ def ended(entries: Lineage, column: str) -> Pos | None:
     return end
 
 
-def retyped(entries: Lineage, column: str) -> Pos | None:
-    """Where `column` last got another type: what came before need not fit it."""
-    return retypings(entries).get(column.lower())
-
-
 def retypings(entries: Lineage) -> dict[str, Pos]:
-    """Where each column, in lower case, last got another type."""
+    """Where each column, in lower case, last got another type: what came before need not fit it."""
     return {e.change.name.lower(): e.pos for e in entries if isinstance(e.change, AlterColumnType)}
 
 
@@ -260,30 +259,16 @@ def defaults(entries: Lineage) -> list[Default]:
     another column of the name, or takes it away, ends it."""
     found: list[Default] = []
     current: dict[str, int] = {}
-
-    def end(name: str, pos: Pos) -> str | None:
-        if name.lower() not in current:
-            return None
-        number = current.pop(name.lower())
-        found[number] = found[number]._replace(until=pos)
-        return found[number].text
-
-    def begin(name: str, text: str | None, pos: Pos, *, named: bool) -> None:
-        end(name, pos)
-        if text is not None:
-            current[name.lower()] = len(found)
-            found.append(Default(name, text, pos, named=named))
-
     for pos, change in ((entry.pos, entry.change) for entry in entries if not entry.hidden):
-        match change:
-            case AddColumn(name, _, text):
-                begin(name, text, pos, named=False)
-            case DropColumn(name):
-                end(name, pos)
-            case RenameColumn(old, new):
-                begin(new, end(old, pos), pos, named=True)
-            case AlterColumnType():
-                pass
-            case _:
-                assert_never(change)
+        text = change.default if isinstance(change, AddColumn) else None
+        gone, new = frees(change), brings(change)
+        for name in current.keys() & {gone, new}:
+            number = current.pop(name)
+            found[number] = found[number]._replace(until=pos)
+            if name == gone:
+                text = found[number].text
+        if text is not None and new is not None:
+            current[new] = len(found)
+            named = isinstance(change, RenameColumn)
+            found.append(Default(name_after(change), text, pos, named=named))
     return found

@@ -38,6 +38,11 @@ def statements(target: str, changes: Iterable[ColumnChange]) -> list[str]:
     ]
 
 
+def script(target: str, changes: Iterable[ColumnChange]) -> str:
+    """The statements as one text."""
+    return ";\n".join(statements(target, changes))
+
+
 def _clause(change: ColumnChange) -> str:
     match change:
         case AddColumn(name, type_):

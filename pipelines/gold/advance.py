@@ -22,7 +22,6 @@ from pipelines.apply.modes import apply
 from pipelines.apply.set_aside import placeless_rejects
 from pipelines.gold.backlog import unkeyed
 from pipelines.gold.plan import (
-    grown_columns,
     key_of,
     named_keys,
     one_tenant,
@@ -30,9 +29,9 @@ from pipelines.gold.plan import (
     set_aside,
     shape_of,
     shard_of,
-    target_columns,
 )
 from pipelines.gold.retyping import outgrowing, typed_at_last
+from pipelines.gold.schema_evolution import apply_schema_changes, create_target
 from pipelines.gold.shared_keys import try_again
 from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger.decisions import Ledger
@@ -96,7 +95,7 @@ def advance(
         return _all_aside(warehouse, route, feeding, row=row, found=found)
     made = TargetContract.by(route, mode, keys)
     _check_made(route, progress, made)
-    fresh = target_columns(warehouse, route, feeding, found=found, ledger=ledger, made=made)
+    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, made=made)
     # What lies below an open transaction is applied again, which no log shows.
     again = any(slice_.first <= (progress.seen or 0) for slice_ in slices)
     labels = {*row.marks, *map(label_of, task.slices)}
@@ -115,7 +114,7 @@ def advance(
         # Not only what is new among the rejects: a run that was killed may have recorded them.
         if counts.pop("unfit", 0) or counts["rejected"]:
             grew = outgrowing(warehouse, table.source, route.target)
-            ledger.drift.outgrown(table, route, grew)
+            ledger.enter(ledger.drift.outgrown(table, route, grew), route)
         row = _added(row, work, marks, counts=counts)
         if was_unkeyed:
             with work:
@@ -178,9 +177,8 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     config, route, table, slices, made, found, ledger = about
     warehouse, keys = ledger.warehouse, made.keys
     before = () if fresh else columns_of(warehouse, route.target) or ()
-    columns = grown_columns(
-        warehouse, route, keys, table=table, found=found, slices=slices, ledger=ledger
-    )
+    apply_schema_changes(route, keys, table=table, found=found, slices=slices, ledger=ledger)
+    columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
@@ -302,7 +300,7 @@ def _check_key(
     own = named_keys(config, route, slices, lineage=ledger.lineage(table)) or said
     named = (*own, *shard_of(route))
     if own and {name.lower() for name in named} != {key.lower() for key in keys}:
-        ledger.drift.key(table, route, keys, named_=named)
+        ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
 
 
 def _unsent(
@@ -321,9 +319,12 @@ def _unsent(
     own = [name for name in columns if name.lower() not in keys]
     types = found.types.get(table)
     listed = [column.name for column in types[-1]] if types else None
-    never = ledger.drift.unsent(
+    for entry in ledger.drift.sent_again(table, slices):
+        ledger.note(entry)
+    gone, never = ledger.drift.unsent(
         table, route, own, slices=slices, listed=listed, never=row.unsent.get(label, ())
     )
+    ledger.enter(gone, route)
     return replace(row, unsent={**row.unsent, label: never})
 
 

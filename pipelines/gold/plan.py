@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.config.load import Config
-from ingest.config.modes import TargetContract, mode_of
+from ingest.config.modes import mode_of
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage, name_after, renamed
@@ -17,11 +17,10 @@ from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import silver_changes
-from pipelines.ledger.decisions import Ledger
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges
+from pipelines.silver.pending import BatchStats
 from pipelines.targets.rejects import no_key_rejects
-from pipelines.targets.table import check_kept, columns_of, create, keys_of, spelled, wanted_columns
+from pipelines.targets.table import keys_of, spelled
 
 
 def shard_of(route: Route) -> tuple[str, ...]:
@@ -89,78 +88,6 @@ def declared_keys(
     return (*named, *(name for name in shard_of(route) if named))
 
 
-def target_columns(
-    warehouse: Warehouse,
-    route: Route,
-    feeding: Mapping[SourceTable, Sequence[BatchStats]],
-    *,
-    found: PendingChanges,
-    ledger: Ledger,
-    made: TargetContract,
-) -> bool:
-    """Create the target with the columns of all the tables that feed it, unless it exists.
-
-    Gives whether it is new.
-    """
-    soft = route.deletes == "soft"
-    if warehouse.exists("gold", route.target):
-        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
-        _check_excluded(warehouse, route)
-        return False
-    types = [columns for table in feeding for columns in found.types.get(table, [])]
-    images = {image for slices in feeding.values() for s in slices for image in s.images}
-    shard = (route.shard_column or "").lower()
-    if shard and shard in {name.lower() for image in images for name in image}:
-        raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
-    # Where there is no key it is a column all the same.
-    first = made.keys or shard_of(route)
-    wanted = wanted_columns(route, first, types, images=sorted(images))
-    for table, slices in feeding.items():
-        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
-        wanted = ledger.beginning(table, wanted, first, lowest=lowest)
-    create(warehouse, route.target, wanted, made=made, soft=soft)
-    return True
-
-
-def _check_excluded(warehouse: Warehouse, route: Route) -> None:
-    """Raise TableError where the target has what `exclude` is to keep out of it."""
-    kept_out = {name.lower() for name in route.exclude}
-    held = [name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out]
-    if held:
-        raise TableError(
-            f"expected {route.target} without the excluded {', '.join(held)}, which it has from "
-            f"before; `ingest rebuild {route.target}` takes it away"
-        )
-
-
-def grown_columns(
-    warehouse: Warehouse,
-    route: Route,
-    keys: tuple[str, ...],
-    *,
-    table: SourceTable,
-    found: PendingChanges,
-    slices: Sequence[BatchStats],
-    ledger: Ledger,
-) -> dict[str, str]:
-    """The target's columns after what the ledger lets in of `table`'s."""
-    types = found.types.get(table, [])
-    images = {image for slice_ in slices for image in slice_.images}
-    wanted = wanted_columns(route, keys, types, images=sorted(images))
-    stored = columns_of(warehouse, route.target) or {}
-    held = {name.lower() for name in stored}
-    missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
-    if missing:
-        raise TableError(
-            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
-            f"it was created; another key needs another target"
-        )
-    ledger.drift.stepping_aside(table, route, wanted)
-    columns = ledger.settle(table, route, dict(stored), keys=keys)
-    typed_names = {column.name for columns in types for column in columns}
-    return ledger.drift.grown(table, route, columns, wanted=wanted, typed_names=typed_names)
-
-
 def shape_of(
     config: Config,
     route: Route,
@@ -202,7 +129,7 @@ def shape_of(
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
         sequence=_sequence(route, columns, images, types=types) if ordered else (),
     )
-    brought = {(name_after(entry.change) or "",) for entry in lineage}
+    brought = {(name_after(entry.change),) for entry in lineage}
     return spelled(shape, sorted(images | brought | {own}))
 
 

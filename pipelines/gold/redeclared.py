@@ -26,7 +26,7 @@ def enter_redeclared(ledger: Ledger, swept: Progress) -> None:
         stand = stand_at(ledger.stands, route)
         if stand.made is None or stand.declared in (None, dict(route.columns)):
             continue
-        ledger.drift.declared(first, route)
+        ledger.enter(ledger.drift.declared(first, route), route)
         noted[route.target] = replace(stand.noting({}), declared=dict(route.columns))
     if noted:
         ledger.save()

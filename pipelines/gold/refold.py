@@ -20,13 +20,11 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, Lineage
-from ingest.errors import TableError
+from ingest.ddl.changes import Lineage
 from ingest.fold.arrow import Run, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.alter import quoted
 from ingest.sql.casts import sql_text
 from ingest.sql.merge import Merge
 from ingest.sql.merge import sql as merge_sql
@@ -37,14 +35,14 @@ from pipelines.apply.late_keys import these_keys
 from pipelines.apply.set_aside import ORIGIN
 from pipelines.gold.accounting import set_aside, settle
 from pipelines.gold.known import known
-from pipelines.gold.plan import key_of, shape_of, shard_of
+from pipelines.gold.plan import key_of, shape_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import survey, with_moves
 from pipelines.targets.progress import Progress, Watermarks, record
-from pipelines.targets.table import columns_of, keys_of
+from pipelines.targets.table import columns_of
 
 
 def all_of(
@@ -207,26 +205,8 @@ def refill(ledger: Ledger, route: Route) -> None:
             overwrite(standing)
 
 
-def rekey(ledger: Ledger, route: Route, change: ChangeKey) -> None:
-    """Make the columns that `change` names the target's key, beside its shard column.
-
-    Raises TableError where the target lacks one of them.
-    """
-    warehouse, name = ledger.warehouse, ledger.warehouse.name("gold", route.target)
-    held = {known.lower(): known for known in columns_of(warehouse, route.target) or {}}
-    wanted = list(change.keys)
-    wanted += [name for name in shard_of(route) if name.lower() not in map(str.lower, wanted)]
-    lacking = [arg for arg in wanted if arg.lower() not in held]
-    if lacking:
-        raise TableError(
-            f"expected the new key's columns in {route.target}, got none called "
-            f"{', '.join(lacking)}: approve what adds them first"
-        )
-    keys = tuple(held[arg.lower()] for arg in wanted)
-    for old in set(keys_of(warehouse, route.target)) - set(keys):
-        warehouse.execute(f"ALTER TABLE {name} ALTER COLUMN {quoted(old)} COMMENT ''")
-    for number, key in enumerate(keys, 1):
-        warehouse.execute(f"ALTER TABLE {name} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'")
+def rekey(ledger: Ledger, route: Route) -> None:
+    """Fold the target's rows again by the key that it has now, which is not silver's."""
     history = refolded(ledger, route)
     if history is None:
         return

@@ -53,7 +53,7 @@ def todays_columns(
         lower = name.lower()
         if lower in excluded or lower in {known.lower() for known in found}:
             continue
-        over = lower in barred or any(ended(edits, lower) is not None for edits in lineages)
+        over = lower in barred or any(ended(lineage, lower) is not None for lineage in lineages)
         if over and lower not in always and lower not in own:
             continue
         if lower not in declared:

@@ -1,19 +1,25 @@
-"""What a schema change does to its target's columns; each step can be done again after a crash.
+"""Approved schema changes carried out on their targets' tables, and nowhere else.
 
-What is left to do of a schema change whose columns take each other's names.
+`carry_out` is the one way in: for a run, for a decision, and for what a killed run left. It looks
+at the table as it is, so that each step can be done again:
 
-Whether a column was added or renamed shows in the table: it is there. Where `a` becomes `b` and `b`
-becomes `a` the names are the same before and after, and doing it twice undoes it. There the target
-itself holds the entry's id from before the first statement on (a property, and so a commit), and
-the commits behind it tell how many statements were carried out. Whether a target that began with
-such a change in its first rows has the columns from before it or from after it cannot be told at
-all: they get the types that they have behind it, and their values from history.
+1. The columns, as a review of now has it. One that a later change added again, and that this one
+   takes away, begins anew.
+2. The key, as comments on its columns.
+3. The literal DEFAULT in rows from before the change, unless all rows are to be folded again.
+
+Where columns take each other's names, what is left to do does not show in the table: `a` and `b`
+are there before `a` becomes `b` and `b` becomes `a`, and after it, and doing it twice undoes it.
+There the target itself holds the entry's id from before the first statement on (a property, and so
+a commit), and the commits behind it tell how many statements were carried out. Whether a target
+that began with such a change in its first rows has the columns from before it or from after it
+cannot be told at all: they get the types that they have behind it, and their values from history.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from ingest.config.routes import Route
@@ -25,74 +31,79 @@ from ingest.ddl.changes import (
     DropColumn,
     RecreateTable,
     RenameColumn,
+    RenameTable,
     SchemaChange,
+    TableChange,
     brings,
     column_of,
+    freed,
     name_after,
     takes_over,
 )
-from ingest.ddl.model import Statement
-from ingest.ddl.review import Review, review
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
+from ingest.names import label_of
 from ingest.position import Pos, pos_literal
-from ingest.sql.alter import commits
+from ingest.sql.alter import commits, quoted, statements
 from ingest.sql.casts import misfit, sql_text, typed
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
-from pipelines.ledger.entries import Entry
+from pipelines.ledger.entries import IN_FORCE, Entry, added_again
+from pipelines.ledger.review import reviewed
+from pipelines.ledger.store import EntryStore
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import named
 from pipelines.targets.table import columns_of, keys_of
 
 
-def deferred(effects: Iterable[SchemaChange]) -> bool:
-    """Whether something is left to do when the target's columns are as wanted."""
-    return not all(isinstance(e, AddColumn | DropColumn | RenameColumn) for e in effects)
+def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
+    """Change the target's table as the entry has it; whether its rows have to be folded again.
+
+    Raises TableError where the table cannot be changed so.
+    """
+    warehouse = store.warehouse
+    zone = store.config.sources[store.source].time_zone
+    recreated = RecreateTable() in entry.effects
+    if not recreated:
+        # Of a table that was dropped nothing is left to fit.
+        _check_values(warehouse, route, entry, zone=zone)
+    proposed = reviewed(store, entry, route).proposed
+    again = added_again(entry, store.of(entry.table))
+    _alter(warehouse, route, due(warehouse, entry, left(warehouse, entry, proposed), again=again))
+    _alter(warehouse, route, types_behind(warehouse, entry, route.columns))
+    if recreated:
+        return any(isinstance(change, DropColumn) for change in entry.proposed)
+    restored = _restore(store, entry, route)
+    keyed = [effect for effect in entry.effects if isinstance(effect, ChangeKey)]
+    for change in keyed:
+        _set_key(warehouse, route, change)
+    renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
+    if keyed or again or restored or renamed or refill_needed(entry, store.applied(entry)):
+        return True
+    _fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
+    return False
 
 
-def as_stored(change: SchemaChange, columns: Mapping[str, str]) -> SchemaChange | None:
-    """The change on a target with these columns: a new type may be held, or widened to, in place;
-    None where nothing changes."""
-    stored = {name.lower(): type_ for name, type_ in columns.items()}.get(column_of(change) or "")
-    if not isinstance(change, AlterColumnType) or stored is None:
-        return change
-    old, new = canonical_type(stored), canonical_type(change.type)
-    if old == new:
-        return None
-    return AlterColumnType(change.name, change.type, in_place=widens(old, new))
+def add_columns(store: EntryStore, entries: Sequence[Entry], route: Route) -> None:
+    """`carry_out` of entries that add a column each and fill none, by one commit."""
+    _alter(store.warehouse, route, [change for entry in entries for change in entry.proposed])
 
 
-def effects_on(
-    found: Iterable[SchemaChange],
-    columns: Mapping[str, str],
-    keys: Collection[str],
-    *,
-    exclude: Iterable[str],
-) -> tuple[SchemaChange, ...]:
-    """What effects of a statement come to on a target with these columns and keys."""
-    hidden = {name.lower() for name in exclude}
-    held = {name.lower(): type_ for name, type_ in columns.items()}
-    fixed = list(keys)
-    done: list[SchemaChange] = []
-    anew = False
-    for effect in found:
-        stored = as_stored(effect, held) if column_of(effect) not in hidden else None
-        keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
-        if stored is None or (keyed and isinstance(stored, DropColumn)):
-            continue
-        done.append(stored)
-        match stored:
-            case AlterColumnType(in_place=False):
-                anew |= keyed
-            case RenameColumn(old, new) if old.lower() in held:
-                held[new.lower()] = held.pop(old.lower())
-                fixed = [new if key.lower() == old.lower() else key for key in fixed]
-    if anew:
-        # Rows are told apart anew: the same key, read as another type.
-        done.append(ChangeKey(tuple(fixed)))
-    return tuple(done)
+def _alter(warehouse: Warehouse, route: Route, changes: Iterable[ColumnChange]) -> None:
+    for text in statements(warehouse.name("gold", route.target), changes):
+        warehouse.execute(text)
+
+
+def deferred(effect: SchemaChange) -> bool:
+    """Whether something is left to do for it when the target's columns are as wanted."""
+    match effect:
+        case AddColumn() | DropColumn() | RenameColumn():
+            return False
+        case AlterColumnType() | TableChange():
+            return True
+        case _:
+            assert_never(effect)
 
 
 def refill_needed(entry: Entry, applied: Pos | None) -> bool:
@@ -120,33 +131,14 @@ def refill_needed(entry: Entry, applied: Pos | None) -> bool:
 def _keeps_values(effect: SchemaChange) -> bool:
     """Whether a column's values are to go on, as another type or under another name."""
     match effect:
-        case RenameColumn() | AlterColumnType(in_place=False):
+        case AlterColumnType(in_place=in_place):
+            return not in_place
+        case RenameColumn():
             return True
-        case _:
+        case AddColumn() | DropColumn() | TableChange():
             return False
-
-
-def reviewed(
-    warehouse: Warehouse,
-    route: Route,
-    statement: Statement,
-    *,
-    columns: Mapping[str, str],
-    keys: Iterable[str],
-    source_types: Mapping[str, str],
-    dialect: str,
-) -> Review:
-    """What the statement asks of the target as it is now; `source_types`: those of its columns
-    before, as far as they are known."""
-    return review(
-        statement,
-        columns=columns,
-        source_types=source_types,
-        dialect=dialect,
-        declared=route.columns,
-        exclude=route.exclude,
-        keys=tuple(keys),
-    )
+        case _:
+            assert_never(effect)
 
 
 def due(
@@ -176,7 +168,7 @@ def due(
     return found
 
 
-def check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str | None) -> None:
+def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str | None) -> None:
     """Raise TableError where the target holds a value that has no place in the column's new type:
     it would be lost."""
     columns = columns_of(warehouse, route.target) or {}
@@ -203,7 +195,7 @@ def check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str 
             )
 
 
-def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str | None) -> None:
+def _fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str | None) -> None:
     """Rows from before an ADD COLUMN hold its literal default at the source (51).
 
     Holds where no event above the change was applied yet.
@@ -223,6 +215,46 @@ def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str |
             where += f" AND _pos < {pos_literal(entry.pos)}"
         target = warehouse.name("gold", entry.target)
         warehouse.execute(f"UPDATE {target} SET {column(name)} = {value} WHERE {where}")
+
+
+def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
+    """Make the columns that `change` names the target's key, beside its shard column.
+
+    Raises TableError where the target lacks one of them.
+    """
+    target = warehouse.name("gold", route.target)
+    held = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
+    wanted = list(change.keys)
+    if route.shard_column and route.shard_column.lower() not in map(str.lower, wanted):
+        wanted.append(route.shard_column)
+    lacking = [name for name in wanted if name.lower() not in held]
+    if lacking:
+        raise TableError(
+            f"expected the new key's columns in {route.target}, got none called "
+            f"{', '.join(lacking)}: approve what adds them first"
+        )
+    keys = [held[name.lower()] for name in wanted]
+    for old in set(keys_of(warehouse, route.target)) - set(keys):
+        warehouse.execute(f"ALTER TABLE {target} ALTER COLUMN {quoted(old)} COMMENT ''")
+    for number, key in enumerate(keys, 1):
+        warehouse.execute(f"ALTER TABLE {target} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'")
+
+
+def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
+    """Add again, empty, the columns that the entry took away and a later change had brought."""
+    held = {name.lower() for name in columns_of(store.warehouse, route.target) or {}}
+    taken = freed(entry.effects)
+    found = [
+        effect
+        for other in store.of(entry.table)
+        if other.status in IN_FORCE and other.id != entry.id
+        if other.pos is not None and entry.pos is not None and other.pos > entry.pos
+        for effect in other.effects
+        if isinstance(effect, AddColumn) and effect.name.lower() in taken
+    ]
+    lacking = {e.name.lower(): e for e in found if e.name.lower() not in held}
+    _alter(store.warehouse, route, lacking.values())
+    return found
 
 
 def _text(value: str, type_: str) -> str:
@@ -258,14 +290,17 @@ def types_behind(
     held = {name.lower(): (name, type_) for name, type_ in columns.items()}
     changes: list[ColumnChange] = []
     for effect in entry.effects:
-        name = brings(effect)
-        if name is None or name not in types or name in keys:
+        if not isinstance(effect, AddColumn | RenameColumn):
+            continue
+        given = name_after(effect)
+        name = given.lower()
+        if name not in types or name in keys:
             continue
         if name in held and canonical_type(held[name][1]) == canonical_type(types[name]):
             continue
         if name in held:
             changes.append(DropColumn(held[name][0]))
-        changes.append(AddColumn(name_after(effect) or name, types[name]))
+        changes.append(AddColumn(given, types[name]))
     return changes
 
 

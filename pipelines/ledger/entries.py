@@ -20,7 +20,7 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.alter import statements
+from ingest.sql.alter import script
 from pipelines.platform.warehouse import Warehouse, add, upsert
 
 DDL = (
@@ -116,7 +116,7 @@ class Entry:
             self.kind,
             self.statement,
             self.dialect,
-            ";\n".join(statements(target, self.proposed)) or None,
+            script(target, self.proposed) or None,
             list(self.pos) if self.pos else None,
             self.event_time,
             self.waiting_rows,
@@ -232,6 +232,21 @@ def readded(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
         for effect in other.effects
     )
     return [e for e in entry.effects if isinstance(e, AddColumn) and e.name.lower() in taken]
+
+
+def is_unsent(entry: Entry) -> bool:
+    """Whether no statement says so, but a column came no longer."""
+    return entry.statement is None and entry.kind == "drop_column"
+
+
+def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
+    """What an entry adds under a name that the target still has from a change before it, which it
+    overtook or overtakes."""
+    open_ = [
+        replace(other, status="pending") if other.reason == Overtaken(entry.id) else other
+        for other in others
+    ]
+    return readded(replace(entry, status="pending"), open_)
 
 
 def entry_of(row: dict[str, Any]) -> Entry:

@@ -14,10 +14,10 @@ from pipelines.gold.approvals import seen_through
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, load, readded
+from pipelines.ledger.review import reviewed
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import load as load_progress
-from pipelines.targets.table import columns_of, keys_of
 
 DECIDABLE = {"approve": (*WAITING, "approved", "rejected", "ignored"), "reject": WAITING}
 
@@ -118,10 +118,8 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
         raise ConfigError([Mistake("command line", None, text)])
     route = ledger.route(entry.table)
-    columns = columns_of(ledger.warehouse, route.target) if route is not None else None
-    if route is not None and columns is not None:
-        keys = keys_of(ledger.warehouse, route.target) or route.keys or ()
-        seen = ledger.look(counted(ledger, entry), route, columns, keys=keys)
+    if route is not None and ledger.warehouse.exists("gold", route.target):
+        seen = reviewed(ledger, counted(ledger, entry), route)
         if entry.status == "failed" and entry.proposed:
             # It may have been half done: what it began with says what is left to do.
             seen = replace(seen, proposed=entry.proposed, effects=entry.effects)

@@ -5,7 +5,6 @@ Messages that could not be decoded stand in silver and are listed with those of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from ingest.codes import Code
 from ingest.config.mistakes import unknown_word
 from ingest.ddl.review import MEANINGS
 from ingest.errors import ConfigError, Mistake
+from ingest.sql.alter import script
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
 from pipelines.ledger.entries import STATUSES, load
@@ -29,9 +29,6 @@ DDL = (
     *("statement", "proposed", "pos", "event_time", "waiting_rows"),
     *("decided_by", "decided_at", "why"),
 )
-_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
-_ALTERED = re.compile(rf"^ALTER TABLE {_NAME}(?:\.{_NAME})* ", re.MULTILINE)
-"""How a proposed statement begins; the name of its table is a path in a folder's warehouse."""
 DDL_SHOWN = ("id", "status", "class", "kind", "source", "target", "statement", "proposed")
 REJECTS = (
     *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
@@ -71,17 +68,13 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
     for row in changes:
         told = dict(zip(DDL, row, strict=True))
         told["waiting_rows"] = waiting[told["id"]]
-        if told["proposed"] is not None:
-            told["proposed"] = under_name(told["proposed"], f"{gold}.{told['target']}")
+        if proposed := entries[row[0]].proposed:
+            # The table of the statements that are kept is a path in a folder's warehouse.
+            told["proposed"] = script(f"{gold}.{told['target']}", proposed)
             if told["why"] is None and told["status"] == "pending":
                 told["why"] = MEANINGS.get(told["kind"])
         row[:] = told.values()
     return changes
-
-
-def under_name(proposed: str, table: str) -> str:
-    """The proposed statements with `table` as what they alter."""
-    return _ALTERED.sub(lambda _: f"ALTER TABLE {table} ", proposed)
 
 
 def one_ddl(warehouse: Warehouse, id_: str) -> dict[str, Any]:

@@ -234,7 +234,7 @@ def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
     for table in tables_of(ledger.warehouse, ledger.source, chosen):
         route = ledger.route(table)
         if route is not None and route.target == chosen[0]["target"]:
-            ledger.drift.declared(table, route)
+            ledger.enter(ledger.drift.declared(table, route), route)
     ledger.save()
     for entry in ledger.unfinished():
         finish(ledger, entry)

@@ -242,9 +242,9 @@ def _changes(
     sent = ", ".join(f"{name} AS _sent_{name}" for name in _IMAGES)
     silver = warehouse.name("silver", "cdc")
     parts = []
-    for edits, some in alike.items():
+    for lineage, some in alike.items():
         changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({_where(some)})"
-        parts.append(translated(in_gold(changes) if aside else changes, edits))
+        parts.append(translated(in_gold(changes) if aside else changes, lineage))
     return "\nUNION ALL BY NAME\n".join(parts)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config.load import load
 from pipelines.gold import approvals
+from pipelines.ledger import alter
 from pipelines.operations import decisions
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal, canal_ddl
@@ -93,10 +94,14 @@ def test_an_approval_that_is_killed_is_finished(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the statement, after it, after the rows; a run or the same decision goes on."""
-    points = {"early": "due", "halfway": "_restore", "filled": "replay_misfits"}
-    for table, point in points.items():
+    points = {
+        "early": (alter, "due"),
+        "halfway": (alter, "_restore"),
+        "filled": (approvals, "replay_misfits"),
+    }
+    for table, (module, point) in points.items():
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(approvals, point, die)
+            patch.setattr(module, point, die)
             project.ingest("ddl", "approve", entry(project, table)["id"], "--by", "ada")
         assert entry(project, table)["status"] == "approved"
     again = project.ingest("ddl", "approve", entry(project, "halfway")["id"])
@@ -115,7 +120,7 @@ def test_columns_that_are_swapped_are_swapped_once(
     """Killed between and after the three statements; the next decision does the rest."""
     for table, done in SWAPPED.items():
         with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(approvals, "statements", dying(approvals.statements, done))
+            patch.setattr(alter, "statements", dying(alter.statements, done))
             project.ingest("ddl", "approve", entry(project, table)["id"])
         again = project.ingest("ddl", "approve", entry(project, table)["id"])
         assert again.code == 0, again.err

@@ -641,6 +641,20 @@ CASES: dict[str, Case] = {
         ],
         statuses=["applied"],
     ),
+    # 52: the DROP comes after the ADD behind it, and what that brought stays.
+    "dropped_late": Case(
+        rounds=[
+            [(1, put(id=1, a="x", c=5))],
+            [
+                (9, "ALTER TABLE dropped_late ADD COLUMN c int DEFAULT 7"),
+                (10, put(id=2, a="y", c=8)),
+            ],
+            [(5, "ALTER TABLE dropped_late DROP COLUMN c")],
+        ],
+        options="ddl: {destructive: apply}",
+        rows=[{"id": 1, "a": "x", "c": 7}, {"id": 2, "a": "y", "c": 8}],
+        statuses=["applied", "applied"],
+    ),
 }
 BASE = {"id": INT, "a": TEXT, "b": TEXT, "c": INT, "n": INT}
 

@@ -45,6 +45,7 @@ def arm(point: str) -> None:
     from pipelines.bronze.file_log import FileLog
     from pipelines.gold import approvals
     from pipelines.gold import run as gold
+    from pipelines.ledger import alter
     from pipelines.operations import rebuild
     from pipelines.platform.warehouse import Warehouse
 
@@ -61,7 +62,7 @@ def arm(point: str) -> None:
         module, name = {
             "merged": (gold, "record"),
             "decided": (approvals, "seen_through"),
-            "altered": (approvals, "_restore"),
+            "altered": (alter, "_restore"),
             "rebuilt": (rebuild, "record"),
         }[point]
         setattr(module, name, lambda *_: die())

@@ -1,0 +1,88 @@
+"""A target's table made, or changed as its source tables were, before rows of theirs come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ingest.config.modes import TargetContract
+from ingest.config.routes import Route
+from ingest.errors import TableError
+from ingest.names import SourceTable
+from pipelines.gold.plan import shard_of
+from pipelines.ledger.decisions import Ledger
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import BatchStats, PendingChanges
+from pipelines.targets.table import check_kept, columns_of, create, wanted_columns
+
+
+def create_target(
+    warehouse: Warehouse,
+    route: Route,
+    feeding: Mapping[SourceTable, Sequence[BatchStats]],
+    *,
+    found: PendingChanges,
+    ledger: Ledger,
+    made: TargetContract,
+) -> bool:
+    """Create the target with the columns of all the tables that feed it, unless it exists.
+
+    Gives whether it is new.
+    """
+    soft = route.deletes == "soft"
+    if warehouse.exists("gold", route.target):
+        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        _check_excluded(warehouse, route)
+        return False
+    types = [columns for table in feeding for columns in found.types.get(table, [])]
+    images = {image for slices in feeding.values() for s in slices for image in s.images}
+    shard = (route.shard_column or "").lower()
+    if shard and shard in {name.lower() for image in images for name in image}:
+        raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
+    # Where there is no key it is a column all the same.
+    first = made.keys or shard_of(route)
+    wanted = wanted_columns(route, first, types, images=sorted(images))
+    for table, slices in feeding.items():
+        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
+        wanted = ledger.beginning(table, wanted, first, lowest=lowest)
+    create(warehouse, route.target, wanted, made=made, soft=soft)
+    return True
+
+
+def _check_excluded(warehouse: Warehouse, route: Route) -> None:
+    """Raise TableError where the target has what `exclude` is to keep out of it."""
+    kept_out = {name.lower() for name in route.exclude}
+    held = [name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out]
+    if held:
+        raise TableError(
+            f"expected {route.target} without the excluded {', '.join(held)}, which it has from "
+            f"before; `ingest rebuild {route.target}` takes it away"
+        )
+
+
+def apply_schema_changes(
+    route: Route,
+    keys: tuple[str, ...],
+    *,
+    table: SourceTable,
+    found: PendingChanges,
+    slices: Sequence[BatchStats],
+    ledger: Ledger,
+) -> None:
+    """Take up the schema changes of a source table, those of its DDL and then those that its data
+    shows, and carry out on the target what the policy lets in."""
+    types = found.types.get(table, [])
+    images = {image for slice_ in slices for image in slice_.images}
+    wanted = wanted_columns(route, keys, types, images=sorted(images))
+    held = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
+    missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
+    if missing:
+        raise TableError(
+            f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
+            f"it was created; another key needs another target"
+        )
+    for entry in ledger.drift.stepping_aside(table, route, wanted):
+        ledger.note(entry)
+    ledger.apply_statements(table, route)
+    typed = {column.name for columns in types for column in columns}
+    ledger.enter_columns(ledger.drift.new_columns(table, route, wanted), route)
+    ledger.enter(ledger.drift.other_types(table, route, wanted, typed=typed), route)

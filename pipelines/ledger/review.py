@@ -1,0 +1,191 @@
+"""What a schema change comes to on its target as that is now: its risk, its effects, and how the
+target's columns change for it.
+
+An entry is reviewed when it is taken up, when it is decided on, and when it is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import assert_never
+
+from ingest.config.routes import Route
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ChangeKey,
+    ColumnChange,
+    DropColumn,
+    RecreateTable,
+    RenameColumn,
+    SchemaChange,
+    TableChange,
+    column_of,
+    schema_changes,
+)
+from ingest.ddl.model import Statement
+from ingest.ddl.review import review
+from ingest.ddl.widening import canonical_type, widens
+from ingest.sql.metadata import source_name
+from pipelines.ledger import generations
+from pipelines.ledger.entries import POLICY, Entry
+from pipelines.ledger.statements import typed_columns, types_before
+from pipelines.ledger.store import EntryStore
+from pipelines.targets.table import columns_of, keys_of
+
+
+def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
+    """The entry as it concerns its target."""
+    columns = columns_of(store.warehouse, route.target) or {}
+    keys = keys_of(store.warehouse, route.target) or route.keys or ()
+    if entry.statement is None:
+        return of_data(entry, route, columns, keys=keys)
+    statement = store.statement(entry)
+    recreated = RecreateTable() in entry.effects
+    if recreated:
+        statement = generations.columns_as_clauses(statement, columns)
+    found = review(
+        statement,
+        columns=columns,
+        source_types=_source_types(store, entry, statement),
+        declared=route.columns,
+        exclude=route.exclude,
+        keys=keys,
+        dialect=entry.dialect or "mysql",
+    )
+    declared = {name.lower(): type_ for name, type_ in route.columns.items()}
+    stated = schema_changes(statement.clauses, declared)
+    effects = effects_on(stated, columns, keys, exclude=route.exclude)
+    notes = "; ".join(dict.fromkeys(o.note for o in found.clauses if o.note)) or None
+    if recreated:
+        found = replace(found, risk="destructive", kind="create_table")
+        effects = (RecreateTable(), *effects)
+        notes = "the table was dropped and created again; approval empties it at that place"
+    return replace(
+        entry,
+        target=route.target,
+        risk=found.risk,
+        kind=found.kind,
+        proposed=found.proposed,
+        effects=effects,
+        why=notes if entry.decided_by in (None, POLICY) else entry.why,
+    )
+
+
+def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict[str, str]:
+    """The types, as the source has them, that columns which the statement modifies had before it:
+    by the messages and statements from before it."""
+    names = {
+        clause.column.name.casefold()
+        for clause in statement.clauses
+        if clause.kind in ("modify_column", "add_column") and clause.column is not None
+    }
+    modified = any(clause.kind == "modify_column" for clause in statement.clauses)
+    if not modified or entry.pos is None:
+        return {}
+    since, types = types_before(store.warehouse, entry)
+    earlier = [
+        other
+        for other in store.of(entry.table)
+        if other.statement and other.pos is not None and since <= other.pos < entry.pos
+        if any(source_name(name) in other.statement.casefold() for name in names)
+    ]
+    for other in sorted(earlier, key=lambda other: other.pos or ()):
+        read = typed_columns(store.statement(other))
+        types |= {name.casefold(): type_ for name, type_ in read}
+    return {name: type_ for name, type_ in types.items() if name in names}
+
+
+def as_stored(change: SchemaChange, columns: Mapping[str, str]) -> SchemaChange | None:
+    """The change on a target with these columns: a new type may be held, or widened to, in place;
+    None where nothing changes."""
+    stored = {name.lower(): type_ for name, type_ in columns.items()}.get(column_of(change) or "")
+    if not isinstance(change, AlterColumnType) or stored is None:
+        return change
+    old, new = canonical_type(stored), canonical_type(change.type)
+    if old == new:
+        return None
+    return AlterColumnType(change.name, change.type, in_place=widens(old, new))
+
+
+def effects_on(
+    found: Iterable[SchemaChange],
+    columns: Mapping[str, str],
+    keys: Collection[str],
+    *,
+    exclude: Iterable[str],
+) -> tuple[SchemaChange, ...]:
+    """What the changes that a statement makes come to on a target with these columns and keys."""
+    hidden = {name.lower() for name in exclude}
+    held = {name.lower(): type_ for name, type_ in columns.items()}
+    fixed = list(keys)
+    done: list[SchemaChange] = []
+    anew = False
+    for change in found:
+        stored = as_stored(change, held) if column_of(change) not in hidden else None
+        keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
+        if stored is None or (keyed and isinstance(stored, DropColumn)):
+            continue
+        done.append(stored)
+        match stored:
+            case AlterColumnType(in_place=False):
+                anew |= keyed
+            case RenameColumn(old, new) if old.lower() in held:
+                held[new.lower()] = held.pop(old.lower())
+                fixed = [new if key.lower() == old.lower() else key for key in fixed]
+    if anew:
+        # Rows are told apart anew: the same key, read as another type.
+        done.append(ChangeKey(tuple(fixed)))
+    return tuple(done)
+
+
+def of_data(
+    entry: Entry, route: Route, columns: Mapping[str, str], *, keys: Collection[str]
+) -> Entry:
+    """An entry that data made, as it concerns a target with these columns and keys."""
+    change, *more = entry.effects
+    entry = replace(entry, target=route.target)
+    held = {name.lower(): name for name in columns}.get(column_of(change) or "")
+    match change:
+        case DropColumn():
+            return replace(entry, proposed=(DropColumn(held),) if held is not None else ())
+        case ChangeKey():
+            return replace(entry, risk="destructive", kind="change_key")
+        case AddColumn(name, type_) | AlterColumnType(name, type_):
+            added, type_ = isinstance(change, AddColumn), type_ or "string"
+        case RenameColumn() | TableChange():
+            raise AssertionError(f"expected a change that data shows, got {change}")
+        case _:
+            assert_never(change)
+    proposed: tuple[ColumnChange, ...]
+    if held is None:
+        risk, proposed = "additive", (AddColumn(name, type_),)
+    elif holds(route, name, columns[held], coming=type_):
+        risk, proposed = "additive" if added else "widening", ()
+    elif widens(canonical_type(columns[held]), canonical_type(type_)):
+        risk, proposed = "widening", (AlterColumnType(held, type_, in_place=True),)
+    else:
+        risk, proposed = "destructive", (DropColumn(held), AddColumn(name, type_))
+        if not more and name.lower() in {key.lower() for key in keys}:
+            # Rows are told apart anew: the same key, read as another type.
+            more = [ChangeKey(tuple(keys))]
+    return replace(
+        entry,
+        risk=risk,
+        kind="add_column" if added else "modify_column",
+        proposed=proposed,
+        effects=(as_stored(change, columns) or change, *more),
+    )
+
+
+def holds(route: Route, name: str, stored: str, *, coming: str) -> bool:
+    """Whether every value of type `coming` fits the column `name` of type `stored`, as it should.
+
+    A string holds them all, but is not what was asked for where the configuration declares a type.
+    """
+    if stored == coming:
+        return True
+    if stored == "string":
+        return name.lower() not in {declared.lower() for declared in route.columns}
+    return widens(canonical_type(coming), canonical_type(stored))

@@ -1,0 +1,117 @@
+"""The entries of one source as a run has them: read once, held here, written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from threading import Lock
+
+from ingest.config.load import Config
+from ingest.config.routes import Route
+from ingest.ddl.changes import Lineage, RenameTable
+from ingest.ddl.model import Statement
+from ingest.names import SourceTable, label_of
+from ingest.position import Pos
+from pipelines.ledger.entries import Entry, lineage_of, load, write
+from pipelines.ledger.renames import Moves, later_names, renames
+from pipelines.ledger.statements import statement_of
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import Stands
+
+
+class EntryStore:
+    """The entries of one source in one run."""
+
+    def __init__(
+        self, warehouse: Warehouse, config: Config, source: str, *, stands: Stands | None = None
+    ) -> None:
+        self.warehouse = warehouse
+        self.config = config
+        self.source = source
+        # An empty one too is the run's own, which its record fills.
+        self.stands = stands if stands is not None else {}
+        self._unsaved: dict[str, Entry] = {}
+        self._statements: dict[str, Statement] = {}
+        self._writing = Lock()
+        self._moves: Moves | None = None
+        self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """Every entry of the source as it stands, by id; `note` and `put` alone change it."""
+        found = load(self.warehouse, self.source)
+        for entry in found.values():
+            self._of_tables.setdefault(entry.table, {})[entry.id] = entry
+        return found
+
+    def of(self, table: SourceTable) -> list[Entry]:
+        """The entries of one source table, under all names it has had."""
+        names = [table, *later_names(table, self.moves)]  # which has the entries loaded
+        return [entry for name in names for entry in list(self._of_tables.get(name, {}).values())]
+
+    def lineage(self, table: SourceTable) -> Lineage:
+        """The schema changes through which events of `table` are read."""
+        return lineage_of(self.of(table))
+
+    @property
+    def moves(self) -> Moves:
+        """The source tables that were renamed: new name -> first name."""
+        found = self._moves
+        if found is None:
+            found = self._moves = renames(list(self.entries.values()))
+        return found
+
+    def unfinished(self) -> list[Entry]:
+        """What was approved and not seen through: a run ended in the middle of it."""
+        return [entry for entry in list(self.entries.values()) if entry.status == "approved"]
+
+    def statement(self, entry: Entry) -> Statement:
+        """The entry's statement, read."""
+        if entry.id not in self._statements:
+            limits = self.config.sources[self.source].limits.filled()
+            self._statements[entry.id] = statement_of(entry, limits)
+        return self._statements[entry.id]
+
+    def note(self, entry: Entry) -> None:
+        """Hold an entry as it now is; it is written by `write_noted`."""
+        self._hold(entry)
+        self._unsaved[entry.id] = entry
+
+    def put(self, entry: Entry) -> Entry:
+        """Hold an entry and write it at once."""
+        (written,) = self.put_all([entry])
+        return written
+
+    def put_all(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Hold entries and write them at once, by one commit."""
+        for entry in entries:
+            self._unsaved.pop(entry.id, None)
+        with self._writing:
+            written = write(self.warehouse, entries)
+        for entry in written:
+            self._hold(entry)
+        return written
+
+    def write_noted(self) -> None:
+        """Write the entries that were noted, by one commit."""
+        self.put_all(list(self._unsaved.values()))
+
+    def _hold(self, entry: Entry) -> None:
+        self.entries[entry.id] = entry
+        self._of_tables.setdefault(entry.table, {})[entry.id] = entry
+        if any(isinstance(effect, RenameTable) for effect in entry.effects):
+            self._moves = None
+
+    def route(self, table: SourceTable) -> Route | None:
+        """The way of a source table into gold; None where it lives in silver only."""
+        if not table.table:
+            return None
+        return self.config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+
+    def applied(self, entry: Entry) -> Pos | None:
+        """The highest position of the entry's source table that its target has applied."""
+        stand = self.stands.get((entry.table.source, entry.target or ""))
+        marks = stand.marks.get(label_of(entry.table)) if stand is not None else None
+        sequenced = stand is not None and stand.made is not None and stand.made.sequence
+        # By `sequence_by` the highest may be anywhere in the log.
+        return (entry.pos if sequenced else marks.applied) if marks is not None else None

@@ -1,0 +1,102 @@
+"""What a policy makes of a schema change, as far as that can be told without a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingest.config.settings import DdlPolicy
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ChangeKey,
+    DropColumn,
+    RenameColumn,
+    SchemaChange,
+)
+from ingest.names import SourceTable
+from pipelines.ledger.decisions import Verdict, decide, overtaken
+from pipelines.ledger.entries import Entry, Overtaken, added_again
+from pipelines.ledger.review import effects_on
+
+TABLE = SourceTable("s", "shop", None, "crate")
+DROP, ADD = (DropColumn("a"),), (AddColumn("a", "int"),)
+
+
+def entry(id_: str, *pos: int, **given: Any) -> Entry:
+    return Entry(id=id_, table=TABLE, pos=pos, **given)
+
+
+def change(risk: str, effects: Any = ADD, *, proposed: Any = ADD, said: bool = True) -> Entry:
+    return entry(
+        *("e", 5),
+        risk=risk,
+        kind="drop_column" if effects == DROP else "add_column",
+        effects=effects,
+        proposed=proposed,
+        statement="ALTER TABLE crate" if said else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("known", "policy", "expected"),
+    [
+        (change("none"), {}, Verdict("ignored", "nothing to change in gold")),
+        (change("additive"), {}, Verdict("approved")),
+        (change("additive"), {"additive": "review"}, Verdict("pending")),
+        (change("additive"), {"additive": "ignore"}, Verdict("ignored")),
+        # Nothing of the table changes, so there is nothing to review.
+        (change("additive", proposed=()), {"additive": "review"}, Verdict("approved")),
+        (change("widening", (), proposed=()), {"widening": "review"}, Verdict("applied")),
+        (change("destructive", DROP, proposed=DROP), {}, Verdict("pending")),
+        (change("destructive", DROP, proposed=()), {}, Verdict("pending")),
+        (change("destructive", DROP), {"destructive": "apply"}, Verdict("approved")),
+        # That a column came no longer is not said by the source.
+        (change("destructive", DROP, said=False), {"destructive": "apply"}, Verdict("pending")),
+        (change("destructive", DROP, said=False), {"destructive": "ignore"}, Verdict("ignored")),
+        (change("unparsed", ()), {}, Verdict("pending")),
+    ],
+)
+def test_what_the_policy_says(known: Entry, policy: dict[str, Any], expected: Verdict) -> None:
+    assert decide(known, DdlPolicy(**policy), []) == expected
+
+
+def test_what_a_waiting_change_takes_away_is_not_added_before_it() -> None:
+    gone = entry("d", 4, effects=DROP)
+    why = "a is taken away by a change that waits itself"
+    assert decide(change("additive"), DdlPolicy(), [gone]) == Verdict("pending", why)
+    later = entry("d", 6, effects=DROP)
+    assert decide(change("additive"), DdlPolicy(), [later]) == Verdict("approved")
+
+
+def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:
+    gone, renamed = entry("d", 4, effects=DROP), entry("r", 4, effects=(RenameColumn("a", "b"),))
+    again = entry("e", 5, effects=ADD)
+    assert overtaken(again, [gone, renamed, again]) == [gone]
+    settled = gone.settled("superseded", why=Overtaken("e"))
+    assert added_again(again, [settled]) == list(ADD)
+    # Superseded by another, or for another reason, it is nothing of this one's.
+    other = gone.settled("superseded", why=Overtaken("x"))
+    assert added_again(again, [other, gone.settled("superseded", why="overtaken by e")]) == []
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ([AlterColumnType("N", "bigint")], [AlterColumnType("N", "bigint", in_place=True)]),
+        ([AlterColumnType("n", "string")], [AlterColumnType("n", "string")]),
+        ([AlterColumnType("n", "int")], []),
+        ([AlterColumnType("unknown", "int")], [AlterColumnType("unknown", "int")]),
+        ([AddColumn("hidden", "int"), DropColumn("n")], [DropColumn("n")]),
+        # A key stays, under whatever name, until another type tells rows apart anew.
+        ([RenameColumn("id", "no"), DropColumn("no")], [RenameColumn("id", "no")]),
+        (
+            [RenameColumn("id", "no"), AlterColumnType("no", "string")],
+            [RenameColumn("id", "no"), AlterColumnType("no", "string"), ChangeKey(("no",))],
+        ),
+    ],
+)
+def test_effects_on_a_target(stated: list[SchemaChange], expected: list[SchemaChange]) -> None:
+    found = effects_on(stated, {"id": "int", "n": "int"}, ["id"], exclude=["Hidden"])
+    assert list(found) == expected

@@ -34,7 +34,7 @@ class Truncate:
     label: str
     pos: Pos
     by_arrival: bool
-    time: int | None = 0
+    time: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Merge:
     mixed: bool = False
     own: bool = False
     sparing: bool = False
-    cuts: tuple[Truncate, ...] = ()
+    truncates: tuple[Truncate, ...] = ()
 
 
 def sql(merge: Merge) -> str:
@@ -79,7 +79,7 @@ def sql(merge: Merge) -> str:
     if merge.soft:
         updates.append("t._deleted_at = s._deleted_at")
         same = f"({same}) AND t._deleted_at <=> s._deleted_at"
-    if merge.cuts:
+    if merge.truncates:
         same = f"({same}) AND NOT ({_cut_off(merge)})"
     rows = merge.rows
     if merge.sparing:
@@ -105,7 +105,7 @@ def sql(merge: Merge) -> str:
         "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
         f"THEN INSERT ({', '.join(map(column, names))}) "
         f"VALUES ({', '.join(values)})",
-        *(_cut(merge, cut) for cut in merge.cuts),
+        *(_cut(merge, truncate) for truncate in merge.truncates),
     ]
     return "\n".join(clause for clause in clauses if clause)
 
@@ -116,27 +116,28 @@ def _new(merge: Merge, name: str, came: str) -> str:
         return came
     sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
     kept = f"t.{column(name)}"
-    if merge.cuts and not merge.soft:
+    if merge.truncates and not merge.soft:
         kept = f"IF({_cut_off(merge)}, NULL, {kept})"
     return f"IF({sets}, {came}, {kept})"
 
 
 def _cut_off(merge: Merge) -> str:
     """SQL that is true where a truncate reaches the stored row."""
-    return " OR ".join(f"({reached(cut)})" for cut in merge.cuts)
+    return " OR ".join(f"({reached(truncate)})" for truncate in merge.truncates)
 
 
-def reached(cut: Truncate) -> str:
-    below = position.reached(cut.pos, "t._pos", by_arrival=cut.by_arrival)
-    return f"t._source_table = {sql_text(cut.label)} AND {below}"
+def reached(truncate: Truncate) -> str:
+    below = position.reached(truncate.pos, "t._pos", by_arrival=truncate.by_arrival)
+    return f"t._source_table = {sql_text(truncate.label)} AND {below}"
 
 
-def _cut(merge: Merge, cut: Truncate) -> str:
-    below = reached(cut)
+def _cut(merge: Merge, truncate: Truncate) -> str:
+    below = reached(truncate)
     if merge.soft:
+        at = f"timestamp_micros({truncate.time or 0})"
         return (
             f"WHEN NOT MATCHED BY SOURCE AND {below} AND t._deleted_at IS NULL "
-            f"THEN UPDATE SET t._deleted_at = timestamp_micros({cut.time}), "
-            f"t._event_time = timestamp_micros({cut.time}), t._pos = {pos_literal(cut.pos)}"
+            f"THEN UPDATE SET t._deleted_at = {at}, t._event_time = {at}, "
+            f"t._pos = {pos_literal(truncate.pos)}"
         )
     return f"WHEN NOT MATCHED BY SOURCE AND {below} THEN DELETE"

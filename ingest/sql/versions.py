@@ -151,7 +151,7 @@ class Merge:
     shape: Projection
     soft: bool
     timely: bool
-    cuts: tuple[Truncate, ...] = ()
+    truncates: tuple[Truncate, ...] = ()
 
 
 def merge_sql(merge: Merge) -> str:
@@ -188,15 +188,15 @@ def merge_sql(merge: Merge) -> str:
         f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
         f"VALUES ({', '.join(values)})"
     )
-    return "\n".join([*clauses, *(_cut(merge, cut) for cut in merge.cuts)])
+    return "\n".join([*clauses, *(_cut(merge, truncate) for truncate in merge.truncates)])
 
 
-def _cut(merge: Merge, cut: Truncate) -> str:
-    time = "CAST(NULL AS bigint)" if cut.time is None else cut.time
+def _cut(merge: Merge, truncate: Truncate) -> str:
+    time = "CAST(NULL AS bigint)" if truncate.time is None else truncate.time
     at = f"timestamp_micros({time})"
     ends = [f"t._valid_to = greatest(t._valid_from, {at})", "t._current = false"]
-    ends += [f"t._deleted_at = timestamp_micros({cut.time or 0})"] if merge.soft else []
+    ends += [f"t._deleted_at = timestamp_micros({truncate.time or 0})"] if merge.soft else []
     return (
-        f"WHEN NOT MATCHED BY SOURCE AND t._current AND {reached(cut)} "
+        f"WHEN NOT MATCHED BY SOURCE AND t._current AND {reached(truncate)} "
         f"THEN UPDATE SET {', '.join(ends)}"
     )

@@ -1,17 +1,10 @@
-"""A source table's part in one batch of a target, and the SQL that reads it from silver."""
+"""A source table's part in one batch of a target, as a value, and the SQL that reads it."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
-
-import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.config.modes import Mode
 from ingest.ddl.changes import reaches
@@ -24,44 +17,52 @@ from ingest.sql.metadata import in_gold
 from ingest.sql.projection import Projection, from_text
 from ingest.sql.sequence import ordered
 from pipelines.apply import bounds
-from pipelines.platform.scratch import set_down
-from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, named, spanned
 from pipelines.targets.progress import Watermarks, highest
+
+Truncates = Mapping[Pos, int | None]
+"""Where truncates stand -> when they happened (µs)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableBatch:
-    """What silver batches above `above`, up to `last`, hold of `table` for `target`.
+    """What silver batches above `above`, up to `last`, hold of `table` for a target; a history is
+    a batch that begins at 0. `pipelines.gold.plan` builds it.
 
-    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `marks`:
-    what gold remembers of the source table. `only`: SQL that narrows every reading of silver.
-    `also`: names that the source table has had since. `version`: the target's, when that was last
-    recorded. `newest`: the latest event time (µs) applied to the target. As a context it takes
-    back, at its end, the names that it gave to frames.
+    `silver`, `target_table`: SQL names of silver's table and the target's. `watermarks`: what gold
+    remembers of the source table. `new_truncates`: those that the batch brings, `earlier_truncates`
+    those before it; when each happened (µs), where the rows that it leaves behind show that.
+    `fresh`: the target was made in this run. `shared`: other source tables feed it too. `only`: SQL
+    that narrows every reading of silver. `later_names`: those that the source table has had since.
+    `placeless`: how many changes have no place in the target's order. `version`: the target's now,
+    None where somebody wrote what gold did not record. `newest`: the latest event time (µs) applied
+    to the target.
     """
 
-    warehouse: Warehouse
     table: SourceTable
+    later_names: tuple[SourceTable, ...] = ()
     shape: Projection
-    slices: Sequence[BatchStats]
+    stats: Sequence[BatchStats]
+    silver: str
     target: str
+    target_table: str
+    mode: Mode
+    soft: bool
     above: int
     last: int
-    soft: bool
-    fresh: bool
-    shared: bool
-    marks: Watermarks
     only: str = "true"
-    also: tuple[SourceTable, ...] = ()
-    mode: Mode = "scd1"
+    watermarks: Watermarks
+    new_truncates: Truncates = field(default_factory=dict)
+    earlier_truncates: Truncates = field(default_factory=dict)
+    fresh: bool = False
+    shared: bool = False
+    placeless: int = 0
     version: int | None = None
     newest: int | None = None
-    _names: list[ExitStack] = field(default_factory=list)
 
     def total(self, name: str) -> int:
         """The sum of a count over the slices."""
-        return sum(getattr(slice_, name) for slice_ in self.slices)
+        return sum(getattr(stats, name) for stats in self.stats)
 
     @property
     def small(self) -> bool:
@@ -73,14 +74,14 @@ class TableBatch:
     @property
     def history_changes(self) -> int | None:
         """The most changes that history may have; None: not known."""
-        before = self.marks.changes
+        before = self.watermarks.changes
         return None if before is None else before + self.total("changes")
 
     def fits_here(self, changes: int | None) -> bool:
         """Whether so many changes of history are few enough for the driver, whichever they are."""
-        if changes is None or self.marks.widest is None:
+        if changes is None or self.watermarks.widest is None:
             return False
-        widest = max([self.marks.widest, *(slice_.widest for slice_ in self.slices)])
+        widest = max([self.watermarks.widest, *(stats.widest for stats in self.stats)])
         return changes * (widest + self._names_bytes + bounds.OF_A_ROW) <= bounds.BYTES
 
     @cached_property
@@ -92,8 +93,8 @@ class TableBatch:
     @property
     def overlaps(self) -> bool:
         """Whether some change may lie at or below what was applied, or be a copy of it."""
-        applied = self.marks.applied
-        found = [slice_.lowest for slice_ in self.slices if slice_.lowest is not None]
+        applied = self.watermarks.applied
+        found = [stats.lowest for stats in self.stats if stats.lowest is not None]
         if applied is None or not found:
             return False
         if self.shape.by_arrival:
@@ -105,7 +106,7 @@ class TableBatch:
     def around(self) -> str:
         """SQL that is true where earlier copies of its changes can be: they have one place in the
         source's log."""
-        ends = [pos for s in self.slices for pos in (s.lowest, s.highest) if pos is not None]
+        ends = [pos for s in self.stats for pos in (s.lowest, s.highest) if pos is not None]
         if self.shape.sequence or len({pos[:S1] for pos in ends}) != 1:
             return "true"
         places = [pos[S1] for pos in ends]
@@ -114,19 +115,19 @@ class TableBatch:
     @property
     def simple(self) -> bool:
         """Whether the batch can be folded in SQL, each change being newer than what was applied."""
-        return self.whole and not self.overlaps and not self.marks.orphans and not self.shared
+        return self.whole and not self.overlaps and not self.watermarks.orphans and not self.shared
 
     @property
     def timely(self) -> bool:
         """Whether no change of the batch is older, by its time, than any that was applied."""
         if self.newest is None:
-            return not self.marks.applied
-        return all(s.oldest is not None and s.oldest >= self.newest for s in self.slices)
+            return not self.watermarks.applied
+        return all(s.oldest is not None and s.oldest >= self.newest for s in self.stats)
 
     @cached_property
     def images(self) -> set[tuple[str, ...]]:
         """The sets of column names that the batch's images have."""
-        return {image for slice_ in self.slices for image in slice_.images}
+        return {image for stats in self.stats for image in stats.images}
 
     @property
     def image(self) -> tuple[str, ...] | None:
@@ -162,22 +163,17 @@ class TableBatch:
     @cached_property
     def reread(self) -> bool:
         """Whether a schema change makes some event of the batch read otherwise than it stands."""
-        lowest = min((s.lowest for s in self.slices if s.lowest is not None), default=None)
-        top = highest(slice_.highest for slice_ in self.slices)
+        lowest = min((s.lowest for s in self.stats if s.lowest is not None), default=None)
+        top = highest(stats.highest for stats in self.stats)
         # By `sequence_by` slices do not tell places in the log, where schema changes stand.
         sequenced = bool(self.shape.sequence and self.shape.lineage)
         return sequenced or reaches(self.shape.lineage, lowest, top, images=self.images)
 
     @property
-    def target_name(self) -> str:
-        """SQL name of the target."""
-        return self.warehouse.name("gold", self.target)
-
-    @property
     def held_by_others(self) -> str:
         """SQL of the keys whose rows another source table holds: (key, _source_table)."""
         whose = f"_source_table <> {sql_text(self.shape.label)}"
-        held, versions = self.target_name, self.mode == "scd2"
+        held, versions = self.target_table, self.mode == "scd2"
         held += " WHERE _current" if versions else ""
         stored = stored_rows(held, self.shape, soft=self.soft and not versions)
         return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
@@ -195,13 +191,13 @@ class TableBatch:
         if (trimmed := self._trimmed) is None:
             return None
         where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
-        return silver_changes(self.warehouse, (self.table, *self.also), where)
+        return silver_changes(self.silver, (self.table, *self.later_names), where)
 
     @property
     def _trimmed(self) -> str | None:
         terms = [
             f"(batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)})"
-            for horizon in self.marks.horizons
+            for horizon in self.watermarks.horizons
         ]
         return " OR ".join(terms) or None
 
@@ -209,14 +205,14 @@ class TableBatch:
         narrowed = f"({where}) AND {self.only}"
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
-        tables = (self.table, *self.also)
-        changes = silver_changes(self.warehouse, tables, narrowed, aside=self.shape.aside)
+        tables = (self.table, *self.later_names)
+        changes = silver_changes(self.silver, tables, narrowed, aside=self.shape.aside)
         return ordered(self.shape, changes)
 
     @cached_property
     def these(self) -> str:
         """SQL that is true for silver's rows of this batch."""
-        return spanned(self.slices)
+        return spanned(self.stats)
 
     def brought(self, where: str) -> str:
         """SQL of this batch's changes, narrowed."""
@@ -228,55 +224,26 @@ class TableBatch:
         Where rows stay it voids nothing: what they held counts.
         """
         where = f"{self.these} AND op <> 'truncate'"
-        if self.cuts and not self.soft and self.mode == "scd1":
-            where += f" AND NOT ({self.below_cuts('pos')})"
+        if self.all_truncates and not self.soft and self.mode == "scd1":
+            where += f" AND NOT ({self.below_truncates('pos')})"
         return self._read(where)
 
-    @cached_property
-    def new_cuts(self) -> list[Pos]:
-        """The truncates of this batch."""
-        if not self.total("truncates") or not self.shape.truncates:
-            return []
-        return self._cuts_in(self._read(f"{self.these} AND op = 'truncate'"))
-
-    @cached_property
-    def earlier_cuts(self) -> list[Pos]:
-        """The truncates of earlier batches."""
-        if self.marks.more_cuts:
-            return self._cuts_in(self.earlier("op = 'truncate'"))
-        return [*self.marks.cuts]
-
     @property
-    def unseen_cuts(self) -> list[Pos]:
+    def unseen_truncates(self) -> list[Pos]:
         """The truncates of this batch that no earlier one brought, in order."""
-        return sorted({*self.new_cuts} - {*self.earlier_cuts})
+        return sorted({*self.new_truncates} - {*self.earlier_truncates})
 
     @property
-    def cuts(self) -> list[Pos]:
+    def all_truncates(self) -> Truncates:
         """All truncates there were."""
-        return [*self.earlier_cuts, *self.new_cuts] if self.shape.truncates else []
+        return {**self.earlier_truncates, **self.new_truncates} if self.shape.truncates else {}
 
-    def _cuts_in(self, truncates: str) -> list[Pos]:
-        rows = self.warehouse.session.sql(f"SELECT pos FROM ({truncates})")
-        return sorted({tuple(row[0]) for row in rows.collect()})
-
-    @cached_property
-    def cut_times(self) -> dict[Pos, int | None]:
-        """When the truncates happened (µs), where the rows they leave behind show it."""
-        if not (self.soft or self.mode == "scd2") or not self.cuts:
-            return {}
-        truncates = self.history("op = 'truncate'")
-        rows = self.warehouse.session.sql(
-            f"SELECT pos, min(unix_micros(event_time)) FROM ({truncates}) GROUP BY pos"
-        )
-        return {tuple(row[0]): row[1] for row in rows.collect()}
-
-    def below_cuts(self, pos: str) -> str:
+    def below_truncates(self, pos: str) -> str:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
         by_arrival = self.shape.by_arrival
         return " OR ".join(
-            f"({reached(cut, pos, by_arrival=by_arrival)})"
-            for cut in outermost(self.cuts, by_arrival=by_arrival)
+            f"({reached(truncate, pos, by_arrival=by_arrival)})"
+            for truncate in outermost(self.all_truncates, by_arrival=by_arrival)
         )
 
     @cached_property
@@ -285,21 +252,16 @@ class TableBatch:
         return [
             Change(
                 op="truncate",
-                pos=cut,
+                pos=pos,
                 table=self.shape.label,
                 key=None,
-                event_time=self._shown_time(cut),
+                # A mark shows some time.
+                event_time=time or 0 if self.soft and self.mode != "scd2" else time,
                 by_arrival=self.shape.by_arrival,
                 digest=number,
             )
-            for number, cut in enumerate(sorted({*self.cuts}))
+            for number, (pos, time) in enumerate(sorted(self.all_truncates.items()))
         ]
-
-    def _shown_time(self, cut: Pos) -> int | None:
-        """When a truncate happened, as the rows that it leaves behind show it: a mark shows some
-        time."""
-        time = self.cut_times.get(cut)
-        return time if self.mode == "scd2" or not self.soft else time or 0
 
     @property
     def typed_key(self) -> str:
@@ -338,41 +300,15 @@ class TableBatch:
             f"_source_table, _deleted_at FROM ({rows})"
         )
 
-    def view(self, frame: DataFrame | pa.Table) -> str:
-        """A name under which SQL finds `frame`, until the batch's `with` ends."""
-        session = self.warehouse.session
-        if isinstance(frame, pa.Table) and frame.num_rows:
-            frame = session.createDataFrame(frame)
-        elif isinstance(frame, pa.Table):
-            # Spark makes no DataFrame of a table without batches.
-            frame = session.createDataFrame([], from_arrow_schema(frame.schema))
-        name = f"_{self.target}_{uuid.uuid4().hex}"
-        frame.createOrReplaceTempView(f"`{name}`")
-        self._names[-1].callback(session.catalog.dropTempView, name)
-        return f"`{name}`"
-
-    def set_down(self, frame: DataFrame) -> str:
-        """As `view`, of a frame that is computed once, now."""
-        return self._names[-1].enter_context(set_down(self.warehouse, frame))
-
-    def __enter__(self) -> Self:
-        self._names.append(ExitStack())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Drop the names given out."""
-        self._names.pop().close()
-
 
 def silver_changes(
-    warehouse: Warehouse, tables: Sequence[SourceTable], where: str, *, aside: bool = False
+    silver: str, tables: Sequence[SourceTable], where: str, *, aside: bool = False
 ) -> str:
-    """SQL of silver's changes of one source table, under all its names, narrowed by `where`.
+    """SQL of the changes of one source table in `silver`, under all its names, narrowed by `where`.
 
     `aside`: columns have the names that gold has them under.
     """
     names = " OR ".join(f"({named(table)})" for table in tables)
-    silver = warehouse.name("silver", "cdc")
     silver = f"({in_gold(silver)})" if aside else silver
     return (
         f"SELECT * FROM {silver} WHERE source = "

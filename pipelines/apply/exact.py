@@ -19,6 +19,7 @@ from ingest.codes import Code
 from ingest.fold.arrow import OUTPUT, Run
 from ingest.position import Pos
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
 from pipelines.apply.late_keys import Late, check_found
 from pipelines.apply.set_aside import baseless_rejects, settle
@@ -43,7 +44,9 @@ class Refolded(NamedTuple):
         return f"(SELECT * FROM {self.results} WHERE kind = '{kind}')"
 
 
-def on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[str | None, int]:
+def on_time(
+    frames: Frames, batch: TableBatch, *, judged: Judged, late: Late
+) -> tuple[str | None, int]:
     """A relation of the states of the keys that are not folded again, None where there is none; and
     how many rows they leave, or more."""
     if judged.large is None:
@@ -51,7 +54,7 @@ def on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[str | None, 
         if late.groups:
             kept = [tuple(key) not in late.groups for key in states["key"].to_pylist()]
             states = states.filter(pa.array(kept, pa.bool_()))
-        view = batch.view(states) if states.num_rows else None
+        view = frames.view(states) if states.num_rows else None
         if view is not None and late.groups is None:
             view = unless(view, late)
         return view, rows_left(states)
@@ -66,42 +69,44 @@ def unless(states: str, late: Late) -> str:
     return f"(SELECT s.* FROM {states} s LEFT ANTI JOIN {late.relation} l ON l.key = s.key)"
 
 
-def fold_again(batch: TableBatch, late: Late, run: Run, *, counts: Counter[str]) -> Refolded:
+def fold_again(
+    frames: Frames, batch: TableBatch, late: Late, *, run: Run, counts: Counter[str]
+) -> Refolded:
     """What `run`, a fold of history, makes of the history of the late keys; partial images that
     have no base there are set aside, and those taken back that have one now."""
-    refolded = folded(batch, late, run)
+    refolded = folded(frames, batch, late, run=run)
     baseless = refolded.of_kind("baseless") if refolded.orphan is not None else None
     if baseless is not None:
-        counts["rejected"] += baseless_rejects(batch, baseless)
-    if batch.marks.orphans is not None:
+        counts["rejected"] += baseless_rejects(frames, batch, baseless)
+    if batch.watermarks.orphans is not None:
         partial = "after_image = 'partial'"
         code = Code.NO_BASE_IMAGE
-        settle(batch, late.relation, code=code, where=partial, still=baseless)
+        settle(frames, batch, late.relation, code=code, where=partial, still=baseless)
     counts["late"] += late.found
     counts["keys_refolded"] += late.keys
     counts["files_read"] += refolded.files
     return refolded
 
 
-def folded(batch: TableBatch, late: Late, run: Run) -> Refolded:
+def folded(frames: Frames, batch: TableBatch, late: Late, *, run: Run) -> Refolded:
     """What `run`, a fold of history, makes of the history of the keys.
 
     Raises TableError where there is none of one that the batch brings.
     """
-    changes, files = changes_of(batch, late)
+    changes, files = changes_of(frames, batch, late)
     if not isinstance(changes, pa.Table):
-        results = batch.set_down(by_component(changes).mapInArrow(run, OUTPUT))
-        return _counted(batch, late, results)._replace(files=files)
+        results = frames.set_down(by_component(changes).mapInArrow(run, OUTPUT))
+        return _counted(frames, late, results, target=batch.target)._replace(files=files)
     found = run_here(run, changes)
     keys = {tuple(key) for key in found["key"].to_pylist()}
     check_found(batch.target, [key for key in late.brought if key not in keys])
     states = found.filter(pc.equal(found["kind"], "state"))
     orphans = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
     orphan = tuple(max(orphans)) if orphans else None
-    return Refolded(batch.view(found), states.num_rows, rows_left(states), orphan, files)
+    return Refolded(frames.view(found), states.num_rows, rows_left(states), orphan, files)
 
 
-def _counted(batch: TableBatch, late: Late, results: str) -> Refolded:
+def _counted(frames: Frames, late: Late, results: str, *, target: str) -> Refolded:
     """Results that stay with the workers, each of the keys looked for among them."""
     each = (
         "SELECT key, count_if(kind = 'state') AS states, "
@@ -110,13 +115,13 @@ def _counted(batch: TableBatch, late: Late, results: str) -> Refolded:
     )
     lost = "(l.brought AND f.key IS NULL)"
     [(states, left, orphan, missed, one)] = rows(
-        batch.warehouse.session.sql(
+        frames.sql(
             f"SELECT coalesce(sum(states), 0), coalesce(sum(rows), 0), max(orphan), "
             f"count_if({lost}), min(IF({lost}, l.key, NULL)) "
             f"FROM {late.relation} l LEFT JOIN ({each}) f ON f.key = l.key"
         )
     )
-    check_found(batch.target, [tuple(one)] if missed else [], more=missed - 1)
+    check_found(target, [tuple(one)] if missed else [], more=missed - 1)
     return Refolded(results, states, left, tuple(orphan) if orphan else None, 0)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ingest.sql import append
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.commits import Commit, certain, commits
+from pipelines.apply.frames import Frames
 from pipelines.apply.rows import widest
 from pipelines.apply.set_aside import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
@@ -24,51 +24,52 @@ def fast_suffices(batch: TableBatch) -> bool:
     return not batch.overlaps
 
 
-def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
     if not _images_expected(batch):
-        return _applied(batch, Counter())
-    if certain(batch) is None:
+        return _applied(frames, batch, Counter())
+    if batch.version is None:
         raise Surprise
     new = append.rows(batch.shape, _images(batch), checked=True)
-    frame = batch.warehouse.session.sql(append.named_rows(batch.shape, new))
+    frame = frames.sql(append.named_rows(batch.shape, new))
     with surprises():
-        batch.warehouse.append(frame, "gold", batch.target)
-    last = commits(batch, 1)[0]
-    return _applied(batch, Counter(inserted=last.rows), last)
+        frames.warehouse.append(frame, "gold", batch.target)
+    last = frames.warehouse.last_commit("gold", batch.target)
+    inserted = int(last.metrics.get("numOutputRows") or 0)
+    return _applied(frames, batch, Counter(inserted=inserted))
 
 
-def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
     if not _images_expected(batch):
-        return _applied(batch, Counter())
+        return _applied(frames, batch, Counter())
     images = _images(batch)
-    counts = Counter(rejected=misfit_rejects(batch, events(batch.shape, images)))
+    counts = Counter(rejected=misfit_rejects(frames, batch, events(batch.shape, images)))
     new = append.rows(batch.shape, images, checked=False)
     # By arrival a copy has the very position of the row that is there.
     around = "false" if batch.shape.by_arrival else batch.around
     earlier = batch.earlier(f"{append.IMAGES} AND {around}")
-    statement = append.merge_sql(batch.target_name, batch.shape, new, earlier=earlier)
-    done = batch.warehouse.execute(statement).first()
+    statement = append.merge_sql(batch.target_table, batch.shape, new, earlier=earlier)
+    done = frames.warehouse.execute(statement).first()
     assert done is not None
     # A row that moves to a lower pos is no new one.
     counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
-    return _applied(batch, counts)
+    return _applied(frames, batch, counts)
 
 
 def _applied(
-    batch: TableBatch, counts: Counter[str], last: Commit | None = None
+    frames: Frames, batch: TableBatch, counts: Counter[str]
 ) -> tuple[Watermarks, Counter[str]]:
     """What gold remembers of the source table, and what is counted: what leaves no row, too."""
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
-    marks = replace(
-        batch.marks,
-        applied=highest([batch.marks.applied, *(slice_.highest for slice_ in batch.slices)]),
-        version=(last or commits(batch, 1)[0]).version,
+    after = replace(
+        batch.watermarks,
+        applied=highest([batch.watermarks.applied, *(stats.highest for stats in batch.stats)]),
+        version=frames.warehouse.last_commit("gold", batch.target).version,
         changes=batch.history_changes,
         widest=widest(batch),
     )
-    return marks, counts
+    return after, counts
 
 
 def _images_expected(batch: TableBatch) -> bool:

@@ -20,6 +20,7 @@ from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos, source_part
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import Late
 from pipelines.apply.linked_keys import groups_view
 from pipelines.apply.prior_images import Traces, based, by_hash, hashes, of_keys, trace
@@ -36,47 +37,47 @@ class Found(NamedTuple):
     files: int
 
 
-def changes_of(batch: TableBatch, late: Late) -> Found:
+def changes_of(frames: Frames, batch: TableBatch, late: Late) -> Found:
     """The changes of the keys to fold again."""
     groups = late.groups
     if groups is None:
-        chosen = _chosen(batch, late, batch.history(of_keys(None)))
+        chosen = _chosen(frames, batch, late, of=batch.history(of_keys(None)))
         return Found(chosen, len(chosen.inputFiles()))
     known = hashes(batch, groups)
     below = _alone(groups, late.bounds) if based(batch) else {}
     if known is not None and below:
         traces = late.traces
         if traces is None or len(below) < len(groups) or not traces.searched >= {*groups}:
-            traces = trace(batch, known, below)
+            traces = trace(frames, batch, known, below=below)
         begun = starts(traces, known)
         if batch.fits_here(begun.changes):
-            read = _chosen(batch, late, since(batch, known, begun)).toArrow()
+            read = _chosen(
+                frames, batch, late, of=since(frames, batch, known, begun=begun)
+            ).toArrow()
             read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
             anew = unfounded(read, begun, soft=batch.soft)
             if not anew:
                 return Found(read, begun.files)
             missed = {key: known[key] for key in anew}
-            if _few(batch, missed):
+            if _few(frames, batch, missed):
                 whole = batch.history(of_keys(missed))
                 kept = [tuple(key) not in anew for key in read["key"].to_pylist()]
-                again = groups_view(batch, {key: groups[key] for key in anew})
-                rest = _chosen(batch, late._replace(relation=again), whole).toArrow()
+                again = groups_view(frames, {key: groups[key] for key in anew})
+                rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
                 read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
                 return Found(read, begun.files)
-    chosen = _chosen(batch, late, batch.history(of_keys(known)))
+    chosen = _chosen(frames, batch, late, of=batch.history(of_keys(known)))
     files = len(chosen.inputFiles())
-    return Found(chosen.toArrow() if _few(batch, known) else chosen, files)
+    return Found(chosen.toArrow() if _few(frames, batch, known) else chosen, files)
 
 
-def _few(batch: TableBatch, known: Mapping[Key, int] | None) -> bool:
+def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> bool:
     """Whether the driver can take all that silver has of some keys, by their hashes."""
     if batch.fits_here(batch.history_changes):
         return True
     if known is None:
         return False
-    [(number,)] = rows(
-        batch.warehouse.session.sql(f"SELECT count(*) FROM ({batch.history(of_keys(known))})")
-    )
+    [(number,)] = rows(frames.sql(f"SELECT count(*) FROM ({batch.history(of_keys(known))})"))
     return batch.fits_here(number)
 
 
@@ -87,18 +88,18 @@ def _alone(groups: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Po
     return {key: bounds[key] for key in alone if key in bounds}
 
 
-def _chosen(batch: TableBatch, late: Late, changes: str) -> DataFrame:
-    """Those of the changes that are of the keys, each with its group."""
+def _chosen(frames: Frames, batch: TableBatch, late: Late, *, of: str) -> DataFrame:
+    """The changes of the keys among those that SQL gives, each with its group."""
     read = "h.*"
     if not late.linked:
         # Before images count only where keys were changed, and are as large as after images.
         read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
     hint = "" if late.groups is None else "/*+ BROADCAST(l) */ "
     chosen = (
-        f"SELECT {hint}{read}, l.component FROM ({events(batch.shape, changes)}) h "
+        f"SELECT {hint}{read}, l.component FROM ({events(batch.shape, of)}) h "
         f"JOIN {late.relation} l ON l.key = h.key WHERE size(h.misfits) = 0"
     )
-    return batch.warehouse.session.sql(without_claimed(batch, chosen, late.given))
+    return frames.sql(without_claimed(frames, batch, chosen, given=late.given))
 
 
 class Starts(NamedTuple):
@@ -129,7 +130,7 @@ def starts(traces: Traces, known: Mapping[Key, int]) -> Starts:
     )
 
 
-def since(batch: TableBatch, known: Mapping[Key, int], begun: Starts) -> str:
+def since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun: Starts) -> str:
     """SQL of the changes from the starts on, and of all those without a hash.
 
     Where each has one no key was moved: what tells of that is then not read.
@@ -143,7 +144,7 @@ def since(batch: TableBatch, known: Mapping[Key, int], begun: Starts) -> str:
         read += f", {nothing} AS key_before, CAST(NULL AS string) AS tx_id"
     return (
         f"SELECT /*+ BROADCAST(b) */ {read} FROM ({changes}) c "
-        f"LEFT JOIN {batch.view(begin)} b ON b.hash = c.key_hash "
+        f"LEFT JOIN {frames.view(begin)} b ON b.hash = c.key_hash "
         f"WHERE b.hash IS NULL OR {source_part('c.pos')} >= b.part"
     )
 

@@ -20,7 +20,7 @@ from ingest.fold.fold import Key
 from ingest.position import TOP, Pos, pos_literal
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.bounds import few_keys
+from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import groups_around, linked_keys
 from pipelines.apply.prior_images import Traces, based, hashes, trace
 from pipelines.apply.verdicts import Judged
@@ -52,16 +52,18 @@ class Late(NamedTuple):
     given: str | None = None
 
 
-def late_keys(batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]) -> Late:
+def late_keys(
+    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+) -> Late:
     """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
     late, and those that SQL `also` gives; with all that key changes link to them.
 
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
     """
-    forced = few_keys(batch.warehouse, " UNION ".join(also)) if also else set()
+    forced = frames.few_keys(" UNION ".join(also)) if also else set()
     if judged.too_many or forced is None:
-        return _of_many(batch, judged, overtaking=overtaking, also=also)
+        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
     bounds = _bounds(judged.verdicts)
     found = _keys(judged.verdicts, "late")
     doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
@@ -69,41 +71,47 @@ def late_keys(batch: TableBatch, judged: Judged, *, overtaking: str, also: Seque
     traces = None
     if doubtful.num_rows or (found and based(batch)):
         what = overtaking if doubtful.num_rows else "false"
-        traces = _traced(batch, bounds, doubts=_places(doubtful), what=what)
+        traces = _traced(frames, batch, bounds, doubts=_places(doubtful), what=what)
     if doubtful.num_rows:
-        found |= _named_above(batch, doubtful, overtaking, traces=traces)
+        found |= _named_above(frames, batch, doubtful, what=overtaking, traces=traces)
     found |= forced
-    groups = groups_around(batch, found, traces) if found else {}
+    groups = groups_around(frames, batch, found, traces=traces) if found else {}
     if groups is None:
-        return _of_many(batch, judged, overtaking=overtaking, also=also)
-    return _few(batch, groups, len(found), brought=bounds)._replace(bounds=bounds, traces=traces)
+        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
+    return _few(frames, groups, found=len(found), brought=bounds)._replace(
+        bounds=bounds, traces=traces
+    )
 
 
-def freed_keys(batch: TableBatch, keys: str) -> Late:
+def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> Late:
     """As `late_keys`, of keys (SQL) that no other source table's row holds any more, and of which
     there are changes."""
-    few = few_keys(batch.warehouse, keys)
-    found = _set_down(batch, keys, brought=keys) if few is None else these_keys(batch, few)
+    few = frames.few_keys(keys)
+    found = (
+        _set_down(frames, batch, keys, brought=keys)
+        if few is None
+        else these_keys(frames, batch, few)
+    )
     return found._replace(given=keys)
 
 
-def these_keys(batch: TableBatch, keys: Collection[Key]) -> Late:
+def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late:
     """As `late_keys`, of keys of which there are changes."""
-    groups = groups_around(batch, keys, None)
+    groups = groups_around(frames, batch, keys, traces=None)
     if groups is None:
-        listed = f"SELECT key FROM {batch.view(pa.table({'key': array_of(keys)}))}"
-        return _set_down(batch, listed, brought=listed)
-    return _few(batch, groups, len(keys), brought=keys)
+        listed = f"SELECT key FROM {frames.view(pa.table({'key': array_of(keys)}))}"
+        return _set_down(frames, batch, listed, brought=listed)
+    return _few(frames, groups, found=len(keys), brought=keys)
 
 
 def marked_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
     before; none where there is no such truncate."""
-    unseen = batch.unseen_cuts
-    above = [cut for cut in batch.earlier_cuts if unseen and cut > unseen[0]]
+    unseen = batch.unseen_truncates
+    above = [cut for cut in batch.earlier_truncates if unseen and cut > unseen[0]]
     if not batch.soft or not above:
         return []
-    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=True)
+    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=True)
     marks = ", ".join(map(pos_literal, above))
     return [f"SELECT key FROM ({stored}) WHERE _pos IN ({marks})"]
 
@@ -126,7 +134,7 @@ def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
 
 
 def _few(
-    batch: TableBatch, groups: Mapping[Key, int], found: int, *, brought: Collection[Key]
+    frames: Frames, groups: Mapping[Key, int], *, found: int, brought: Collection[Key]
 ) -> Late:
     linked = len({*groups.values()}) < len(groups)
     told = {
@@ -134,24 +142,26 @@ def _few(
         "component": pa.array(map(str, groups.values()), pa.string()),
         "brought": pa.array((key in brought for key in groups), pa.bool_()),
     }
-    relation = batch.view(pa.table(told)) if groups else ""
+    relation = frames.view(pa.table(told)) if groups else ""
     named = [key for key in groups if key in brought]
     return Late(relation, groups, named, len(groups), found, linked)
 
 
-def _of_many(batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]) -> Late:
+def _of_many(
+    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+) -> Late:
     """As `late_keys`, of more keys than the driver takes."""
-    told = judged.named(batch)
+    told = judged.named(frames)
     above = _above(batch, f"(SELECT key, pos FROM {told} WHERE kind = 'doubtful')", overtaking)
     found = " UNION ".join([f"SELECT key FROM {told} WHERE kind = 'late'", above, *also])
-    return _set_down(batch, found, brought=f"SELECT DISTINCT key FROM {told}")
+    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {told}")
 
 
-def _set_down(batch: TableBatch, keys: str, *, brought: str) -> Late:
+def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> Late:
     """The keys that SQL gives, each once, with all that key changes link to them, in a table of
     their own. `brought`: SQL of the keys that the batch brings."""
-    session = batch.warehouse.session
-    found, linked = batch.set_down(session.sql(keys)), linked_keys(batch)
+    session = frames.warehouse.session
+    found, linked = frames.set_down(session.sql(keys)), linked_keys(frames, batch)
     grouped = f"SELECT key, to_json(key) AS component FROM {found}"
     if linked is not None:
         met = f"SELECT l.component FROM {linked} l LEFT SEMI JOIN {found} f ON f.key = l.key"
@@ -159,7 +169,7 @@ def _set_down(batch: TableBatch, keys: str, *, brought: str) -> Late:
             f"SELECT g.* FROM ({grouped}) g LEFT ANTI JOIN {linked} l ON l.key = g.key UNION ALL "
             f"SELECT l.* FROM {linked} l LEFT SEMI JOIN ({met}) m ON m.component = l.component"
         )
-    relation = batch.set_down(
+    relation = frames.set_down(
         session.sql(
             f"SELECT g.*, b.key IS NOT NULL AS brought, f.key IS NOT NULL AS late "
             f"FROM ({grouped}) g LEFT JOIN ({brought}) b ON b.key = g.key "
@@ -171,7 +181,7 @@ def _set_down(batch: TableBatch, keys: str, *, brought: str) -> Late:
 
 
 def _named_above(
-    batch: TableBatch, doubtful: pa.Table, what: str, *, traces: Traces | None
+    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, traces: Traces | None
 ) -> set[Key]:
     """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
     moves its key, or for which the SQL `what` is true, which `traces` were asked for."""
@@ -184,7 +194,7 @@ def _named_above(
         if not traces.unhashed:
             return found
         narrowed = f"key_hash IS NULL AND {among(traces.unhashed)}"
-    named = batch.warehouse.session.sql(_above(batch, batch.view(doubtful), what, where=narrowed))
+    named = frames.sql(_above(batch, frames.view(doubtful), what, where=narrowed))
     return found | {tuple(key) for (key,) in rows(named)}
 
 
@@ -200,14 +210,19 @@ def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") 
 
 
 def _traced(
-    batch: TableBatch, bounds: Mapping[Key, Pos], *, doubts: Mapping[Key, Pos], what: str
+    frames: Frames,
+    batch: TableBatch,
+    bounds: Mapping[Key, Pos],
+    *,
+    doubts: Mapping[Key, Pos],
+    what: str,
 ) -> Traces | None:
     """What silver has of the late and doubtful keys; None where it is not read by hash."""
     below = bounds if based(batch) else None
     known = hashes(batch, doubts if below is None else below)
     if known is None:
         return None
-    found = trace(batch, known, below, doubts=doubts, what=what)
+    found = trace(frames, batch, known, below=below, doubts=doubts, what=what)
     if not batch.total("unhashed"):
         # The batch itself brings every one of them by its hash.
         check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])

@@ -19,6 +19,7 @@ from ingest.fold.key_groups import key_groups
 from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.apply.prior_images import Traces, without_hash
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.scratch import set_down
@@ -29,35 +30,35 @@ Pairs = list[tuple[Key, Key]]
 
 
 def groups_around(
-    batch: TableBatch, keys: Collection[Key], traces: Traces | None
+    frames: Frames, batch: TableBatch, keys: Collection[Key], *, traces: Traces | None
 ) -> dict[Key, int] | None:
     """The keys and all that changes of the key link to them, each with its group's number; None
     where that is too much for the driver. `traces`: what silver has of these keys and more."""
-    changes = _key_changes(batch, None if traces is None else traces.unhashed)
+    changes = _key_changes(frames, batch, None if traces is None else traces.unhashed)
     if changes is None:
         return key_groups(keys, [])
     few = changes.most is not None and changes.most <= bounds.KEY_CHANGES
-    found = _collected(batch, changes.pairs) if few else _reached(batch, changes.pairs, keys)
+    found = _collected(frames, changes.pairs) if few else _reached(frames, changes.pairs, keys)
     return None if found is None else key_groups(keys, found)
 
 
-def linked_keys(batch: TableBatch) -> str | None:
+def linked_keys(frames: Frames, batch: TableBatch) -> str | None:
     """A relation of all keys that changes of the key ever named, with the `component` of each; None
     where there was no such change."""
-    changes = _key_changes(batch)
+    changes = _key_changes(frames, batch)
     if changes is None:
         return None
-    found = _collected(batch, changes.pairs)
+    found = _collected(frames, changes.pairs)
     if found is None:
-        return _components(batch, changes.pairs)
+        return _components(frames, changes.pairs)
     groups = key_groups({key for pair in found for key in pair}, found)
-    return groups_view(batch, groups) if groups else None
+    return groups_view(frames, groups) if groups else None
 
 
-def groups_view(batch: TableBatch, groups: Mapping[Key, int]) -> str:
+def groups_view(frames: Frames, groups: Mapping[Key, int]) -> str:
     """A relation of keys with their `component`."""
     numbers = pa.array(map(str, groups.values()), pa.string())
-    return batch.view(pa.table({"key": array_of(groups), "component": numbers}))
+    return frames.view(pa.table({"key": array_of(groups), "component": numbers}))
 
 
 class _Changes(NamedTuple):
@@ -68,14 +69,16 @@ class _Changes(NamedTuple):
     most: int | None
 
 
-def _key_changes(batch: TableBatch, unhashed: Mapping[int, int] | None = None) -> _Changes | None:
+def _key_changes(
+    frames: Frames, batch: TableBatch, unhashed: Mapping[int, int] | None = None
+) -> _Changes | None:
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
     where, most = batch.shape.moved, batch.history_changes
-    if batch.marks.removed is None and not batch.total("moves"):
+    if batch.watermarks.removed is None and not batch.total("moves"):
         return None
     if batch.shape.native:
-        batches = without_hash(batch) if unhashed is None else unhashed
+        batches = without_hash(frames, batch) if unhashed is None else unhashed
         if not batches:
             return None
         where += f" AND key_hash IS NULL AND {among(batches)}"
@@ -88,28 +91,28 @@ def _key_changes(batch: TableBatch, unhashed: Mapping[int, int] | None = None) -
     return _Changes(pairs, most)
 
 
-def _collected(batch: TableBatch, pairs: str) -> Pairs | None:
+def _collected(frames: Frames, pairs: str) -> Pairs | None:
     """The pairs; None where they are too many for the driver, or too large."""
     large = f"{bounds.too_large('key')} OR {bounds.too_large('key_before')}"
     limited = f"SELECT * FROM ({pairs}) LIMIT {bounds.KEY_CHANGES + 1}"
     told = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
     told = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({told}) AS p(b, key)"
-    found = list(rows(batch.warehouse.session.sql(told)))
+    found = list(rows(frames.sql(told)))
     if len(found) > bounds.KEY_CHANGES or any(before is None for before, _ in found):
         return None
     return [(tuple(before), tuple(key)) for before, key in found]
 
 
-def _reached(batch: TableBatch, pairs: str, keys: Collection[Key]) -> Pairs | None:
+def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
     """Of the changes of the key, those that chains of them connect to `keys`; None as `_collected`
     has it."""
     found: set[tuple[Key, Key]] = set()
     known, ends = {*keys}, {*keys}
     while ends:
-        view = batch.view(pa.table({"k": array_of(ends)}))
+        view = frames.view(pa.table({"k": array_of(ends)}))
         either = f"SELECT *, explode(array(key_before, key)) AS k FROM ({pairs})"
         met = f"SELECT key_before, key FROM ({either}) m LEFT SEMI JOIN {view} e ON e.k = m.k"
-        linked = _collected(batch, met)
+        linked = _collected(frames, met)
         if linked is None or len(found) > bounds.KEY_CHANGES:
             return None
         found |= {*linked}
@@ -118,17 +121,17 @@ def _reached(batch: TableBatch, pairs: str, keys: Collection[Key]) -> Pairs | No
     return [*found]
 
 
-def _components(batch: TableBatch, pairs: str) -> str:
+def _components(frames: Frames, pairs: str) -> str:
     """A relation of all keys of the pairs with the `component` of each, made by the workers."""
     # `u` is tied to the lower `v`.
     edges = (
         f"SELECT DISTINCT greatest(key_before, key) AS u, least(key_before, key) AS v "
         f"FROM ({pairs}) WHERE key_before <> key"
     )
-    session, before = batch.warehouse.session, None
+    session, before = frames.warehouse.session, None
     with ExitStack() as held:
         while True:
-            new = set_down(batch.warehouse, session.sql(edges))
+            new = set_down(frames.warehouse, session.sql(edges))
             table = new.__enter__()
             held.close()
             held.push(new)
@@ -138,7 +141,7 @@ def _components(batch: TableBatch, pairs: str) -> str:
             before, edges = mark, _small_star(_large_star(f"SELECT * FROM {table}"))
         named = f"SELECT u AS key, to_json(v) AS component FROM {table}"
         named += f" UNION ALL SELECT DISTINCT v, to_json(v) FROM {table}"
-        return batch.set_down(session.sql(named))
+        return frames.set_down(session.sql(named))
 
 
 def _large_star(edges: str) -> str:

@@ -19,7 +19,10 @@ from typing import NamedTuple, Protocol
 from ingest.config.modes import Mode
 from pipelines.apply import images, rows, versions
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
+from pipelines.apply.set_aside import placeless_rejects
 from pipelines.apply.surprise import Surprise
+from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Watermarks
 
 
@@ -38,17 +41,17 @@ class TargetMode(Protocol):
     def fast_suffices(self, batch: TableBatch) -> bool:
         """Whether one query of SQL is the fold of the batch."""
 
-    def fast(self, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    def fast(self, frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         """Apply the batch by SQL alone; raises Surprise where it must not be."""
 
-    def exact(self, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    def exact(self, frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         """Apply the batch whatever it holds."""
 
 
 class KeyedMode(TargetMode, Protocol):
     """A mode whose rows have keys."""
 
-    def fold_keys(self, batch: TableBatch, keys: str) -> Counter[str]:
+    def fold_keys(self, frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
         """Bring the rows of some keys (SQL) to what all of history makes them."""
 
 
@@ -56,18 +59,22 @@ KEYED: Mapping[Mode, KeyedMode] = {"scd1": rows, "scd2": versions}
 MODES: Mapping[Mode, TargetMode] = {**KEYED, "append": images}
 
 
-def apply(batch: TableBatch) -> Applied:
+def apply(warehouse: Warehouse, batch: TableBatch) -> Applied:
     """Bring the target forward by the batch; applying one twice changes nothing."""
     mode = MODES[batch.mode]
-    with batch:
-        watermarks, counts = _applied(mode, batch)
+    with Frames(warehouse) as frames:
+        watermarks, counts = _applied(mode, frames, batch)
+        if batch.placeless:
+            counts["rejected"] += placeless_rejects(frames, batch)
     counts["events"] = batch.total("changes")
     counts["zero_dates"] = batch.total("zero_dates")
     return Applied(watermarks, counts)
 
 
-def _applied(mode: TargetMode, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def _applied(
+    mode: TargetMode, frames: Frames, batch: TableBatch
+) -> tuple[Watermarks, Counter[str]]:
     if mode.fast_suffices(batch):
         with suppress(Surprise):
-            return mode.fast(batch)
-    return mode.exact(batch)
+            return mode.fast(frames, batch)
+    return mode.exact(frames, batch)

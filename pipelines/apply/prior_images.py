@@ -17,6 +17,7 @@ from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos, source_part
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.platform.rows import rows
 from pipelines.silver.pending import among
 
@@ -84,39 +85,42 @@ def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
     )
 
 
-def without_hash(batch: TableBatch) -> dict[int, int]:
+def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
     """The batches of silver that hold changes whose key has no hash, as it is moved or not told;
     and how many each holds."""
-    if not batch.marks.unhashed and not batch.total("unhashed"):
+    if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
     changes = batch.history("op <> 'truncate' AND key_hash IS NULL")
-    found = batch.warehouse.session.sql(f"SELECT batch, count(*) FROM ({changes}) GROUP BY batch")
+    found = frames.sql(f"SELECT batch, count(*) FROM ({changes}) GROUP BY batch")
     return {of_batch: number for of_batch, number in rows(found)}
 
 
 def trace(
+    frames: Frames,
     batch: TableBatch,
     known: Mapping[Key, int],
-    bounds: Mapping[Key, Pos] | None,
     *,
+    below: Mapping[Key, Pos] | None,
     doubts: Mapping[Key, Pos] | None = None,
     what: str = "false",
 ) -> Traces:
     """Look through silver for some keys, once at most.
 
-    `known`: their hashes. `bounds`: below which position a key's base is to lie; keys without one
+    `known`: their hashes. `below`: below which position a key's base is to lie; keys without one
     have no base; None: none is wanted. `doubts`: keys that matter only where an earlier change (SQL
     `what`) names them above a position. Whether a base is one is seen when it is read
     (`late_history.unfounded`): it may lack a column, or not fit.
     """
     doubts = doubts or {}
-    found = Traces({}, {}, {}, set(), without_hash(batch), 0)
+    found = Traces({}, {}, {}, set(), without_hash(frames, batch), 0)
     tops: dict[int, list[tuple[Pos, int, int]]] = {}
     files, pending = 0, set(known)
-    for span in spans(batch.marks.tops, batch.above, batch.last):
+    for span in spans(batch.watermarks.tops, batch.above, batch.last):
         wanted = {key: known[key] for key in pending}
-        parts = {key: (bounds or {}).get(key, ())[:SOURCE_PART] for key in wanted}
-        files += _look(batch, wanted, parts, span=span, what=what, found=found, tops=tops)
+        parts = {key: (below or {}).get(key, ())[:SOURCE_PART] for key in wanted}
+        files += _look(
+            frames, batch, wanted, parts=parts, span=span, what=what, found=found, tops=tops
+        )
         for key in list(pending):
             base, named = found.bases.get(known[key], ()), found.named.get(known[key], ())
             if span.top is None or (base and base > span.top[:SOURCE_PART]):
@@ -125,7 +129,7 @@ def trace(
             elif key in doubts:
                 # One that is named above its position is late, and needs its base.
                 late = named > doubts[key]
-                if bounds is None if late else span.top <= doubts[key]:
+                if below is None if late else span.top <= doubts[key]:
                     pending.remove(key)
         if not pending:
             break
@@ -151,10 +155,11 @@ def spans(tops: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Sp
 
 
 def _look(
+    frames: Frames,
     batch: TableBatch,
     known: Mapping[Key, int],
-    parts: Mapping[Key, Pos],
     *,
+    parts: Mapping[Key, Pos],
     span: Span,
     what: str,
     found: Traces,
@@ -164,12 +169,12 @@ def _look(
     its number and how many changes it has."""
     founding = "after_image = 'full'" + ("" if batch.soft else " OR op = 'delete'")
     where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
-    changes = batch.warehouse.session.sql(
+    changes = frames.sql(
         f"""SELECT key_hash, batch, count(*) AS n, max(part) AS top,
   max(part) FILTER (WHERE founding AND part < low) AS base, max(pos) FILTER (WHERE named) AS named
 FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS part,
     {founding} AS founding, batch <= {batch.above} AND ({what}) AS named, l.part AS low
-  FROM ({batch.history(where)}) JOIN {batch.view(by_hash(known, parts))} l ON l.hash = key_hash)
+  FROM ({batch.history(where)}) JOIN {frames.view(by_hash(known, parts))} l ON l.hash = key_hash)
 GROUP BY key_hash, batch"""
     )
     for hash_, of_batch, number, top, base, named in rows(changes):
@@ -188,7 +193,7 @@ def based(batch: TableBatch) -> bool:
 
     Not where a partial image further down may turn out to have no base: that is recorded.
     """
-    partials = batch.marks.partials or batch.partial
-    if batch.marks.orphans is not None or (batch.cuts and partials):
+    partials = batch.watermarks.partials or batch.partial
+    if batch.watermarks.orphans is not None or (batch.all_truncates and partials):
         return False
     return batch.mode == "scd1" and not batch.shape.by_arrival and not batch.shape.sequence

@@ -17,6 +17,7 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
@@ -28,47 +29,49 @@ def fast_suffices(batch: TableBatch) -> bool:
     return batch.simple
 
 
-def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
     rows = latest(batch.shape, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
     with surprises():
-        _merge(batch, f"({rows})", counts, exact=False)
+        _merge(frames, batch, f"({rows})", counts=counts, exact=False)
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     skipped = affected < batch.total("changes") and (
-        bool(batch.total("no_ops")) or affected < _source_rows(batch)
+        bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
     )
     return watermarks_after(batch, skipped=skipped, partial=batch.partial), counts
 
 
-def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
     beside = "t._pos AS stored, t.marked"
-    judged = judge(batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
+    judged = judge(frames, batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
     counts = Counter(judged.counts)
-    states, expected = _on_time(batch, judged, late)
+    states, expected = _on_time(frames, batch, judged=judged, late=late)
     orphan = None
     if late.keys:
-        refolded, left, orphan = _fold_again(batch, late, counts)
+        refolded, left, orphan = _fold_again(frames, batch, late, counts=counts)
         states += refolded
         expected += left
-    if states or batch.new_cuts:
-        rows = " UNION ALL ".join(states) or _none(batch)
-        _merge(batch, f"({rows})", counts, exact=True)
+    if states or batch.new_truncates:
+        rows = " UNION ALL ".join(states) or _none(frames, batch)
+        _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
-    skipped = written < expected or (batch.soft and bool(batch.new_cuts))
+    skipped = written < expected or (batch.soft and bool(batch.new_truncates))
     marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphan=orphan)
     return marks, counts
 
 
-def fold_keys(batch: TableBatch, keys: str) -> Counter[str]:
+def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    states, _, _ = _fold_again(batch, freed_keys(batch, keys), Counter())
+    late = freed_keys(frames, batch, keys)
+    states, _, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    _merge(batch, f"({' UNION ALL '.join(states) or _none(batch)})", counts, exact=True)
+    rows = " UNION ALL ".join(states) or _none(frames, batch)
+    _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     return counts
 
 
@@ -80,38 +83,47 @@ def watermarks_after(
     `skipped`: some change may not have been written because it changed nothing; `partial`: some
     image left columns as they were; `orphan`: the highest place of a partial image without base.
     """
-    marks = batch.marks
-    told = any(slice_.keyless or slice_.key_columns for slice_ in batch.slices)
-    top = highest(slice_.highest for slice_ in batch.slices)
-    applied = highest([marks.applied, top])
-    cuts = {*marks.cuts, *batch.new_cuts}
+    before = batch.watermarks
+    named = any(stats.keyless or stats.key_columns for stats in batch.stats)
+    top = highest(stats.highest for stats in batch.stats)
+    applied = highest([before.applied, top])
+    truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.mode == "scd1" and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
-        cuts = {*outermost(cuts, by_arrival=batch.shape.by_arrival)}
+        last = outermost(truncates, by_arrival=batch.shape.by_arrival)
+        truncates = {pos: truncates[pos] for pos in last}
     return replace(
-        marks.cut(cuts),
+        before.with_truncates(truncates),
         applied=applied,
-        tops=marks.topped(batch.above, batch.last, applied),
-        removed=highest([marks.removed, *(slice_.removed for slice_ in batch.slices)]),
-        skipped=highest([marks.skipped, top]) if skipped else marks.skipped,
-        partials=marks.partials or partial,
-        orphans=highest([marks.orphans, orphan]),
-        unhashed=marks.unhashed or bool(batch.total("unhashed")),
+        tops=before.topped(batch.above, batch.last, applied),
+        removed=highest([before.removed, *(stats.removed for stats in batch.stats)]),
+        skipped=highest([before.skipped, top]) if skipped else before.skipped,
+        partials=before.partials or partial,
+        orphans=highest([before.orphans, orphan]),
+        unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
-        foreign=marks.foreign or (told and not batch.shape.native),
+        foreign=before.foreign or (named and not batch.shape.native),
     )
 
 
 def widest(batch: TableBatch) -> int | None:
     """The bytes of the values of the widest change so far; None: not known."""
-    before = batch.marks.widest
-    return None if before is None else max([before, *(s.widest for s in batch.slices)])
+    before = batch.watermarks.widest
+    return None if before is None else max([before, *(s.widest for s in batch.stats)])
 
 
-def carry_out(batch: TableBatch, statement: str, counts: Counter[str]) -> None:
+def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
+    """The truncates of the batch as its MERGE takes them."""
+    return tuple(
+        Truncate(label=batch.shape.label, pos=pos, by_arrival=batch.shape.by_arrival, time=time)
+        for pos, time in sorted(batch.new_truncates.items())
+    )
+
+
+def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
     """Run a MERGE, and count the rows that it inserted, updated and deleted."""
-    done = batch.warehouse.execute(statement).first()
+    done = frames.warehouse.execute(statement).first()
     assert done is not None
     result = done.asDict()
     for name in ("inserted", "updated", "deleted"):
@@ -120,14 +132,14 @@ def carry_out(batch: TableBatch, statement: str, counts: Counter[str]) -> None:
 
 def _stored(batch: TableBatch) -> str:
     """SQL of the stored rows by key, those that a truncate takes left out."""
-    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)
-    if not batch.cuts:
+    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
+    if not batch.all_truncates:
         return stored
-    return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_cuts('_pos')})"
+    return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_truncates('_pos')})"
 
 
 def _run(batch: TableBatch) -> Run:
-    marks = batch.marks
+    marks = batch.watermarks
     return judge_rows(
         soft=batch.soft,
         by_arrival=batch.shape.by_arrival,
@@ -143,7 +155,7 @@ def _run(batch: TableBatch) -> Run:
 
 
 def _overtaking(batch: TableBatch) -> str:
-    orphans = batch.marks.orphans is not None
+    orphans = batch.watermarks.orphans is not None
     return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
 
 
@@ -154,42 +166,44 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     Such a change may have been skipped because it changed nothing (38): after the truncate it
     brings the row back.
     """
-    skipped = batch.marks.skipped
-    if not batch.new_cuts or skipped is None or batch.new_cuts[0] > skipped:
+    skipped, first = batch.watermarks.skipped, min(batch.new_truncates, default=None)
+    if first is None or skipped is None or first > skipped:
         return []
-    above = f"op <> 'truncate' AND pos > {pos_literal(batch.new_cuts[0])}"
-    stored = lateness.stored_rows(batch.target_name, batch.shape, soft=batch.soft)
+    above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
+    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
     return [
         f"SELECT DISTINCT t.key FROM ({events(batch.shape, batch.earlier(above))}) e "
-        f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_cuts('t._pos')}"
+        f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_truncates('t._pos')}"
     ]
 
 
-def _on_time(batch: TableBatch, judged: Judged, late: Late) -> tuple[list[str], int]:
+def _on_time(
+    frames: Frames, batch: TableBatch, *, judged: Judged, late: Late
+) -> tuple[list[str], int]:
     """SQL of the states of the keys on time, and how many rows they leave, or more."""
     if judged.large is not None and batch.whole:
-        unless = late.relation or batch.view(SCHEMA.empty_table())
+        unless = late.relation or frames.view(SCHEMA.empty_table())
         changes = without_copies(batch, batch.changes())
         rows = latest(batch.shape, changes, sets=batch.sets, unless=unless)
         return [batch.listed(rows)], batch.total("changes")
-    states, left = on_time(batch, judged, late)
+    states, left = on_time(frames, batch, judged=judged, late=late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
 
 
 def _fold_again(
-    batch: TableBatch, late: Late, counts: Counter[str]
+    frames: Frames, batch: TableBatch, late: Late, *, counts: Counter[str]
 ) -> tuple[list[str], int, Pos | None]:
     """SQL of the states of the late keys, how many rows they leave, and the highest place of a
     partial image without base."""
     run = fold_history(
         soft=batch.soft, by_arrival=batch.shape.by_arrival, truncates=batch.truncates
     )
-    refolded = fold_again(batch, late, run, counts=counts)
+    refolded = fold_again(frames, batch, late, run=run, counts=counts)
     states = batch.typed_states(refolded.of_kind("state"), exact=True)
     return [states] if refolded.states else [], refolded.rows, refolded.orphan
 
 
-def _none(batch: TableBatch) -> str:
+def _none(frames: Frames, batch: TableBatch) -> str:
     """SQL of no rows at all, for a MERGE that only truncates."""
     shape = batch.shape
     nobody = {
@@ -199,14 +213,16 @@ def _none(batch: TableBatch) -> str:
         "whole": False,
         "label": shape.label,
     }
-    view = batch.view(pa.Table.from_pylist([nobody], SCHEMA))
+    view = frames.view(pa.Table.from_pylist([nobody], SCHEMA))
     return f"{batch.typed_states(view, exact=True)} WHERE false"
 
 
-def _merge(batch: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -> None:
+def _merge(
+    frames: Frames, batch: TableBatch, rows: str, *, counts: Counter[str], exact: bool
+) -> None:
     statement = merge_sql(
         Merge(
-            target=batch.target_name,
+            target=batch.target_table,
             rows=rows,
             keys=batch.shape.keys,
             columns=batch.shape.columns,
@@ -217,21 +233,13 @@ def _merge(batch: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -
             own=batch.shared,
             # Late changes mostly lose: what is folded again is often as it was.
             sparing=bool(batch.total("no_ops") or counts["keys_refolded"]),
-            cuts=tuple(
-                Truncate(
-                    label=batch.shape.label,
-                    pos=cut,
-                    by_arrival=batch.shape.by_arrival,
-                    time=batch.cut_times.get(cut) or 0,
-                )
-                for cut in batch.new_cuts
-            ),
+            truncates=merged_truncates(batch),
         )
     )
-    carry_out(batch, statement, counts)
+    carry_out(frames, statement, counts)
 
 
-def _source_rows(batch: TableBatch) -> int:
+def _source_rows(frames: Frames, target: str) -> int:
     """How many keys the fast MERGE had to deal with, from the target's own log."""
-    metrics = batch.warehouse.last_commit("gold", batch.target).metrics
+    metrics = frames.warehouse.last_commit("gold", target).metrics
     return int(metrics.get("numSourceRows") or 0)

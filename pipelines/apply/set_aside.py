@@ -6,7 +6,9 @@ from ingest.codes import Code
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed, same
 from ingest.sql.projection import Projection, events
-from pipelines.apply.batch import TableBatch
+from ingest.sql.sequence import place
+from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.apply.frames import Frames
 from pipelines.targets.rejects import (
     BASELESS,
     CONFLICT,
@@ -30,14 +32,14 @@ def placeless(shape: Projection) -> str:
     return code_and_error(Code.ORDER_KEY_MISSING, text)
 
 
-def misfit_rejects(work: TableBatch, events: str) -> int:
+def misfit_rejects(frames: Frames, batch: TableBatch, events: str) -> int:
     """Set aside the events whose key is null or whose values do not fit; how many there are."""
-    warehouse = work.warehouse
+    warehouse = frames.warehouse
     found = warehouse.session.sql(
         _rows(
-            work,
+            batch,
             f"""SELECT {listed()},
-  {reason(work.shape)}, image
+  {reason(batch.shape)}, image
 FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
             misfits="misfits",
         )
@@ -45,13 +47,13 @@ FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)"""
     return append(warehouse, found)
 
 
-def conflict_rejects(work: TableBatch, events: str, stored: str) -> int:
+def conflict_rejects(frames: Frames, batch: TableBatch, events: str, *, stored: str) -> int:
     """Set aside events whose key another source table's row holds (27); how many there are."""
     return append(
-        work.warehouse,
-        work.warehouse.session.sql(
+        frames.warehouse,
+        frames.sql(
             _rows(
-                work,
+                batch,
                 f"SELECT {listed('e')}, {CONFLICT}, e.image "
                 f"FROM ({events}) e JOIN ({stored}) t ON t.key = e.key "
                 f"WHERE t._source_table <> e.label",
@@ -60,10 +62,12 @@ def conflict_rejects(work: TableBatch, events: str, stored: str) -> int:
     )
 
 
-def without_claimed(work: TableBatch, events: str, given: str | None = None) -> str:
+def without_claimed(
+    frames: Frames, batch: TableBatch, events: str, *, given: str | None = None
+) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
     aside: what gold has not applied no fold applies (34). Those of the keys `given` (SQL) stay."""
-    found = claimed(work.warehouse, work.shape.source, work.target) if work.shared else None
+    found = claimed(frames.warehouse, batch.shape.source, batch.target) if batch.shared else None
     if found is None:
         return events
     on = same("c", "e")
@@ -76,46 +80,43 @@ def without_claimed(work: TableBatch, events: str, given: str | None = None) -> 
     )
 
 
-def baseless_rejects(work: TableBatch, baseless: str) -> int:
+def baseless_rejects(frames: Frames, batch: TableBatch, baseless: str) -> int:
     """Set aside partial images without a base, a relation of results of `ingest.fold.arrow`; they
     resolve themselves when it comes."""
     nothing = "CAST(NULL AS map<string,string>) AS image"
-    found = _rows(work, f"SELECT {ORIGIN}, {BASELESS}, {nothing} FROM {baseless}")
-    return append(work.warehouse, work.warehouse.session.sql(found))
+    found = _rows(batch, f"SELECT {ORIGIN}, {BASELESS}, {nothing} FROM {baseless}")
+    return append(frames.warehouse, frames.sql(found))
 
 
-def horizon_rejects(work: TableBatch) -> int:
+def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes that history, trimmed above them, can no longer place; how many."""
-    beyond = work.beyond()
+    beyond = batch.beyond()
     if beyond is None:
         return 0
     text = "expected a change from after the history that was trimmed, got one from before"
-    found = work.warehouse.session.sql(
+    found = frames.sql(
         _rows(
-            work,
+            batch,
             f"SELECT {listed()}, '{Code.LATE_BEYOND_HORIZON.value}' AS code, "
             f"{sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
         )
     )
-    return append(work.warehouse, found)
+    return append(frames.warehouse, found)
 
 
-def placeless_rejects(work: TableBatch) -> int:
+def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes without a value in the columns that order the rows; how many there are."""
-    from ingest.sql.sequence import place
-    from pipelines.apply.batch import silver_changes
-
-    where = f"batch > {work.above} AND batch <= {work.last} AND ({place(work.shape)}) IS NULL"
-    if not work.shape.truncates:
+    where = f"batch > {batch.above} AND batch <= {batch.last} AND ({place(batch.shape)}) IS NULL"
+    if not batch.shape.truncates:
         where += " AND op <> 'truncate'"
-    tables = (work.table, *work.also)
-    changes = silver_changes(work.warehouse, tables, where, aside=work.shape.aside)
+    tables = (batch.table, *batch.later_names)
+    changes = silver_changes(batch.silver, tables, where, aside=batch.shape.aside)
     return append(
-        work.warehouse,
-        work.warehouse.session.sql(
+        frames.warehouse,
+        frames.sql(
             _rows(
-                work,
-                f"SELECT {listed()}, {placeless(work.shape)}, "
+                batch,
+                f"SELECT {listed()}, {placeless(batch.shape)}, "
                 f"coalesce(after, before) AS image FROM ({changes})",
             )
         ),
@@ -123,7 +124,8 @@ def placeless_rejects(work: TableBatch) -> int:
 
 
 def settle(
-    work: TableBatch,
+    frames: Frames,
+    batch: TableBatch,
     keys: str,
     *,
     code: Code,
@@ -135,24 +137,24 @@ def settle(
 
     `where` narrows silver to changes that can have been rejected so.
     """
-    warehouse = work.warehouse
-    changes = work.history(where)
+    warehouse = frames.warehouse
+    changes = batch.history(where)
     settled = (
-        f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(work.shape, changes)}) e "
+        f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(batch.shape, changes)}) e "
         f"ON {same('e', 'r')} JOIN {keys} k ON k.key = e.key "
         f"WHERE r.status = 'open' AND r.code = '{code.value}' "
-        f"AND r.target = {sql_text(work.target)}"
+        f"AND r.target = {sql_text(batch.target)}"
     )
     if still is not None:
         kept = f"SELECT {ORIGIN} FROM {still}"
         settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN ({kept}) k ON {same('k', 's')}"
-    found = work.warehouse.session.sql(f"SELECT DISTINCT id, version FROM ({settled})")
+    found = frames.sql(f"SELECT DISTINCT id, version FROM ({settled})")
     if not found.isEmpty():
         mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")
 
 
-def _rows(work: TableBatch, found: str, *, misfits: str = NO_MISFITS) -> str:
-    return as_rejects(work.shape.source, work.target, found, misfits=misfits)
+def _rows(batch: TableBatch, found: str, *, misfits: str = NO_MISFITS) -> str:
+    return as_rejects(batch.shape.source, batch.target, found, misfits=misfits)
 
 
 def reason(shape: Projection) -> str:

@@ -20,6 +20,7 @@ from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import UNFIT, without_copies
+from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import conflict_rejects, horizon_rejects, misfit_rejects
 
 _NAMED = ("late", "doubtful")
@@ -39,33 +40,35 @@ class Judged(NamedTuple):
     too_many: bool
     counts: Counter[str]
 
-    def named(self, batch: TableBatch) -> str:
+    def named(self, frames: Frames) -> str:
         """A relation of the late and doubtful keys: `kind`, `key`, `pos`."""
         columns = ["kind", "key", "pos"]
         if self.large is None:
             named = pc.is_in(self.verdicts["kind"], pa.array(_NAMED))
-            return batch.view(self.verdicts.filter(named).select(columns))
+            return frames.view(self.verdicts.filter(named).select(columns))
         told = f"SELECT {', '.join(columns)} FROM {self.large} WHERE kind IN {_NAMED}"
-        return batch.set_down(batch.warehouse.session.sql(told))
+        return frames.set_down(frames.sql(told))
 
 
-def judge(batch: TableBatch, stored: Callable[[str], str], *, beside: str, run: Run) -> Judged:
+def judge(
+    frames: Frames, batch: TableBatch, stored: Callable[[str], str], *, beside: str, run: Run
+) -> Judged:
     """Judge every key of the batch by `run`, and set aside what cannot be placed or does not fit.
 
     `stored` gives, for SQL of the batch's events, SQL of what is stored of their keys, and `beside`
     the columns of that which `run` is to see.
     """
-    counts = Counter(rejected=horizon_rejects(batch))
+    counts = Counter(rejected=horizon_rejects(frames, batch))
     all_events = events(batch.shape, batch.changes())
     fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
     joined = ""
     if batch.shared:
         others = batch.held_by_others
-        counts["rejected"] += conflict_rejects(batch, all_events, others)
+        counts["rejected"] += conflict_rejects(frames, batch, all_events, stored=others)
         joined = f"LEFT JOIN ({others}) o ON o.key = e.key"
         fits += " AND o.key IS NULL"
     new = without_copies(batch, all_events, digest="digest", keep=UNFIT)
-    seen = batch.warehouse.session.sql(
+    seen = frames.sql(
         f"SELECT e.*, to_json(e.key) AS component, {beside}, {fits} AS fits "
         f"FROM ({new}) e LEFT JOIN ({stored(all_events)}) t ON t.key = e.key {joined}"
     )
@@ -73,23 +76,23 @@ def judge(batch: TableBatch, stored: Callable[[str], str], *, beside: str, run: 
     if batch.small:
         verdicts, too_many = run_here(run, seen.toArrow()), False
     else:
-        large = batch.view(by_component(seen).mapInArrow(run, OUTPUT))
-        verdicts, too_many = verdicts_of(batch, large)
+        large = frames.view(by_component(seen).mapInArrow(run, OUTPUT))
+        verdicts, too_many = verdicts_of(frames, large)
     if pc.any(pc.equal(verdicts["kind"], "unfit")).as_py():
         counts["unfit"] = 1
-        counts["rejected"] += misfit_rejects(batch, all_events)
+        counts["rejected"] += misfit_rejects(frames, batch, all_events)
     stale = verdicts.filter(pc.is_in(verdicts["kind"], pa.array(["stale", "passed"])))
     counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
     return Judged(verdicts, large, too_many, counts)
 
 
-def verdicts_of(batch: TableBatch, judged: str) -> tuple[pa.Table, bool]:
+def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
     """What a relation of results says of keys, images apart: the late and doubtful ones one by one,
     the others in one row a kind. Whether the former are too many for the driver: then none of them
     is among these."""
     told = f"kind IN {_NAMED} AND NOT {bounds.too_large('key')}"
     listed = ", ".join(f"IF({told}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
-    found = batch.warehouse.session.sql(
+    found = frames.sql(
         f"SELECT kind, key, pos, whole, sum(stale) AS stale FROM (SELECT kind, {listed}, stale "
         f"FROM {judged} WHERE kind IN {_NAMED + _OTHERS}) GROUP BY kind, key, pos, whole "
         f"ORDER BY key IS NOT NULL LIMIT {bounds.KEYS + len(_OTHERS) + 1}"

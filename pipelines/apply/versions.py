@@ -14,13 +14,12 @@ from ingest.fold.lateness import Floors
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
 from ingest.sql.casts import sql_text
-from ingest.sql.merge import Truncate
 from ingest.sql.projection import as_text, column, events
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.commits import commits, recorded
 from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
-from pipelines.apply.rows import carry_out, watermarks_after
+from pipelines.apply.rows import carry_out, merged_truncates, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.targets.progress import Watermarks
@@ -31,53 +30,53 @@ def fast_suffices(batch: TableBatch) -> bool:
     return batch.simple
 
 
-def fast(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    before = recorded(batch)
-    if before is None:
+    if batch.version is None:
         # What a killed run wrote may be this batch.
         raise Surprise
     steps = versions.changes_as_steps(batch.shape, batch.changes(), sets=batch.sets)
     stored = versions.stored_versions(
-        batch.shape, batch.target_name, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
+        batch.shape, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
     )
     relation = versions.beside(batch.shape, steps, stored)
     counts: Counter[str] = Counter()
     with surprises():
         rows = versions.rows(batch.shape, relation, sets=batch.sets)
-        _merge(batch, rows, counts, exact=False)
-    return _watermarks(batch, counts, before), counts
+        _merge(frames, batch, rows, counts=counts, exact=False)
+    return _watermarks(frames, batch, counts), counts
 
 
-def exact(batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    before = recorded(batch)
     judged = judge(
+        frames,
         batch,
         lambda changes: _stored(batch, changes),
         beside="t.newest AS stored, t.opened",
-        run=_run(batch, again=before is None),
+        run=_run(batch, again=batch.version is None),
     )
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
     counts = Counter(judged.counts)
-    states, _ = on_time(batch, judged, late)
+    states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
     orphan = None
     if late.keys:
-        refolded, orphan = _fold_again(batch, late, counts)
+        refolded, orphan = _fold_again(frames, batch, late, counts=counts)
         rows += refolded
-    if rows or batch.new_cuts:
-        merged = " UNION ALL ".join(rows) or of_history(batch, batch.view(SCHEMA.empty_table()))
-        _merge(batch, f"({merged})", counts, exact=True)
-    return _watermarks(batch, counts, before, orphan=orphan), counts
+    if rows or batch.new_truncates:
+        merged = " UNION ALL ".join(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
+        _merge(frames, batch, f"({merged})", counts=counts, exact=True)
+    return _watermarks(frames, batch, counts, orphan=orphan), counts
 
 
-def fold_keys(batch: TableBatch, keys: str) -> Counter[str]:
+def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    rows, _ = _fold_again(batch, freed_keys(batch, keys), Counter())
+    late = freed_keys(frames, batch, keys)
+    rows, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    _merge(batch, f"({' UNION ALL '.join(rows)})", counts, exact=True)
+    _merge(frames, batch, f"({' UNION ALL '.join(rows)})", counts=counts, exact=True)
     return counts
 
 
@@ -118,23 +117,23 @@ def _stored_keys(batch: TableBatch, beside: str = "") -> str:
     shape = batch.shape
     parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
     listed = ", ".join([f"array({parts}) AS key", *([beside] if beside else [])])
-    return f"SELECT {listed} FROM {batch.target_name}"
+    return f"SELECT {listed} FROM {batch.target_table}"
 
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
-    marks, truncates = batch.marks, batch.truncates
+    marks, truncates = batch.watermarks, batch.truncates
     return judge_versions(
         by_arrival=batch.shape.by_arrival,
         floors=Floors(skipped=marks.skipped, removed=marks.removed, orphans=marks.orphans),
         truncates=truncates,
-        new_truncates=[cut for cut in truncates if cut.pos in batch.new_cuts],
+        new_truncates=[cut for cut in truncates if cut.pos in batch.new_truncates],
         again=again,
     )
 
 
 def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
-    lowest = min((s.lowest for s in batch.slices if s.lowest is not None), default=None)
+    lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
     if lowest is None or lowest[PHASE] != STREAMED or batch.shape.sequence:
         return "op <> 'truncate'"
     return f"op <> 'truncate' AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
@@ -145,16 +144,16 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
     Where that change is a truncate itself, it concerns them all.
     """
-    shape, applied = batch.shape, batch.marks.applied
+    shape, applied = batch.shape, batch.watermarks.applied
     label = f"_source_table = {sql_text(shape.label)}"
     keys: list[str] = []
-    for cut in batch.unseen_cuts:
+    for cut in batch.unseen_truncates:
         if applied is not None and cut > applied:
             break
         at = pos_literal(cut)
         found = f"SELECT DISTINCT key FROM ({_stored_keys(batch, '_pos, _source_table')}) "
         found += f"WHERE _pos < {at} AND {label}"
-        if all(earlier < cut for earlier in batch.earlier_cuts):
+        if all(earlier < cut for earlier in batch.earlier_truncates):
             above = events(shape, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
             found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
         keys.append(found)
@@ -162,14 +161,14 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
 
 def _fold_again(
-    batch: TableBatch, late: Late, counts: Counter[str]
+    frames: Frames, batch: TableBatch, late: Late, *, counts: Counter[str]
 ) -> tuple[list[str], Pos | None]:
     """SQL of the versions of the late keys, and of those that they have no more; and the highest
     place of a partial image without base."""
-    refolded = fold_again(batch, late, history_run(batch), counts=counts)
+    refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     rows = of_history(batch, refolded.of_kind("state"))
     keys = _typed_keys(batch, refolded.results)
-    gone = versions.unknown(batch.shape, batch.target_name, keys=keys, known=rows)
+    gone = versions.unknown(batch.shape, batch.target_table, keys=keys, known=rows)
     return [rows, gone], refolded.orphan
 
 
@@ -181,7 +180,7 @@ def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
         beside = f"SELECT *, {_nothing_open(batch)} FROM ({typed})"
     else:
         stored = versions.stored_versions(
-            shape, batch.target_name, timely=False, keys=_typed_keys(batch, states)
+            shape, batch.target_table, timely=False, keys=_typed_keys(batch, states)
         )
         beside = versions.beside(shape, typed, stored)
     filled = "".join(
@@ -211,44 +210,36 @@ def _typed_keys(batch: TableBatch, relation: str) -> str:
     return f"SELECT DISTINCT {batch.typed_key} FROM {relation}"
 
 
-def _merge(batch: TableBatch, rows: str, counts: Counter[str], *, exact: bool) -> None:
-    times = batch.cut_times if exact else {}
+def _merge(
+    frames: Frames, batch: TableBatch, rows: str, *, counts: Counter[str], exact: bool
+) -> None:
     statement = versions.merge_sql(
         versions.Merge(
-            target=batch.target_name,
+            target=batch.target_table,
             rows=rows,
             shape=batch.shape,
             soft=batch.soft,
             timely=not exact,
-            cuts=tuple(
-                Truncate(
-                    label=batch.shape.label,
-                    pos=cut,
-                    by_arrival=batch.shape.by_arrival,
-                    time=times.get(cut),
-                )
-                for cut in (batch.new_cuts if exact else ())
-            ),
+            truncates=merged_truncates(batch),
         )
     )
-    carry_out(batch, statement, counts)
+    carry_out(frames, statement, counts)
 
 
 def _watermarks(
-    batch: TableBatch, counts: Counter[str], before: int | None, *, orphan: Pos | None = None
+    frames: Frames, batch: TableBatch, counts: Counter[str], *, orphan: Pos | None = None
 ) -> Watermarks:
-    """What gold remembers after the batch; `before`: the target's version before it, None where
-    somebody wrote what gold did not record."""
+    """What gold remembers after the batch."""
     upserts = batch.total("changes") - batch.total("deletes") - batch.total("truncates")
     skipped = counts["inserted"] < upserts
     partial = bool(batch.total("partials"))
-    marks = watermarks_after(batch, skipped=skipped, partial=partial, orphan=orphan)
+    after = watermarks_after(batch, skipped=skipped, partial=partial, orphan=orphan)
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
-        marks = replace(marks, skipped=marks.applied)
-    if before is None or counts["keys_refolded"]:
+        after = replace(after, skipped=after.applied)
+    if batch.version is None or counts["keys_refolded"]:
         # Versions that are put as they were are copied, which no count shows.
-        return replace(marks, version=commits(batch, 1)[0].version)
+        return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)
     # A commit that is not foreseen here makes the next batch careful, and nothing worse.
     wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])
-    return replace(marks, version=before + wrote)
+    return replace(after, version=batch.version + wrote)

@@ -20,6 +20,7 @@ from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.projection import events
 from ingest.sql.sequence import place
 from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import placeless, reason
 from pipelines.gold.reconstruction import baseless
 from pipelines.platform.warehouse import alone
@@ -53,7 +54,7 @@ def set_aside(standing: Reconstruction, at: datetime) -> int:
     """
     warehouse = standing.warehouse
     create_rejects(warehouse)
-    found = standing.view(warehouse.session.sql(_left_out(standing)))
+    found = standing.frames.view(warehouse.session.sql(_left_out(standing)))
     with alone():
         warehouse.execute(
             f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
@@ -111,7 +112,7 @@ def _moment(at: datetime) -> str:
 
 def _left_out(standing: Reconstruction) -> str:
     """SQL of what the fold leaves out, as rows of rejects, each once, with `voided`."""
-    parts = [part for work in standing.works for part in _parts(work)]
+    parts = [part for batch in standing.batches for part in _parts(standing.frames, batch)]
     changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
     if not parts:
         changes = f"SELECT {', '.join(f'{null} AS {name}' for name, null in _NULLS)} WHERE false"
@@ -130,31 +131,31 @@ _NULLS = (
 _LISTED = ", ".join(name for name, _ in _NULLS)
 
 
-def _parts(work: TableBatch) -> list[str]:
+def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     """SQL of what one source table's fold leaves out, by reason."""
-    images = append.IMAGES if work.mode == "append" else "op <> 'truncate'"
+    images = append.IMAGES if batch.mode == "append" else "op <> 'truncate'"
     voided = "false"
-    if work.mode == "scd1" and not work.soft and work.cuts:
-        voided = f"coalesce({work.below_cuts('pos')}, false)"
+    if batch.mode == "scd1" and not batch.soft and batch.all_truncates:
+        voided = f"coalesce({batch.below_truncates('pos')}, false)"
     found = [
-        f"SELECT {listed()}, {reason(work.shape)}, image, "
-        f"{voided} AS voided FROM ({events(work.shape, work.history(images))}) "
+        f"SELECT {listed()}, {reason(batch.shape)}, image, "
+        f"{voided} AS voided FROM ({events(batch.shape, batch.history(images))}) "
         f"WHERE key IS NULL OR size(misfits) > 0"
     ]
-    if work.mode != "append" and work.total("partials"):
+    if batch.mode != "append" and batch.total("partials"):
         found.append(
             f"SELECT {listed(names=MESSAGE)}, place AS `row`, {BASELESS}, "
-            f"{NO_MISFITS} AS misfits, "
-            f"CAST(NULL AS map<string,string>) AS image, false AS voided FROM ({baseless(work)})"
+            f"{NO_MISFITS} AS misfits, CAST(NULL AS map<string,string>) AS image, "
+            f"false AS voided FROM ({baseless(frames, batch)})"
         )
-    if work.shape.sequence:
-        where = f"batch <= {work.last} AND {work.only} AND ({place(work.shape)}) IS NULL"
-        if not work.shape.truncates:
+    if batch.shape.sequence:
+        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.shape)}) IS NULL"
+        if not batch.shape.truncates:
             where += " AND op <> 'truncate'"
-        tables = (work.table, *work.also)
-        changes = silver_changes(work.warehouse, tables, where, aside=work.shape.aside)
+        tables = (batch.table, *batch.later_names)
+        changes = silver_changes(batch.silver, tables, where, aside=batch.shape.aside)
         found.append(
-            f"SELECT {listed()}, {placeless(work.shape)}, "
+            f"SELECT {listed()}, {placeless(batch.shape)}, "
             f"{NO_MISFITS} AS misfits, "
             f"coalesce(after, before) AS image, false AS voided FROM ({changes})"
         )
@@ -168,7 +169,7 @@ def _conflicts(standing: Reconstruction, at: datetime) -> int:
     Changes that wait already are none of the fold's, and go on waiting.
     """
     warehouse = standing.warehouse
-    parts = [_lost(work) for work in standing.works]
+    parts = [_lost(batch) for batch in standing.batches]
     changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
     rows = as_rejects(standing.source, standing.target, changes, misfits="misfits", more=", voided")
     rows = f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
@@ -185,17 +186,17 @@ WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
     return int(done["num_inserted_rows"]) if done is not None else 0
 
 
-def _lost(work: TableBatch) -> str:
+def _lost(batch: TableBatch) -> str:
     """SQL of the newest changes of the source table's keys that another's row holds, where it would
     have a row itself."""
     newest = (
         f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e "
-        f"FROM ({events(work.shape, work.history('op <> ' + sql_text('truncate')))}) "
+        f"FROM ({events(batch.shape, batch.history('op <> ' + sql_text('truncate')))}) "
         f"WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key"
     )
     return (
         f"SELECT {listed('n.e')}, {CONFLICT}, "
         f"{NO_MISFITS} AS misfits, n.e.image, "
-        f"false AS voided FROM ({newest}) n JOIN ({work.held_by_others}) o ON o.key = n.key "
+        f"false AS voided FROM ({newest}) n JOIN ({batch.held_by_others}) o ON o.key = n.key "
         f"WHERE n.e.op <> 'delete'"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,21 +13,17 @@ from ingest.ddl.changes import renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.commits import recorded
 from pipelines.apply.modes import apply
-from pipelines.apply.set_aside import placeless_rejects
 from pipelines.gold.backlog import unkeyed
 from pipelines.gold.plan import (
+    Feed,
     key_of,
     named_keys,
-    one_tenant,
-    order_domain,
     set_aside,
-    shape_of,
     shard_of,
+    table_batch,
 )
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import apply_schema_changes, create_target
@@ -37,13 +32,7 @@ from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import (
-    BatchStats,
-    PendingChanges,
-    schema_hints,
-    with_moves,
-    with_places,
-)
+from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.table import columns_of, horizons_of, made_for
 
@@ -103,24 +92,22 @@ def advance(
     for number, (table, of_table) in enumerate(feeding.items()):
         about = Feeding(config, route, table, of_table, made, found, ledger)
         row, columns = _grown(about, row, fresh=fresh)
-        work, missing = _table_batch(about, row, columns)
-        version = None if again else _version(row)
-        above = task.above[table]
-        work = replace(work, above=above, fresh=fresh, shared=shared, version=version)
+        batch = table_batch(
+            *(warehouse, config, _feed(about, columns)),
+            made=made,
+            columns=columns,
+            watermarks=row.marks.get(label_of(table), Watermarks()),
+            above=task.above[table],
+            only=found.cut.only,
+            fresh=fresh,
+            shared=shared,
+            newest=row.freshness,
+            version=None if again else _version(row),
+        )
         if number == 0 and len(feeding) > 1 and mode != "scd1":
             # What a killed run left of the others no longer shows once the first is recorded.
-            again = again or recorded(work) is None
-        marks, counts = apply(work)
-        # Not only what is new among the rejects: a run that was killed may have recorded them.
-        if counts.pop("unfit", 0) or counts["rejected"]:
-            grew = outgrowing(warehouse, table.source, route.target)
-            ledger.enter(ledger.drift.outgrown(table, route, grew), route)
-        row = _added(row, work, marks, counts=counts)
-        if was_unkeyed:
-            with work:
-                typed_at_last(work)
-        if missing:
-            row = replace(row, rejected=row.rejected + placeless_rejects(work))
+            again = again or batch.version is None
+        row = _applied(about, row, batch, was_unkeyed=was_unkeyed)
         fresh = False
     if shared and mode != "append" and _freed(row):
         row = try_again(ledger, route, made, row=row, last=found.last)
@@ -191,46 +178,34 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     return row, columns
 
 
-def _table_batch(about: Feeding, row: Progress, columns: dict[str, str]) -> tuple[TableBatch, int]:
-    """What the table has for the target, and how many of its changes have no place in the
-    target's order."""
-    config, route, table, slices, made, found, ledger = about
-    warehouse, keys = ledger.warehouse, made.keys
-    lineage = ledger.lineage(table)
-    types = _ordering_types(warehouse, route, table, columns=columns, found=found, ledger=ledger)
-    shape = shape_of(
-        config, route, keys, columns=columns, slices=slices, lineage=lineage, types=types
+def _feed(about: Feeding, columns: Mapping[str, str]) -> Feed:
+    """What the table has new for the target."""
+    _, route, table, stats, _, found, ledger = about
+    types = _ordering_types(
+        ledger.warehouse, route, table, columns=columns, found=found, ledger=ledger
     )
-    marks = row.marks.get(shape.label, Watermarks())
-    source = config.sources[table.source]
-    marks = replace(
-        marks,
-        domain=order_domain(source, slices, marks.domain),
-        tenant=one_tenant(source, slices, marks.tenant),
-    )
-    if marks.foreign:
-        # Silver's own keys and hashes then are not the target's.
-        shape = replace(shape, native=False)
     names = later_names(table, ledger.moves)
-    counted, missing = _counted(warehouse, slices, names, shape=shape)
-    work = TableBatch(
-        warehouse=warehouse,
-        marks=marks,
-        table=table,
-        also=names,
-        shape=shape,
-        slices=counted,
-        target=route.target,
-        above=0,
-        last=max(slice_.batch for slice_ in slices),
-        soft=route.deletes == "soft",
-        fresh=False,
-        shared=False,
-        only=found.cut.only,
-        mode=made.mode,
-        newest=row.freshness,
+    return Feed(route, table, names, stats, types, ledger.lineage(table))
+
+
+def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: bool) -> Progress:
+    """The target's progress once a source table's batch is applied."""
+    ledger, route = about.ledger, about.route
+    watermarks, counts = apply(ledger.warehouse, batch)
+    # Not only what is new among the rejects: a run that was killed may have recorded them.
+    if counts.pop("unfit", 0) or counts["rejected"]:
+        grew = outgrowing(ledger.warehouse, about.table.source, route.target)
+        ledger.enter(ledger.drift.outgrown(about.table, route, grew), route)
+    if was_unkeyed:
+        typed_at_last(ledger.warehouse, batch)
+    times = (row.freshness, *(stats.newest for stats in batch.stats))
+    return replace(
+        row,
+        marks={**row.marks, batch.shape.label: watermarks},
+        last_pos=highest([row.last_pos, watermarks.applied]),
+        freshness=max((time for time in times if time is not None), default=None),
+        **{name: getattr(row, name) + number for name, number in counts.items()},
     )
-    return work, missing
 
 
 def gone(warehouse: Warehouse, progress: Progress) -> bool:
@@ -384,34 +359,6 @@ def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
     return {
         table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
     }
-
-
-def _counted(
-    warehouse: Warehouse,
-    slices: list[BatchStats],
-    names: Iterable[SourceTable],
-    *,
-    shape: Projection,
-) -> tuple[list[BatchStats], int]:
-    """The slices as the target's own key and order have them, where those are not silver's.
-
-    Gives also how many changes have no place in that order.
-    """
-    if shape.keys and not shape.native:
-        slices = with_moves(warehouse, slices, names, moved=shape.moved)
-    return with_places(warehouse, slices, names, shape=shape) if shape.sequence else (slices, 0)
-
-
-def _added(row: Progress, work: TableBatch, marks: Watermarks, *, counts: Counter[str]) -> Progress:
-    """The target's progress with what one source table brought."""
-    times = (row.freshness, *(slice_.newest for slice_ in work.slices))
-    return replace(
-        row,
-        marks={**row.marks, work.shape.label: marks},
-        last_pos=highest([row.last_pos, marks.applied]),
-        freshness=max((time for time in times if time is not None), default=None),
-        **{name: getattr(row, name) + number for name, number in counts.items()},
-    )
 
 
 def _all_aside(

@@ -1,11 +1,17 @@
-"""Which shape a target has in one batch: its key, its columns, how its source's rows fit them."""
+"""Which shape a target has in one batch: its key, its columns, how its source's rows fit them.
+
+`table_batches` builds every batch there is, be it what a source table has new or all its history:
+what must be asked of Spark for it is asked here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from ingest.config.load import Config
-from ingest.config.modes import mode_of
+from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage, name_after, renamed
@@ -13,14 +19,218 @@ from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
+from ingest.position import Pos
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
-from pipelines.apply.batch import silver_changes
+from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.ledger.renames import Moves, later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats
+from pipelines.silver.pending import BatchStats, survey, with_moves, with_places
+from pipelines.targets.progress import Watermarks
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, spelled
+
+_HARMLESS = {
+    *("ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "RENAME COLUMN", "DROP COLUMNS"),
+    *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "CLUSTER BY", "OPTIMIZE"),
+    *("VACUUM START", "VACUUM END"),
+}
+"""Operations that change no row."""
+_COMMITS = 10
+
+
+class Feed(NamedTuple):
+    """What silver has of a source table for the target that `route` leads to. `types`: those that
+    came with it; `lineage`: the schema changes through which earlier changes are read;
+    `later_names`: those that the table has had since."""
+
+    route: Route
+    table: SourceTable
+    later_names: tuple[SourceTable, ...]
+    stats: list[BatchStats]
+    types: Sequence[Sequence[ColumnType]]
+    lineage: Lineage
+
+
+class Histories(NamedTuple):
+    """All that silver has of the source tables of a target, and the key that schema messages name
+    of each."""
+
+    feeds: list[Feed]
+    keys: Mapping[SourceTable, tuple[str, ...]]
+
+
+def histories(
+    warehouse: Warehouse,
+    routes: Mapping[SourceTable, Route],
+    *,
+    renamed_tables: Moves,
+    lineage: Callable[[SourceTable], Lineage],
+    last: int | None = None,
+) -> Histories:
+    """What silver has of source tables of one source under all their names, up to batch `last`."""
+    later = {table: later_names(table, renamed_tables) for table in routes}
+    names = [name for table in routes for name in (table, *later[table])]
+    pending = survey(warehouse, names[0].source, 0, tables=names, until=last)
+    pending = under_first_names(pending, renamed_tables)
+    feeds = [
+        Feed(
+            route,
+            table,
+            later[table],
+            [stats for stats in pending.slices if stats.table == table and stats.changes],
+            pending.types.get(table, []),
+            lineage(table),
+        )
+        for table, route in routes.items()
+    ]
+    return Histories(feeds, pending.keys)
+
+
+def history_batches(
+    warehouse: Warehouse,
+    config: Config,
+    feeds: Iterable[Feed],
+    *,
+    made: TargetContract,
+    columns: dict[str, str],
+    watermarks: Mapping[str, Watermarks],
+    only: str = "true",
+    shared: bool = False,
+) -> list[TableBatch]:
+    """The histories of source tables of a target, each a batch that begins at 0."""
+    batches = []
+    for feed in feeds:
+        if feed.stats:
+            known = watermarks.get(label_of(feed.table), Watermarks())
+            kept = Watermarks(horizons=known.horizons, orphans=known.orphans)
+            batch = _table_batch(
+                warehouse, config, feed, made=made, columns=columns, watermarks=kept
+            )
+            batches.append(replace(batch, only=only, shared=shared))
+    return with_truncates(warehouse, batches)
+
+
+def table_batch(
+    warehouse: Warehouse,
+    config: Config,
+    feed: Feed,
+    *,
+    made: TargetContract,
+    columns: dict[str, str],
+    watermarks: Watermarks,
+    above: int,
+    only: str,
+    fresh: bool,
+    shared: bool,
+    newest: int | None,
+    version: int | None,
+) -> TableBatch:
+    """What a source table has new for its target, in silver's batches above `above`. `version`: the
+    target's when that was last recorded."""
+    batch = _table_batch(warehouse, config, feed, made=made, columns=columns, watermarks=watermarks)
+    now = None
+    if made.mode != "scd1":
+        now = recorded(warehouse, feed.route.target, version, fresh=fresh)
+    batch = replace(
+        batch, above=above, only=only, fresh=fresh, shared=shared, newest=newest, version=now
+    )
+    [whole] = with_truncates(warehouse, [batch])
+    return whole
+
+
+def _table_batch(
+    warehouse: Warehouse,
+    config: Config,
+    feed: Feed,
+    *,
+    made: TargetContract,
+    columns: dict[str, str],
+    watermarks: Watermarks,
+) -> TableBatch:
+    route, stats = feed.route, feed.stats
+    shape = shape_of(config, feed, made.keys, columns=columns)
+    if watermarks.foreign:
+        # Silver's own keys and hashes then are not the target's.
+        shape = replace(shape, native=False)
+    if shape.keys and not shape.native:
+        stats = with_moves(warehouse, stats, feed.later_names, moved=shape.moved)
+    placeless = 0
+    if shape.sequence:
+        stats, placeless = with_places(warehouse, stats, feed.later_names, shape=shape)
+    source = config.sources[feed.table.source]
+    return TableBatch(
+        table=feed.table,
+        later_names=feed.later_names,
+        shape=shape,
+        stats=stats,
+        silver=warehouse.name("silver", "cdc"),
+        target=route.target,
+        target_table=warehouse.name("gold", route.target),
+        mode=made.mode,
+        soft=route.deletes == "soft",
+        above=0,
+        last=max(each.batch for each in stats),
+        watermarks=replace(
+            watermarks,
+            domain=order_domain(source, stats, watermarks.domain),
+            tenant=one_tenant(source, stats, watermarks.tenant),
+        ),
+        placeless=placeless,
+    )
+
+
+def with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[TableBatch]:
+    """The batches with their truncates, of all of them by one query; none where there are none."""
+    known = [_known_truncates(batch) for batch in batches]
+    asked = [
+        f"SELECT {number} AS number, pos, min(unix_micros(event_time)) AS time, "
+        f"max(batch > {batch.above}) AS new, max(batch <= {batch.above}) AS old FROM ({changes}) "
+        f"GROUP BY pos"
+        for number, (batch, (_, changes)) in enumerate(zip(batches, known, strict=True))
+        if changes is not None
+    ]
+    new: list[dict[Pos, int | None]] = [{} for _ in batches]
+    earlier = [dict(before) for before, _ in known]
+    if asked:
+        for row in warehouse.session.sql(" UNION ALL ".join(asked)).collect():
+            at = tuple(row["pos"])
+            for found, came in ((new, row["new"]), (earlier, row["old"])):
+                if came:
+                    found[row["number"]][at] = row["time"]
+    return [
+        replace(batch, new_truncates=these, earlier_truncates=those)
+        for batch, these, those in zip(batches, new, earlier, strict=True)
+    ]
+
+
+def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str | None]:
+    """The earlier truncates, as far as gold remembers them, and SQL of those that silver is to be
+    asked for; None: of none."""
+    shown = batch.soft or batch.mode == "scd2"
+    remembered = batch.watermarks.truncates
+    if remembered is None and not batch.watermarks.more_cuts and not shown:
+        remembered = dict.fromkeys(batch.watermarks.cuts)
+    if not batch.shape.truncates or batch.mode == "append":
+        return remembered or {}, None
+    if remembered is None:
+        return {}, batch.history("op = 'truncate'")
+    brought = batch.brought("op = 'truncate'") if batch.total("truncates") else None
+    return remembered, brought
+
+
+def recorded(warehouse: Warehouse, target: str, version: int | None, *, fresh: bool) -> int | None:
+    """The target's version, where gold recorded all that was written; None where its log says of
+    writes that gold did not record: those of a killed run."""
+    if version is None and not fresh:
+        return None
+    newest = warehouse.commits("gold", target, _COMMITS)
+    if fresh or version is None:
+        return newest[0].version
+    newer = [commit for commit in newest if commit.version > version]
+    known = len(newer) < _COMMITS and all(commit.operation in _HARMLESS for commit in newer)
+    return newest[0].version if known else None
 
 
 def shard_of(route: Route) -> tuple[str, ...]:
@@ -89,18 +299,11 @@ def declared_keys(
 
 
 def shape_of(
-    config: Config,
-    route: Route,
-    keys: tuple[str, ...],
-    *,
-    columns: dict[str, str],
-    slices: Sequence[BatchStats],
-    lineage: Lineage = (),
-    types: Iterable[Sequence[ColumnType]] = (),
+    config: Config, feed: Feed, keys: tuple[str, ...], *, columns: dict[str, str]
 ) -> Projection:
-    """How the source table of `slices` becomes rows of the target."""
-    table = slices[-1].table
-    images = {image for slice_ in slices for image in slice_.images}
+    """How the source table becomes rows of the target."""
+    route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
+    images = {image for each in stats for image in each.images}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()
     if shard and shard not in by_lower:
@@ -110,8 +313,6 @@ def shape_of(
         )
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
-    order_domain(source, slices)
-    one_tenant(source, slices)
     # An append target keeps a row for each change: none of them replaces another.
     ordered = mode_of(route, keys) != "append"
     shape = Projection(
@@ -120,14 +321,13 @@ def shape_of(
         label=label_of(table),
         source=table.source,
         zone=source.time_zone,
-        by_arrival=scheme(source, slices[-1].format) == "arrival",
+        by_arrival=scheme(source, stats[-1].format) == "arrival",
         truncates=route.truncates == "apply",
-        native=not any(slice_.keyless for slice_ in slices)
-        and {renamed(names, lineage, ()) for slice_ in slices for names in slice_.key_columns}
-        == {own},
+        native=not any(each.keyless for each in stats)
+        and {renamed(names, lineage, ()) for each in stats for names in each.key_columns} == {own},
         lineage=lineage,
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
-        sequence=_sequence(route, columns, images, types=types) if ordered else (),
+        sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
     return spelled(shape, sorted(images | brought | {own}))
@@ -193,5 +393,7 @@ def set_aside(
 ) -> int:
     """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
     above, last = min(s.first for s in slices) - 1, max(s.batch for s in slices)
-    changes = silver_changes(warehouse, [table], f"batch > {above} AND batch <= {last}")
+    changes = silver_changes(
+        warehouse.name("silver", "cdc"), [table], f"batch > {above} AND batch <= {last}"
+    )
     return no_key_rejects(warehouse, table.source, route.target, changes=changes)

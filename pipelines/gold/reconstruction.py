@@ -5,7 +5,8 @@ Nothing here depends on what gold holds but the columns it has, and which of two
 a key that both bring (semantics.md, 27): changes that are set aside for that do not count, and of
 rows the one counts that it is held from.
 
-All history of one source table, folded: quickly where one query of SQL is the fold.
+All history of one source table is a batch from the beginning, folded fast where one query of SQL is
+the fold.
 
 The result has the target's keys as `_k0`…, its columns by their slots and what gold adds, whichever
 way it keeps them: rows as they are, versions, or every image. Rows as they are come from SQL alone
@@ -18,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import TypeVar
 
 import pyarrow as pa
@@ -27,7 +27,6 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
-from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
@@ -39,44 +38,44 @@ from ingest.sql.latest import latest
 from ingest.sql.projection import column, events, slots
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
-from pipelines.apply.bounds import few_keys
+from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.surprise import Surprise, surprises
+from pipelines.apply.verdicts import by_component
 from pipelines.apply.versions import history_run, of_changes, of_history
-from pipelines.gold.plan import declared_keys, key_of, shape_of, shard_of
+from pipelines.gold.plan import (
+    Feed,
+    Histories,
+    declared_keys,
+    histories,
+    history_batches,
+    key_of,
+    shard_of,
+)
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.ledger.entries import Entry, lineage_of, load
 from pipelines.ledger.generations import anew
-from pipelines.ledger.renames import (
-    Moves,
-    later_names,
-    renames,
-    taken_again,
-    under_first_names,
-)
+from pipelines.ledger.renames import renames, taken_again
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import PendingChanges, survey, with_moves
 from pipelines.targets.progress import Progress, Watermarks, stand_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
 from pipelines.targets.table import METADATA, columns_of, made_for, wanted_columns
 
 Result = TypeVar("Result")
-Surveyed = tuple[SourceTable, Route, PendingChanges]
-"""A source table, its way to the target, and what silver has of it."""
 
 
 class Reconstruction:
     """The rows of one target, folded from all of silver up to batch `last`.
 
-    `marks` are what gold remembers of the source tables: here, where their history was trimmed.
+    `watermarks` are what gold remembers of the source tables: where their history was trimmed.
     `only` is SQL that narrows the events to a past moment. `today`: under the columns and the key
     that it would have if it were made today; so it is, too, where the table is gone, which was made
     for `before`. As a context it takes back, at its end, the names it gave to what it works with.
     `keys` and `columns` (name -> Spark type, without what gold adds) are the target's, `names` all
-    columns of `rows`, `told` the columns that messages give a type, `entries` the ledger's of the
-    target's source tables.
+    columns of its rows, `typed_names` those that messages give a type, `entries` the ledger's of
+    the target's source tables, whose histories are `batches`.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Reconstruction:
         target: str,
         *,
         tables: Sequence[tuple[SourceTable, Route]],
-        marks: Mapping[str, Watermarks],
+        watermarks: Mapping[str, Watermarks],
         last: int | None = None,
         only: str = "true",
         today: bool = False,
@@ -96,40 +95,37 @@ class Reconstruction:
         self.target = target
         self.route = route = tables[0][1]
         self.source = route.source
-        self._views: list[str] = []
-        self.soft = route.deletes == "soft"
+        self.frames = Frames(warehouse)
         entries = load(warehouse, self.source).values()
         moved = renames(entries)
         own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
-        surveyed = [
-            (table, way, _survey(warehouse, table, moved, last=last)) for table, way in own.items()
-        ]
-        read = {
-            table: lineage_of(e for e in entries if moved.get(e.table, e.table) == table)
-            for table in own
-        }
+        told = histories(
+            *(warehouse, own),
+            renamed_tables=moved,
+            lineage=lambda t: lineage_of(e for e in entries if moved.get(e.table, e.table) == t),
+            last=last,
+        )
         self.entries = [entry for entry in entries if moved.get(entry.table, entry.table) in own]
-        self.told = {
-            column.name
-            for table, _, found in surveyed
-            for columns_ in found.types.get(table, [])
-            for column in columns_
-        }
-        self.keys = self._key(config, surveyed, read, today=today, before=before)
+        self.typed_names = {c.name for feed in told.feeds for listed in feed.types for c in listed}
+        self.keys = self._key(config, told, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
         self.made = TargetContract.by(route, mode, self.keys)
-        self.soft = self.soft and mode != "append"
+        self.soft = route.deletes == "soft" and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None or today:
-            columns = self._todays_columns(columns or {}, surveyed, read.values())
+            columns = self._todays_columns(columns or {}, told.feeds)
         self.columns = columns
-        if mode != "append" and len(surveyed) > 1 and not route.shard_column:
+        if mode != "append" and len(own) > 1 and not route.shard_column:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
-        self.works = self._works(
-            config, surveyed, columns, marks=marks, only=only, moved=moved, read=read
+        self.batches = history_batches(
+            *(warehouse, config, told.feeds),
+            made=self.made,
+            columns=columns,
+            watermarks=watermarks,
+            only=only,
         )
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
@@ -138,51 +134,16 @@ class Reconstruction:
             self.added["_deleted_at"] = "timestamp"
         self.names = [*columns, *self.added]
 
-    def _works(
-        self,
-        config: Config,
-        surveyed: Sequence[Surveyed],
-        columns: dict[str, str],
-        *,
-        marks: Mapping[str, Watermarks],
-        only: str,
-        moved: Moves,
-        read: Mapping[SourceTable, Lineage],
-    ) -> list[TableBatch]:
-        """All that silver has of each source table, as one batch from the beginning."""
-        return [
-            _work(
-                *(self.warehouse, config, table),
-                way=way,
-                found=found,
-                columns=columns,
-                made=self.made,
-                target=self.target,
-                marks=marks,
-                only=only,
-                also=later_names(table, moved),
-                lineage=read[table],
-            )
-            for table, way, found in surveyed
-            if found.slices
-        ]
-
     def _key(
-        self,
-        config: Config,
-        surveyed: Sequence[Surveyed],
-        read: Mapping[SourceTable, Lineage],
-        *,
-        today: bool,
-        before: TargetContract | None,
+        self, config: Config, told: Histories, *, today: bool, before: TargetContract | None
     ) -> tuple[str, ...]:
         """The key columns: those that the target has or, where it is gone, had, unless those of
         today are asked for and the YAML names some."""
-        first, _, found = surveyed[0]
-        slices = [slice_ for _, _, found in surveyed for slice_ in found.slices]
+        first, *_ = told.feeds
+        stats = [each for feed in told.feeds for each in feed.stats]
         named = (
-            declared_keys(config, self.route, first, lineage=read[first])
-            if today and slices
+            declared_keys(config, self.route, first.table, lineage=first.lineage)
+            if today and stats
             else ()
         )
         gone = not self.warehouse.exists("gold", self.target)
@@ -191,25 +152,18 @@ class Reconstruction:
             return made.keys
         if named:
             return named
-        if made is not None and (gone or made.mode == "append" or not slices):
+        if made is not None and (gone or made.mode == "append" or not stats):
             return made.keys
-        said = found.keys.get(first, ())
-        return key_of(
-            self.warehouse, config, self.route, slices=slices, lineage=read[first], told=said
-        )
+        said = told.keys.get(first.table, ())
+        lineage = first.lineage
+        return key_of(self.warehouse, config, self.route, slices=stats, lineage=lineage, told=said)
 
-    def _todays_columns(
-        self,
-        held: Mapping[str, str],
-        surveyed: Sequence[Surveyed],
-        lineages: Iterable[Lineage],
-    ) -> dict[str, str]:
-        types = [types for table, _, found in surveyed for types in found.types.get(table, [])]
-        images = {
-            image for _, _, found in surveyed for slice_ in found.slices for image in slice_.images
-        }
+    def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
+        types = [listed for feed in feeds for listed in feed.types]
+        images = {image for feed in feeds for stats in feed.stats for image in stats.images}
         keys = self.keys or shard_of(self.route)
         wanted = wanted_columns(self.route, keys, types, images=sorted(images))
+        lineages = [feed.lineage for feed in feeds]
         return todays_columns(
             self.route, wanted, self.entries, held=held, lineages=lineages, keys=keys
         )
@@ -233,51 +187,35 @@ class Reconstruction:
         return [*soft, "_current"] if self.made.mode == "scd2" else soft
 
     def __enter__(self) -> Reconstruction:
-        for work in self.works:
-            work.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for work in self.works:
-            work.__exit__(kind, error, trace)
-        for view in self._views:
-            self.warehouse.session.catalog.dropTempView(view)
-
-    def view(self, frame: DataFrame) -> str:
-        """A name under which SQL finds `frame`, until the end."""
-        name = f"_{self.target}_{id(self)}_{len(self._views)}"
-        frame.createOrReplaceTempView(f"`{name}`")
-        self._views.append(name)
-        return f"`{name}`"
+    def __exit__(self, *error: object) -> None:
+        self.frames.__exit__(*error)
 
     def tried(
         self, act: Callable[[str], Result], *, before: Callable[[], None] = lambda: None
     ) -> Result:
-        """What `act` gives, which runs SQL on a relation: the rows, folded the quick way if it may
-        be and Spark meets nothing odd, else the sure way.
+        """What `act` gives, which runs SQL on a relation: the rows, folded the fast way if it may
+        be and Spark meets nothing odd, else exactly.
 
         `before` is called once, before `act` sees a fold that may leave some change out.
         """
-        with self.warehouse.shuffling(sum(work.total("changes") for work in self.works)):
-            quick = [quick_fold(work) for work in self.works]
-            whole = all(work.whole and not work.shape.sequence for work in self.works)
-            plain = whole and all(quick)
+        frames, batches = self.frames, self.batches
+        with self.warehouse.shuffling(sum(batch.total("changes") for batch in batches)):
+            fast = [fast_fold(frames, batch) for batch in batches]
+            whole = all(batch.whole and not batch.shape.sequence for batch in batches)
+            plain = whole and all(fast)
             if not plain:
                 before()
-            if any(quick):
-                pairs = zip(quick, self.works, strict=True)
-                rows = self._owned([part or sure_fold(work) for part, work in pairs])
+            if any(fast):
+                pairs = zip(fast, batches, strict=True)
+                rows = self._owned([part or exact_fold(frames, batch) for part, batch in pairs])
                 with suppress(Surprise), surprises():
-                    # The quick way tells what is odd in `_pos`, which `act` need not look at.
+                    # The fast way tells what is odd in `_pos`, which `act` need not look at.
                     return act(f"SELECT * FROM ({rows}) WHERE _pos IS NOT NULL")
                 if plain:
                     before()
-            return act(self.sure())
+            return act(self.exact())
 
     def typed(self, rows: str) -> DataFrame:
         """Rows of the fold, each column of the target's type."""
@@ -291,11 +229,11 @@ class Reconstruction:
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
         keyed = self.made.mode == "scd1" and self.route.shard_column is None
-        return keyed and len(self.works) > 1
+        return keyed and len(self.batches) > 1
 
-    def sure(self) -> str:
+    def exact(self) -> str:
         """SQL of the rows, folded event by event."""
-        return self._owned([sure_fold(work) for work in self.works])
+        return self._owned([exact_fold(self.frames, batch) for batch in self.batches])
 
     def _owned(self, parts: Sequence[str]) -> str:
         """Rows of the fold as rows of the target, each key once."""
@@ -359,7 +297,7 @@ def as_applied(
     return Reconstruction(
         *(warehouse, config, target),
         tables=tables,
-        marks=stand.marks,
+        watermarks=stand.marks,
         last=last,
         only=only,
         today=today,
@@ -387,7 +325,9 @@ def as_of(
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
-    return Reconstruction(warehouse, config, target, tables=tables, marks=marks, only=moment.until)
+    return Reconstruction(
+        warehouse, config, target, tables=tables, watermarks=marks, only=moment.until
+    )
 
 
 def _check_unmixed(
@@ -401,127 +341,78 @@ def _check_unmixed(
             raise TableError(again[table].why(target))
 
 
-def _survey(
-    warehouse: Warehouse, table: SourceTable, moved: Moves, *, last: int | None
-) -> PendingChanges:
-    """Of a table under all its names: the slices with changes, up to batch `last`."""
-    named = survey(
-        warehouse, table.source, 0, tables=[table, *later_names(table, moved)], until=last
-    )
-    found = under_first_names(named, moved)
-    return found._replace(slices=[slice_ for slice_ in found.slices if slice_.changes])
-
-
-def _work(
-    warehouse: Warehouse,
-    config: Config,
-    table: SourceTable,
-    *,
-    way: Route,
-    found: PendingChanges,
-    columns: dict[str, str],
-    made: TargetContract,
-    target: str,
-    marks: Mapping[str, Watermarks],
-    only: str,
-    also: tuple[SourceTable, ...],
-    lineage: Lineage,
-) -> TableBatch:
-    slices, types = found.slices, found.types.get(table, [])
-    shape = shape_of(
-        config, way, made.keys, columns=columns, slices=slices, lineage=lineage, types=types
-    )
-    if not shape.native and shape.keys:
-        slices = with_moves(warehouse, slices, also, moved=shape.moved)
-    return TableBatch(
-        warehouse=warehouse,
-        marks=Watermarks(horizons=marks.get(shape.label, Watermarks()).horizons),
-        table=table,
-        also=also,
-        shape=shape,
-        slices=slices,
-        target=target,
-        above=0,
-        last=max(slice_.batch for slice_ in slices),
-        soft=way.deletes == "soft",
-        fresh=True,
-        shared=False,
-        only=only,
-        mode=made.mode,
-    )
-
-
-def quick_fold(work: TableBatch) -> str | None:
+def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
     """SQL of all rows, most of them folded in SQL; None where too few could be.
 
     It raises SURPRISE where the newest change of a key was delivered more than once.
     """
-    if work.mode == "append":
+    if batch.mode == "append":
         return None
-    if work.mode == "scd2":
-        return of_changes(work) if work.whole else None
-    folded = _quick_states(work)
+    if batch.mode == "scd2":
+        return of_changes(batch) if batch.whole else None
+    folded = _fast_states(frames, batch)
     return None if folded is None else f"SELECT * FROM ({folded}) WHERE NOT _gone"
 
 
-def sure_fold(work: TableBatch) -> str:
+def exact_fold(frames: Frames, batch: TableBatch) -> str:
     """SQL of all rows, folded event by event where that matters."""
-    if work.mode == "append":
-        rows = append.rows(work.shape, work.history(append.IMAGES), checked=False)
-        slots = work.shape.slots
-        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(work.shape.keys))
+    if batch.mode == "append":
+        rows = append.rows(batch.shape, batch.history(append.IMAGES), checked=False)
+        slots = batch.shape.slots
+        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.shape.keys))
         return f"SELECT {keys}* FROM ({rows})"
-    if work.mode == "scd2":
-        states = f"(SELECT * FROM {_folded_history(work, _run(work))} WHERE kind = 'state')"
-        return of_history(work, states)
-    return f"SELECT * FROM ({_sure_states(work)}) WHERE NOT _gone"
+    if batch.mode == "scd2":
+        states = f"(SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'state')"
+        return of_history(batch, states)
+    return f"SELECT * FROM ({_exact_states(frames, batch)}) WHERE NOT _gone"
 
 
-def baseless(work: TableBatch) -> str:
+def baseless(frames: Frames, batch: TableBatch) -> str:
     """SQL of the partial images that the fold of rows or versions finds no base for."""
-    return f"SELECT * FROM {_folded_history(work, _run(work))} WHERE kind = 'baseless'"
+    return f"SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'baseless'"
 
 
-def _run(work: TableBatch) -> Run:
+def _run(batch: TableBatch) -> Run:
     """What folds the target's history event by event."""
-    if work.mode == "scd2":
-        return history_run(work)
-    by_arrival = work.shape.by_arrival
-    return fold_history(soft=work.soft, by_arrival=by_arrival, truncates=work.truncates)
+    if batch.mode == "scd2":
+        return history_run(batch)
+    by_arrival = batch.shape.by_arrival
+    return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
-def _quick_states(work: TableBatch) -> str | None:
-    if work.whole:
-        return work.listed(latest(work.shape, work.changes(), sets=work.sets))
-    odd = _odd_keys(work) if not work.reread else None
+def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
+    if batch.whole:
+        return batch.listed(latest(batch.shape, batch.changes(), sets=batch.sets))
+    odd = _odd_keys(frames, batch) if not batch.reread else None
     if odd is None:
         return None
-    keys = work.view(pa.table({"key": array_of(odd)}))
-    text = work.shape.key_text()
+    keys = frames.view(pa.table({"key": array_of(odd)}))
+    text = batch.shape.key_text()
     plain = (
-        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({work.changes()})) c "
+        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({batch.changes()})) c "
         f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
     )
-    folded = work.listed(latest(work.shape, plain, sets=work.sets))
+    folded = batch.listed(latest(batch.shape, plain, sets=batch.sets))
     if not odd:
         return folded
-    return f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({_sure_states(work, keys)})"
+    return (
+        f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({_exact_states(frames, batch, keys)})"
+    )
 
 
-def _sure_states(work: TableBatch, among: str | None = None) -> str:
+def _exact_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
     """The states of all keys, or those of the relation `among`."""
-    folded = _folded_history(work, _run(work), among)
-    return work.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+    folded = _folded_history(frames, batch, among)
+    return batch.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
 
 
-def _folded_history(work: TableBatch, run: Run, among: str | None = None) -> str:
-    """A relation of what `run` gives of the history of all keys, or those of `among`."""
-    session = work.warehouse.session
-    listed = events(work.shape, work.history("op <> 'truncate'"))
+def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
+    """A relation of what the fold gives of the history of all keys, or those of `among`."""
+    listed = events(batch.shape, batch.history("op <> 'truncate'"))
     chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     if among is not None:
         chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
-    linked = linked_keys(work)
+    linked = linked_keys(frames, batch)
     if linked is not None:
         chosen = (
             f"SELECT h.*, coalesce(l.component, to_json(h.key)) AS component "
@@ -529,27 +420,26 @@ def _folded_history(work: TableBatch, run: Run, among: str | None = None) -> str
         )
     else:
         chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
-    spread = session.sql(chosen).repartition("component").sortWithinPartitions("component")
-    return work.view(spread.mapInArrow(run, OUTPUT))
+    return frames.view(by_component(frames.sql(chosen)).mapInArrow(_run(batch), OUTPUT))
 
 
-def _odd_keys(work: TableBatch) -> set[Key] | None:
+def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     """The keys that SQL alone cannot fold; None where there are too many to name."""
-    few = work.total("partials") + work.total("moves")
-    few += work.total("deletes") if work.soft else 0
+    few = batch.total("partials") + batch.total("moves")
+    few += batch.total("deletes") if batch.soft else 0
     if few > bounds.KEYS:
         return None
-    lacking = len(work.shape.columns) - len(work.sets)
+    lacking = len(batch.shape.columns) - len(batch.sets)
     odd = (
         "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
-        f"OR (op <> 'delete' AND lacks > {lacking}) OR (op = 'delete' AND {str(work.soft).lower()})"
-    )
+        f"OR (op <> 'delete' AND lacks > {lacking})"
+    ) + (" OR op = 'delete'" if batch.soft else "")
     # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
-    if work.soft and work.cuts:
+    if batch.soft and batch.all_truncates:
         return None
-    changed = events(work.shape, work.changes())
+    changed = events(batch.shape, batch.changes())
     named = (
         "SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
         f"FROM ({changed}) WHERE key IS NOT NULL AND ({odd})"
     )
-    return few_keys(work.warehouse, named)
+    return frames.few_keys(named)

@@ -18,12 +18,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ingest.config.load import Config
+from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
-from ingest.ddl.changes import Lineage
 from ingest.fold.arrow import Run, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
-from ingest.names import SourceTable
+from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
 from ingest.sql.merge import Merge
@@ -31,115 +30,99 @@ from ingest.sql.merge import sql as merge_sql
 from ingest.sql.projection import column
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
+from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.set_aside import ORIGIN
 from pipelines.gold.accounting import set_aside, settle
 from pipelines.gold.known import known
-from pipelines.gold.plan import key_of, shape_of
+from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
-from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import survey, with_moves
-from pipelines.targets.progress import Progress, Watermarks, record
+from pipelines.targets.progress import record
 from pipelines.targets.table import columns_of
 
 
-def all_of(
-    warehouse: Warehouse,
-    config: Config,
-    route: Route,
-    *,
-    table: SourceTable,
-    lineage: Lineage,
-    stand: Progress | None = None,
-    also: tuple[SourceTable, ...] = (),
-) -> TableBatch | None:
-    """All of a source table that its target has applied, as work; None where there is no change, no
-    target or no key. `also`: names that the table has had since."""
+def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | None:
+    """All of a source table that its target, which keeps rows as they are, has applied; None where
+    there is no change, no target or no key."""
+    warehouse, config = ledger.warehouse, ledger.config
     columns = columns_of(warehouse, route.target)
+    stand = ledger.stands.get((ledger.source, route.target))
     last, only = stand.applied if stand is not None else (None, "true")
-    marks = stand.marks if stand is not None else {}
-    found = survey(warehouse, table.source, 0, tables=[table, *also], until=last)
-    slices = [slice_._replace(table=table) for slice_ in found.slices if slice_.changes]
-    if columns is None or not slices:
+    watermarks = stand.marks if stand is not None else {}
+    told = histories(
+        *(warehouse, {table: route}),
+        renamed_tables=ledger.moves,
+        lineage=ledger.lineage,
+        last=last,
+    )
+    [feed] = told.feeds
+    if columns is None or not feed.stats:
         return None
-    keys = key_of(warehouse, config, route, slices=slices, lineage=lineage)
+    keys = key_of(warehouse, config, route, slices=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
-    types = [listed for listings in found.types.values() for listed in listings]
-    shape = shape_of(
-        config, route, keys, columns=columns, slices=slices, lineage=lineage, types=types
-    )
-    if not shape.native:
-        slices = with_moves(warehouse, slices, also, moved=shape.moved)
-    return TableBatch(
-        warehouse=warehouse,
-        marks=Watermarks(horizons=marks.get(shape.label, Watermarks()).horizons),
-        table=table,
-        also=also,
-        shape=shape,
-        slices=slices,
-        target=route.target,
-        above=0,
-        last=max(slice_.batch for slice_ in slices),
-        soft=route.deletes == "soft",
-        fresh=False,
-        shared=len({*marks, shape.label}) > 1,
+    [batch] = history_batches(
+        *(warehouse, config, [feed]),
+        made=TargetContract.by(route, "scd1", keys),
+        columns=columns,
+        watermarks=watermarks,
         only=only,
+        shared=len({*watermarks, label_of(table)}) > 1,
     )
+    return batch
 
 
-def refold(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
+def refold(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     the partial images among them that found no base, and where they stand."""
-    with work:
-        found = folded(work, these_keys(work, keys), _run(work))
-        rows = work.typed_states(found.of_kind("state"), exact=True)
-        statement = merge_sql(
-            Merge(
-                target=work.target_name,
-                rows=f"({_own(work, rows) if work.shared else rows})",
-                keys=work.shape.keys,
-                columns=work.shape.columns,
-                sets=tuple(work.shape.columns),
-                source=work.shape.source,
-                soft=work.soft,
-                mixed=True,
-            )
+    found = folded(frames, batch, these_keys(frames, batch, keys), run=_run(batch))
+    rows = batch.typed_states(found.of_kind("state"), exact=True)
+    statement = merge_sql(
+        Merge(
+            target=batch.target_table,
+            rows=f"({_own(batch, rows) if batch.shared else rows})",
+            keys=batch.shape.keys,
+            columns=batch.shape.columns,
+            sets=tuple(batch.shape.columns),
+            source=batch.shape.source,
+            soft=batch.soft,
+            mixed=True,
         )
-        work.warehouse.execute(statement)
-        return _places(work, found)
+    )
+    frames.warehouse.execute(statement)
+    return _places(frames, found)
 
 
-def baseless(work: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
-    """The partial images of `keys` and their kin that have no base in history."""
+def baseless(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
+    """The partial images of `keys`, and of what key changes link to them, that have no base in
+    history."""
     if not keys:
         return {}
-    with work:
-        return _places(work, folded(work, these_keys(work, keys), _run(work)))
+    late = these_keys(frames, batch, keys)
+    return _places(frames, folded(frames, batch, late, run=_run(batch)))
 
 
-def _run(work: TableBatch) -> Run:
-    return fold_history(soft=work.soft, by_arrival=work.shape.by_arrival, truncates=work.truncates)
+def _run(batch: TableBatch) -> Run:
+    by_arrival = batch.shape.by_arrival
+    return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
-def _places(work: TableBatch, found: Refolded) -> dict[Origin, Pos]:
+def _places(frames: Frames, found: Refolded) -> dict[Origin, Pos]:
     if found.orphan is None:
         return {}
     listed = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
-    return {
-        origin_of(row.asDict()): tuple(row["pos"])
-        for row in work.warehouse.session.sql(listed).collect()
-    }
+    rows = frames.sql(listed).collect()
+    return {origin_of(row.asDict()): tuple(row["pos"]) for row in rows}
 
 
-def _own(work: TableBatch, rows: str) -> str:
+def _own(batch: TableBatch, rows: str) -> str:
     """The rows whose key no other source table's row has (27)."""
-    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(work.shape.keys))
+    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.shape.keys))
     return (
-        f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {work.target_name} t "
-        f"ON {on} AND t._source_table <> {sql_text(work.shape.label)}"
+        f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {batch.target_table} t "
+        f"ON {on} AND t._source_table <> {sql_text(batch.shape.label)}"
     )
 
 

@@ -22,10 +22,10 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES, listed, same
 from ingest.sql.projection import as_text, column, events
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import reason
 from pipelines.gold.refold import all_of, baseless, overwrite, refold, refolded
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import later_names
 from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
@@ -89,18 +89,10 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             found = _whole_again(ledger, route, chosen)
     else:
         for table, route in routes.items():
-            work = all_of(
-                warehouse,
-                ledger.config,
-                route,
-                table=table,
-                lineage=ledger.lineage(table),
-                stand=ledger.stands.get((ledger.source, target)),
-                also=later_names(table, ledger.moves),
-            )
-            if work is not None:
-                with work:
-                    found |= _typed_again(ledger, work, chosen)
+            batch = all_of(ledger, route, table)
+            if batch is not None:
+                with Frames(warehouse) as frames:
+                    found |= _typed_again(frames, ledger, batch, chosen=chosen)
     resolved, now = 0, []
     for row in chosen:
         why = found.get(origin_of(row), _reason(row))
@@ -127,14 +119,13 @@ def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
         warehouse.session.catalog.dropTempView(view)
 
 
-def typed_at_last(work: TableBatch) -> None:
-    """Resolve the rejects for want of a key of changes that the work has applied, now that their
+def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
+    """Resolve the rejects for want of a key of changes that the batch has applied, now that their
     target has one; those that do not fit say so from now on. Nothing comes to the driver."""
-    warehouse = work.warehouse
     create_rejects(warehouse)
-    wanted = _open(work.shape.source, work.target, Code.NO_KEY.value)
+    wanted = _open(batch.shape.source, batch.target, Code.NO_KEY.value)
     own = f"SELECT * FROM ({present(warehouse)}) WHERE {wanted}"
-    tried = _tried(work, own, rejects=True)
+    tried = _tried(batch, own, rejects=True)
     rows = (
         "SELECT reject AS id, had AS version, IF(fits, 'resolved', 'open') AS status, "
         "IF(fits, was_code, code) AS code, IF(fits, was_error, error) AS error, "
@@ -144,11 +135,11 @@ def typed_at_last(work: TableBatch) -> None:
         mark(warehouse, rows)
 
 
-def _note_orphan(ledger: Ledger, work: TableBatch, pos: Pos) -> None:
+def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
-    stand = ledger.stands[ledger.source, work.target]
-    marks = stand.marks[work.shape.label]
-    noted = {work.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
+    stand = ledger.stands[ledger.source, batch.target]
+    marks = stand.marks[batch.shape.label]
+    noted = {batch.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
     record(ledger.warehouse, [stand.noting(noted)], ledger.stands)
 
 
@@ -160,31 +151,34 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
         return found
     mine = [row for row in chosen if row["code"] in _TYPED]
     with history as standing:
-        for work in standing.works:
-            rows = _verdicts(work, mine)
-            waiting = baseless(work, _keys(rows)) if standing.made.mode == "scd2" else {}
+        for batch in standing.batches:
+            rows = _verdicts(standing.frames, batch, mine)
+            versions = standing.made.mode == "scd2"
+            waiting = baseless(standing.frames, batch, _keys(rows)) if versions else {}
             for row in rows:
                 origin = origin_of(row.asDict())
                 found[origin] = None if row["fits"] else _reason(row)
                 if row["fits"] and origin in waiting:
                     found[origin] = _BASELESS
             if places := [p for row in rows if (p := waiting.get(origin_of(row.asDict())))]:
-                _note_orphan(ledger, work, max(places))
+                _note_orphan(ledger, batch, max(places))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
             overwrite(standing, accounted=False)
     return found
 
 
-def _typed_again(ledger: Ledger, work: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
-    """The verdicts on the events of the work among the rejects, whose keys are folded again."""
-    rows = _verdicts(work, chosen)
+def _typed_again(
+    frames: Frames, ledger: Ledger, batch: TableBatch, *, chosen: Iterable[Mapping[str, Any]]
+) -> Verdicts:
+    """The verdicts on the events of the batch among the rejects, whose keys are folded again."""
+    rows = _verdicts(frames, batch, chosen)
     keys = _keys(rows)
-    without_base = refold(work, keys) if keys else {}
+    without_base = refold(frames, batch, keys) if keys else {}
     waiting = [place for row in rows if (place := without_base.get(origin_of(row.asDict())))]
     if waiting:
-        _note_orphan(ledger, work, max(waiting))
-    foreign = _foreign(work, keys)
+        _note_orphan(ledger, batch, max(waiting))
+    foreign = _foreign(frames, batch, keys)
     found: Verdicts = {}
     for row in rows:
         origin = origin_of(row.asDict())
@@ -206,42 +200,41 @@ def _keys(rows: Iterable[Any]) -> set[Key]:
     return {tuple(key) for key in named if key is not None}
 
 
-def _verdicts(work: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """The events of the work among the rejects, typed: whether each fits, and why not."""
-    session = work.warehouse.session
+def _verdicts(frames: Frames, batch: TableBatch, chosen: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """The events of the batch among the rejects, typed: whether each fits, and why not."""
+    session = frames.warehouse.session
     wanted = session.createDataFrame([origin_of(row) for row in chosen], DELIVERY_TYPES)
-    return session.sql(_tried(work, f"SELECT * FROM {work.view(wanted)}")).collect()
+    return frames.sql(_tried(batch, f"SELECT * FROM {frames.view(wanted)}")).collect()
 
 
-def _tried(work: TableBatch, wanted: str, *, rejects: bool = False) -> str:
-    """SQL of the events of the work that the relation `wanted` names, typed; where that is one of
+def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
+    """SQL of the events of the batch that the relation `wanted` names, typed; where that is one of
     `rejects`, with what it says of each."""
-    changes = events(work.shape, work.history("true"))
-    keyed = "key IS NOT NULL AND " if work.shape.keys else ""
+    changes = events(batch.shape, batch.history("true"))
+    keyed = "key IS NOT NULL AND " if batch.shape.keys else ""
     said = {"reject": "o.id", "had": "o.version"}
     said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
     told = said if rejects else {}
     return (
         f"SELECT {''.join(f'{name}, ' for name in told)}{listed()}, key, "
-        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(work.shape)} "
+        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(batch.shape)} "
         f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in told.items())} "
         f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
     )
 
 
-def _foreign(work: TableBatch, keys: set[Key]) -> set[Key]:
+def _foreign(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
     """Those of the keys whose row another source table brought (27)."""
-    if not work.shared or not keys:
+    if not batch.shared or not keys:
         return set()
-    parts = ", ".join(as_text(column(k), work.shape.columns[k]) for k in work.shape.keys)
-    with work:
-        named = work.view(pa.table({"key": array_of(sorted(keys))}))
-        rows = work.warehouse.session.sql(
-            f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
-            f"FROM {work.target_name} WHERE _source_table <> {sql_text(work.shape.label)}) t "
-            "ON t.key = k.key"
-        ).collect()
-        return {tuple(row[0]) for row in rows}
+    parts = ", ".join(as_text(column(k), batch.shape.columns[k]) for k in batch.shape.keys)
+    named = frames.view(pa.table({"key": array_of(sorted(keys))}))
+    rows = frames.sql(
+        f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
+        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.shape.label)}) t "
+        "ON t.key = k.key"
+    ).collect()
+    return {tuple(row[0]) for row in rows}
 
 
 def tables_of(

@@ -13,20 +13,19 @@ from dataclasses import replace
 from ingest.codes import Code
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import same
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.set_aside import settle
-from pipelines.gold.plan import shape_of
+from pipelines.gold.plan import histories, history_batches
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import survey
-from pipelines.targets.progress import Progress, Watermarks
+from pipelines.targets.progress import Progress
 from pipelines.targets.rejects import claimed
 from pipelines.targets.table import columns_of
 
@@ -40,57 +39,38 @@ def try_again(
     if opened is None:
         return row
     waiting = (moved.get(table, table) for table in _waiting(warehouse, route, opened))
-    for table in dict.fromkeys(waiting):
-        names = later_names(table, moved)
-        found = under_first_names(
-            survey(warehouse, route.source, 0, tables=[table, *names], until=last), moved
-        )
-        slices = [s for s in found.slices if s.changes]
-        columns, types = columns_of(warehouse, route.target) or {}, found.types.get(table, [])
-        lineage = ledger.lineage(table)
-        work = TableBatch(
-            warehouse=warehouse,
-            marks=row.marks.get(label_of(table), Watermarks()),
-            table=table,
-            also=names,
-            shape=shape_of(
-                ledger.config,
-                route,
-                made.keys,
-                columns=columns,
-                slices=slices,
-                lineage=lineage,
-                types=types,
-            ),
-            slices=slices,
-            target=route.target,
-            above=last,
-            last=last,
-            soft=route.deletes == "soft",
-            fresh=False,
-            shared=True,
-            mode=made.mode,
-        )
-        with work:
-            counts = _give(work, opened)
+    routes = dict.fromkeys(waiting, route)
+    if not routes:
+        return row
+    told = histories(warehouse, routes, renamed_tables=moved, lineage=ledger.lineage, last=last)
+    batches = history_batches(
+        *(warehouse, ledger.config, told.feeds),
+        made=made,
+        columns=columns_of(warehouse, route.target) or {},
+        watermarks=row.marks,
+        shared=True,
+    )
+    for batch in batches:
+        with Frames(warehouse) as frames:
+            counts = _give(frames, batch, opened)
         row = replace(row, **{name: getattr(row, name) + n for name, n in counts.items()})
     return row
 
 
-def _give(work: TableBatch, opened: str) -> Counter[str]:
-    free = work.set_down(
-        work.warehouse.session.sql(
-            f"SELECT DISTINCT e.key FROM ({events(work.shape, work.history('true'))}) e "
+def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
+    free = frames.set_down(
+        frames.sql(
+            f"SELECT DISTINCT e.key FROM ({events(batch.shape, batch.history('true'))}) e "
             f"JOIN ({opened}) r ON {same('e', 'r')} "
-            f"LEFT ANTI JOIN ({work.held_by_others}) o ON o.key = e.key "
+            f"LEFT ANTI JOIN ({batch.held_by_others}) o ON o.key = e.key "
             f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
         )
     )
     keys = f"SELECT key FROM {free}"
-    if work.warehouse.session.sql(keys).isEmpty():
+    if frames.sql(keys).isEmpty():
         return Counter()
-    counts = KEYED[work.mode].fold_keys(work, keys)
-    settle(work, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
+    settle(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
     return counts
 
 

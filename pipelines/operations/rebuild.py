@@ -91,7 +91,7 @@ def rebuild(
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
                 filled = _filled(standing, gone=gone, changes=changes)
-                events = sum(work.total("changes") for work in standing.works)
+                events = sum(batch.total("changes") for batch in standing.batches)
                 noted = _noted(stand, standing, gone=gone)
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
@@ -166,15 +166,17 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
     a version may be, and deletes and truncates are what the configuration makes of them now."""
     made = standing.made
     untyped = untyped_columns(
-        stand.untyped, standing.columns, standing.route, new=(), typed=standing.told
+        stand.untyped, standing.columns, standing.route, new=(), typed=standing.typed_names
     )
     stand = replace(stand, untyped=untyped, declared=dict(standing.route.columns))
     other = stand.made is not None and (stand.made.mode, stand.made.keys) != made[:2]
-    works = {work.shape.label: work for work in standing.works}
+    batches = {batch.shape.label: batch for batch in standing.batches}
     if stand.outdated is not None:
-        anew = {label: _marked_anew(work) for label, work in works.items()}
+        anew = {label: _marked_anew(batch) for label, batch in batches.items()}
         top = highest(mark.applied for mark in anew.values())
-        times = [s.newest for work in standing.works for s in work.slices if s.newest is not None]
+        times = [
+            s.newest for batch in standing.batches for s in batch.stats if s.newest is not None
+        ]
         return replace(
             stand.fresh(),
             marks=anew,
@@ -187,12 +189,12 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
     versions = made.mode == "scd2" or other or gone
     marks = {}
     for label, mark in stand.marks.items():
-        work = works.get(label)
-        cuts = work.new_cuts if work is not None else ()
+        batch = batches.get(label)
+        truncates = batch.new_truncates if batch is not None else {}
         marks[label] = replace(
-            replace(mark, more_cuts=False).cut(cuts),
+            replace(mark, more_cuts=False).with_truncates(truncates),
             skipped=mark.applied if versions else None,
-            foreign=mark.foreign or (work is not None and _foreign(work)),
+            foreign=mark.foreign or (batch is not None and _foreign(batch)),
         )
     differed = stand.made is not None and stand.made.differs(made)
     well = differed or gone or other
@@ -200,26 +202,26 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
     return replace(stand.fresh(), marks=marks, made=made, status=status, error=error)
 
 
-def _marked_anew(work: TableBatch) -> Watermarks:
+def _marked_anew(batch: TableBatch) -> Watermarks:
     """What gold remembers of a source table whose rows stand elsewhere than they did: of what it
     cannot tell, the most careful."""
-    applied = highest(slice_.highest for slice_ in work.slices)
-    partials = bool(work.total("partials"))
+    applied = highest(stats.highest for stats in batch.stats)
+    partials = bool(batch.total("partials"))
     return replace(
-        Watermarks().cut(work.new_cuts),
+        Watermarks().with_truncates(batch.new_truncates),
         applied=applied,
-        removed=highest(slice_.removed for slice_ in work.slices),
+        removed=highest(stats.removed for stats in batch.stats),
         skipped=applied,
-        partials=partials or work.partial,
+        partials=partials or batch.partial,
         orphans=applied if partials else None,
-        foreign=_foreign(work),
-        unhashed=bool(work.total("unhashed")),
-        horizons=work.marks.horizons,
-        changes=work.total("changes"),
-        widest=max((slice_.widest for slice_ in work.slices), default=0),
+        foreign=_foreign(batch),
+        unhashed=bool(batch.total("unhashed")),
+        horizons=batch.watermarks.horizons,
+        changes=batch.total("changes"),
+        widest=max((stats.widest for stats in batch.stats), default=0),
     )
 
 
-def _foreign(work: TableBatch) -> bool:
+def _foreign(batch: TableBatch) -> bool:
     """Whether silver's own keys of the source table are not the target's."""
-    return bool(work.shape.keys) and not work.shape.native
+    return bool(batch.shape.keys) and not batch.shape.native

@@ -102,7 +102,7 @@ def reconcile(
                 warehouse,
                 standing,
                 gold,
-                expected=f"({standing.sure()})",
+                expected=f"({standing.exact()})",
                 compared=compared,
                 order="_pos",
             )
@@ -126,7 +126,7 @@ def reconcile_snapshot(
     stand = stand_of(warehouse, ways[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=ways[target], marks=stand.marks
+        warehouse, config, target, tables=ways[target], watermarks=stand.marks
     ) as standing:
         if standing.made.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")

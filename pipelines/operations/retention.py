@@ -22,6 +22,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY, listed, same
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import named
@@ -67,28 +68,34 @@ def trim_target(
         # By `sequence_by` a change has another position than silver's, where horizons stand.
         if standing.made.mode != "scd1" or standing.made.sequence:
             return 0
-        found = [(work, past) for work in standing.works if (past := _superseded(work, old))]
+        found = [
+            (batch, past)
+            for batch in standing.batches
+            if (past := _superseded(standing.frames, batch, old))
+        ]
         if not found:
             return 0
         marks = {
             **stand.marks,
-            **{work.shape.label: _noted(work, stand, past) for work, past in found},
+            **{
+                batch.shape.label: _noted(standing.frames, batch, stand, past=past)
+                for batch, past in found
+            },
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
         noted = replace(stand.fresh(), marks=marks, status=stand.status, error=stand.error)
         keep_horizons(warehouse, target, {label: m.horizons for label, m in marks.items()})
         record(warehouse, [noted], load(warehouse))
-        return sum(_deleted(work, past) for work, past in found)
+        return sum(_deleted(warehouse, batch, past) for batch, past in found)
 
 
-def _superseded(work: TableBatch, old: str) -> Past | None:
-    session = work.warehouse.session
-    changes = events(work.shape, work.history(f"op <> 'truncate' AND {old}"))
-    moved = events(work.shape, work.history(work.shape.moved))
+def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
+    changes = events(batch.shape, batch.history(f"op <> 'truncate' AND {old}"))
+    moved = events(batch.shape, batch.history(batch.shape.moved))
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
-    base = base if work.soft else f"({base} OR op = 'delete')"
-    rows = work.view(
-        session.sql(
+    base = base if batch.soft else f"({base} OR op = 'delete')"
+    rows = frames.view(
+        frames.sql(
             f"""WITH old AS (SELECT o.* FROM ({changes}) o LEFT ANTI JOIN (
   SELECT explode(array(key, key_before)) AS key FROM ({moved}) WHERE key_before IS NOT NULL) m
   ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
@@ -98,20 +105,20 @@ FROM old o JOIN bases b ON o.key = b.key
 WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
         )
     )
-    top = session.sql(f"SELECT max(pos), max(event_time) FROM {rows}").first()
+    top = frames.sql(f"SELECT max(pos), max(event_time) FROM {rows}").first()
     return Past(rows, tuple(top[0]), top[1]) if top is not None and top[0] else None
 
 
-def _noted(work: TableBatch, stand: Progress, past: Past) -> Watermarks:
+def _noted(frames: Frames, batch: TableBatch, stand: Progress, *, past: Past) -> Watermarks:
     """The marks with the new horizon, and of the earlier ones those that keep something out."""
-    marks = stand.marks.get(work.shape.label, Watermarks())
+    marks = stand.marks.get(batch.shape.label, Watermarks())
     kept = [
         horizon
         for horizon in marks.horizons
-        if not work.warehouse.session.sql(
+        if not frames.sql(
             silver_changes(
-                work.warehouse,
-                (work.table, *work.also),
+                batch.silver,
+                (batch.table, *batch.later_names),
                 f"batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)}",
             )
         ).isEmpty()
@@ -119,12 +126,12 @@ def _noted(work: TableBatch, stand: Progress, past: Past) -> Watermarks:
     return replace(marks, horizons=(*kept, Horizon(past.pos, stand.applied[0], past.time)))
 
 
-def _deleted(work: TableBatch, past: Past) -> int:
+def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
     coordinates = same("s", "d", (*DELIVERY, "batch"))
-    done = work.warehouse.execute(
-        f"MERGE INTO {work.warehouse.name('silver', 'cdc')} s USING {past.rows} d "
-        f"ON s.source = {sql_text(work.table.source)} AND s.kind = 'change' "
-        f"AND {named(work.table)} AND {coordinates} WHEN MATCHED THEN DELETE"
+    done = warehouse.execute(
+        f"MERGE INTO {batch.silver} s USING {past.rows} d "
+        f"ON s.source = {sql_text(batch.table.source)} AND s.kind = 'change' "
+        f"AND {named(batch.table)} AND {coordinates} WHEN MATCHED THEN DELETE"
     ).first()
     return int(done["num_deleted_rows"]) if done is not None else 0
 

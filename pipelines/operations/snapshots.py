@@ -53,7 +53,7 @@ def snapshot_rows(
             column(field.name), field.dataType.simpleString(), standing.columns[name], zone=zone
         )
         listed.append(f"{value} AS {column(name)}")
-    view = standing.view(frame)
+    view = standing.frames.view(frame)
     return f"(SELECT {', '.join(listed)} FROM {view})", columns
 
 

@@ -58,6 +58,7 @@ class Commit(NamedTuple):
 
     version: int
     at: str
+    operation: str | None
     note: str | None
     metrics: Mapping[str, str]
 
@@ -243,20 +244,21 @@ class Warehouse:
         return int(note) if note.isdigit() else None
 
     def last_commit(self, layer: str, table: str) -> Commit:
-        """The newest commit. A local table's log is read as it lies there: a query of it costs a
-        quarter of a CPU second."""
-        if self.local:
-            log = self.folder(layer, table) / "_delta_log"
-            newest = max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
-            lines = (log / f"{newest:020}.json").read_bytes().splitlines()
-            infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
-            info = infos[0] if infos else {}
-            metrics = info.get("operationMetrics") or {}
-            return Commit(newest, str(info.get("timestamp")), info.get("userMetadata"), metrics)
-        row = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT 1").first()
-        assert row is not None
-        metrics = row["operationMetrics"] or {}
-        return Commit(row["version"], str(row["timestamp"]), row["userMetadata"], metrics)
+        """The newest commit."""
+        return self.commits(layer, table, 1)[0]
+
+    def commits(self, layer: str, table: str, most: int) -> list[Commit]:
+        """The newest commits, the last one first. A local table's log is read as it lies there: a
+        query of it costs a quarter of a CPU second."""
+        if not self.local:
+            log = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT {most}")
+            names = ("version", "timestamp", "operation", "userMetadata", "operationMetrics")
+            named = log.select(*names)
+            newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
+            return [Commit(row[0], str(row[1]), *row[2:4], row[4] or {}) for row in newest]
+        folder = self.folder(layer, table) / "_delta_log"
+        versions = sorted(int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit())
+        return [_commit(folder, version) for version in reversed(versions[-most:])]
 
     def kept(self, layer: str, table: str, read: Callable[[], T]) -> T:
         """What `read` gives of the table; asked again only when the table has changed."""
@@ -291,6 +293,19 @@ def _sweep(log: Path) -> None:
     for empty in (log / "_staged_commits", log):
         with suppress(OSError):
             empty.rmdir()
+
+
+def _commit(log: Path, version: int) -> Commit:
+    lines = (log / f"{version:020}.json").read_bytes().splitlines()
+    infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
+    info = infos[0] if infos else {}
+    return Commit(
+        version,
+        str(info.get("timestamp")),
+        info.get("operation"),
+        info.get("userMetadata"),
+        info.get("operationMetrics") or {},
+    )
 
 
 def _mark(once: tuple[str, int]) -> str:

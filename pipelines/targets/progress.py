@@ -70,7 +70,8 @@ class Watermarks:
 
     `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
     truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
-    truncates, the newest of them; `more_cuts`: silver has others. `partials`: partial images have
+    truncates, the newest of them, and `cut_times` when they happened (µs), where the rows that they
+    leave behind show that; `more_cuts`: silver has others. `partials`: partial images have
     come. `orphans`: highest pos of a partial image without base. `foreign`: changes have come that
     name no key, or another one than the target's. `unhashed`: changes have come for which silver
     has no hash of the key.
@@ -86,6 +87,7 @@ class Watermarks:
     removed: Pos | None = None
     skipped: Pos | None = None
     cuts: tuple[Pos, ...] = ()
+    cut_times: tuple[int | None, ...] = ()
     more_cuts: bool = False
     partials: bool = False
     orphans: Pos | None = None
@@ -110,6 +112,7 @@ class Watermarks:
         return cls(
             **pos,
             cuts=cuts,
+            cut_times=tuple(stored.get("cut_times", ())),
             more_cuts=stored.get("more_cuts", False),
             partials=stored.get("partials", False),
             foreign=stored.get("foreign", False),
@@ -136,12 +139,19 @@ class Watermarks:
             kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
         return (*kept, (last, top))
 
-    def cut(self, cuts: Iterable[Pos]) -> Watermarks:
-        """The marks of a table whose truncates are these: what is written with every batch holds no
-        more of them than CUTS_MOST."""
-        listed = sorted(cuts)
-        more = self.more_cuts or len(listed) > CUTS_MOST
-        return replace(self, cuts=tuple(listed[-CUTS_MOST:]), more_cuts=more)
+    @property
+    def truncates(self) -> dict[Pos, int | None] | None:
+        """All truncates there were, with their times; None where silver must be asked."""
+        known = not self.more_cuts and len(self.cut_times) == len(self.cuts)
+        return dict(zip(self.cuts, self.cut_times, strict=True)) if known else None
+
+    def with_truncates(self, truncates: Mapping[Pos, int | None]) -> Watermarks:
+        """The watermarks of a table whose truncates are these: what is written with every batch
+        holds no more of them than CUTS_MOST."""
+        listed = sorted(truncates)[-CUTS_MOST:]
+        times = tuple(truncates[pos] for pos in listed)
+        more = self.more_cuts or len(truncates) > CUTS_MOST
+        return replace(self, cuts=tuple(listed), cut_times=times, more_cuts=more)
 
 
 @dataclass(frozen=True, kw_only=True)

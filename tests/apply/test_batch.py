@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
 from ingest.names import SourceTable
 from ingest.sql.projection import Projection
 from pipelines.apply.batch import TableBatch
-from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats
 from pipelines.targets.progress import Watermarks
 
@@ -20,24 +17,24 @@ def batch(
     *,
     deletes: int = 0,
     image: tuple[str, ...] = ("id",),
-    marks: Watermarks | None = None,
+    watermarks: Watermarks | None = None,
     **more: int,
 ) -> TableBatch:
     counts = dict.fromkeys(BatchStats._fields, 0) | {"table": TABLE, "first": 2, "batch": 2}
     nothing = dict.fromkeys(("lowest", "highest", "removed", "newest", "oldest", "logged"))
     names = {"images": (image,), "key_columns": (("id",),), "changes": 2, "deletes": deletes}
     return TableBatch(
-        warehouse=cast(Warehouse, None),
         table=TABLE,
         shape=Projection(keys=("id",), columns={"id": "int", "a": "int", "c": "int"}),
-        slices=[BatchStats(**(counts | nothing | names | more))],  # type: ignore[arg-type]
+        stats=[BatchStats(**(counts | nothing | names | more))],  # type: ignore[arg-type]
+        silver="silver.cdc",
         target="shop_parcel",
+        target_table="gold.shop_parcel",
+        mode="scd1",
+        soft=False,
         above=1,
         last=2,
-        soft=False,
-        fresh=False,
-        shared=False,
-        marks=marks or Watermarks(),
+        watermarks=watermarks or Watermarks(),
     )
 
 
@@ -71,12 +68,14 @@ def test_what_the_driver_judges_is_bounded_in_bytes(
 
 
 def test_history_comes_to_the_driver_where_it_is_known_to_be_little() -> None:
-    narrow = batch(marks=Watermarks(changes=1_000, widest=400), widest=300)
+    narrow = batch(watermarks=Watermarks(changes=1_000, widest=400), widest=300)
     assert narrow.history_changes == 1_002
     assert narrow.fits_here(1_002) and not narrow.fits_here(10_000_000)
     assert not narrow.fits_here(None)
     # One wide change there ever was may be among any of them.
-    assert not batch(marks=Watermarks(changes=1_000, widest=80_000)).fits_here(1_002)
-    assert not batch(marks=Watermarks(changes=1_000, widest=400), widest=80_000).fits_here(1_002)
+    assert not batch(watermarks=Watermarks(changes=1_000, widest=80_000)).fits_here(1_002)
+    assert not batch(watermarks=Watermarks(changes=1_000, widest=400), widest=80_000).fits_here(
+        1_002
+    )
     # Of progress that does not tell, nothing is known.
-    assert not batch(marks=Watermarks.of({})).fits_here(1)
+    assert not batch(watermarks=Watermarks.of({})).fits_here(1)

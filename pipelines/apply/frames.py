@@ -1,0 +1,59 @@
+"""Frames under names that SQL finds them by, for as long as something is worked with."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack
+from typing import Self, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from ingest.fold.fold import Key
+from pipelines.apply import bounds
+from pipelines.platform.rows import rows
+from pipelines.platform.scratch import set_down
+from pipelines.platform.warehouse import Warehouse
+
+
+class Frames:
+    """The tables, and names for frames until the end of its `with`."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self.warehouse = warehouse
+        self._given = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._given.close()
+
+    def sql(self, query: str) -> DataFrame:
+        """What a query gives."""
+        return self.warehouse.session.sql(query)
+
+    def view(self, frame: DataFrame | pa.Table) -> str:
+        """A name under which SQL finds `frame`."""
+        session = self.warehouse.session
+        if isinstance(frame, pa.Table) and frame.num_rows:
+            frame = session.createDataFrame(frame)
+        elif isinstance(frame, pa.Table):
+            # Spark makes no DataFrame of a table without batches.
+            frame = session.createDataFrame([], from_arrow_schema(frame.schema))
+        name = f"_{uuid.uuid4().hex}"
+        frame.createOrReplaceTempView(name)
+        self._given.callback(session.catalog.dropTempView, name)
+        return name
+
+    def set_down(self, frame: DataFrame) -> str:
+        """As `view`, of a frame that is computed once, now."""
+        return self._given.enter_context(set_down(self.warehouse, frame))
+
+    def few_keys(self, keys: str) -> set[Key] | None:
+        """The keys (column `key`) that SQL gives; None where that is too much for the driver."""
+        distinct = f"SELECT DISTINCT key FROM ({keys}) LIMIT {bounds.KEYS + 1}"
+        told = f"SELECT IF({bounds.too_large('key')}, NULL, key) FROM ({distinct})"
+        found = {None if key is None else tuple(key) for (key,) in rows(self.sql(told))}
+        return None if None in found or len(found) > bounds.KEYS else cast("set[Key]", found)

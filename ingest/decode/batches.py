@@ -13,12 +13,14 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, repeat
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from ingest.codes import Code
 from ingest.decode.silver_rows import record_batch
 from ingest.decode.source import DecodeSpec, SilverRow, SourceDecoder
+from ingest.decode.tables import Batch, Table, silver_batch, table_of
 from ingest.wire.contract import Message
 
 _PART_ROWS = 1_000
@@ -44,7 +46,7 @@ def decode(
                 # Events and rows make no cycles, and looking for some costs a tenth of the time.
                 gc.disable()
                 try:
-                    decoded = _decoded(part, readers)
+                    decoded = _Part(part, readers).decoded()
                 finally:
                     gc.enable()
                 yield decoded
@@ -62,34 +64,114 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _decoded(batch: pa.RecordBatch, readers: Mapping[str, SourceDecoder]) -> pa.RecordBatch:
-    now = time.time_ns() // 1000
-    sources = batch.column("source").to_pylist()
-    epochs = batch.column("epoch").to_pylist()
-    messages = _messages(batch)
-    pairs = zip(sources, messages, strict=True)
-    known = [readers[source].recognised(message) for source, message in pairs]
-    formats = [found.name if found is not None else "" for found in known]
-    rows: list[list[SilverRow]] = [[]] * len(messages)
-    # One format after the other: what it takes to read one stays in the processor's cache.
-    for index in sorted(range(len(messages)), key=formats.__getitem__):
-        reader = readers[sources[index]]
-        rows[index] = reader.rows(messages[index], epochs[index], now, known=known[index])
-    try:
-        return record_batch(list(chain.from_iterable(rows)))
-    except _UNFIT:
-        pass
-    # A row that no Arrow array takes is a defect of its decoder, and its neighbours' no matter.
-    for index, (source, epoch, message) in enumerate(zip(sources, epochs, messages, strict=True)):
+class _Piece(NamedTuple):
+    """Silver rows, and the message that each of them comes from."""
+
+    rows: pa.RecordBatch
+    at: list[int]
+
+
+class _Part:
+    """The messages of one batch of bronze, and their rows as far as they are read."""
+
+    def __init__(self, batch: pa.RecordBatch, readers: Mapping[str, SourceDecoder]) -> None:
+        self._readers = readers
+        self._now = time.time_ns() // 1000
+        self._sources: list[str] = batch.column("source").to_pylist()
+        self._epochs: list[int] = batch.column("epoch").to_pylist()
+        self._messages = _messages(batch)
+        pairs = zip(self._sources, self._messages, strict=True)
+        self._known = [readers[source].recognised(message) for source, message in pairs]
+        self._rows: list[list[SilverRow]] = [[]] * len(self._messages)
+        self._pieces: list[_Piece] = []
+
+    def decoded(self) -> pa.RecordBatch:
+        """The rows of all messages, in the order of these."""
+        kinds: dict[tuple[str, str], list[int]] = {}
+        for index, (known, source) in enumerate(zip(self._known, self._sources, strict=True)):
+            kind = known.name if known is not None else "", source
+            kinds.setdefault(kind, []).append(index)
+        # One format after the other: what it takes to read one stays in the processor's cache.
+        for (name, source), indexes in sorted(kinds.items()):
+            self._read(name, self._readers[source], indexes)
+        counts = [len(rows) for rows in self._rows]
+        if any(counts):
+            at = chain.from_iterable(map(repeat, range(len(counts)), counts))
+            self._pieces.append(_Piece(self._by_rows(), list(at)))
+        return _in_order(self._pieces)
+
+    def _read(self, name: str, reader: SourceDecoder, indexes: list[int]) -> None:
+        """Reads the messages of one format and source: by column what can be, else one by one."""
+        messages = self._messages
+        batch = Batch(reader, name, messages, self._epochs, self._now)
+        regular = [(at, messages[at]) for at in indexes if name and reader.regular(messages[at])]
+        tables = _tables(batch, regular) if regular else []
+        # The first message with types not met before is read by itself: it brings their row.
+        tables = [table if table.known(reader) else table.tail() for table in tables]
+        tables = [table for table in tables if table.changes.at]
+        by_column = {at for table in tables for at in table.changes.at}
+        for at in indexes:
+            if at not in by_column:
+                self._read_one(at)
+        for table in tables:
+            try:
+                if table.known(reader):
+                    self._pieces.append(_Piece(silver_batch(table, batch), table.changes.at))
+                    continue
+            except Exception:
+                # Whatever it is, the reading of single messages says it of the one it is about.
+                pass
+            for index in table.changes.at:
+                self._read_one(index)
+
+    def _read_one(self, at: int) -> None:
+        reader, message = self._readers[self._sources[at]], self._messages[at]
+        self._rows[at] = reader.rows(message, self._epochs[at], self._now, known=self._known[at])
+
+    def _by_rows(self) -> pa.RecordBatch:
+        """The rows of the messages that were read one by one."""
         try:
-            record_batch(rows[index])
-        except _UNFIT as error:
-            text = f"{type(error).__name__}: {error}"
-            code = Code.DECODER_FAILED
-            rows[index] = [
-                readers[source].reject(message, epoch, now, name=None, code=code, text=text)
-            ]
-    return record_batch(list(chain.from_iterable(rows)))
+            return record_batch(list(chain.from_iterable(self._rows)))
+        except _UNFIT:
+            pass
+        # A row that no Arrow array takes is a defect of its decoder, and its neighbours' no matter.
+        for at, rows in enumerate(self._rows):
+            try:
+                record_batch(rows)
+            except _UNFIT as error:
+                reader = self._readers[self._sources[at]]
+                text = f"{type(error).__name__}: {error}"
+                code = Code.DECODER_FAILED
+                rejected = reader.reject(
+                    self._messages[at],
+                    self._epochs[at],
+                    self._now,
+                    name=None,
+                    code=code,
+                    text=text,
+                )
+                self._rows[at] = [rejected]
+        return record_batch(list(chain.from_iterable(self._rows)))
+
+
+def _tables(batch: Batch, regular: list[tuple[int, Message]]) -> list[Table]:
+    """The changes of a batch that are read by column."""
+    try:
+        changes = batch.reader.changes(batch.format, regular)
+        return [table for found in changes if (table := table_of(found, batch)) is not None]
+    except Exception:
+        return []
+
+
+def _in_order(pieces: list[_Piece]) -> pa.RecordBatch:
+    """The rows of all pieces, in the order of their messages."""
+    if len(pieces) == 1:
+        return pieces[0].rows
+    at = list(chain.from_iterable(piece.at for piece in pieces))
+    order = pa.array(sorted(range(len(at)), key=at.__getitem__), pa.int32())
+    rows = pa.Table.from_batches([piece.rows for piece in pieces]).take(order)
+    [batch] = rows.combine_chunks().to_batches()
+    return batch
 
 
 def _messages(batch: pa.RecordBatch) -> list[Message]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ingest.events import DECODED
 from ingest.position import LENGTH, Pos
+from ingest.wire.contract import Texts
 
 _TYPES = {
     "string": pa.string(),
@@ -44,6 +45,49 @@ def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     columns = zip(_BUILD, zip(*rows, strict=True), SCHEMA.types, strict=True)
     arrays = [build(values, type_) for build, values, type_ in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+class Repeated(NamedTuple):
+    """The value of a column that is the same in every row."""
+
+    value: Any
+
+
+class RowTexts(NamedTuple):
+    """A column of maps that have the same names, each given by its texts; None = no map."""
+
+    names: tuple[str, ...]
+    rows: Sequence[Texts | None]
+
+
+def table_batch(columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
+    """Silver rows given by column: a list of values, Repeated or RowTexts; a column that is not
+    given is null. Raises what Arrow does not take."""
+    arrays = []
+    for field, build in zip(SCHEMA, _BUILD, strict=True):
+        values = columns.get(field.name)
+        if values is None:
+            arrays.append(pa.nulls(count, field.type))
+        elif values.__class__ is Repeated:
+            found = values.value
+            if found is None:
+                arrays.append(pa.nulls(count, field.type))
+            else:
+                arrays.append(pa.repeat(pa.scalar(found, field.type), count))
+        elif values.__class__ is RowTexts:
+            arrays.append(_maps_of(values, field.type))
+        else:
+            arrays.append(build(values, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _maps_of(maps: RowTexts, type_: pa.DataType) -> pa.Array:
+    names, rows = maps
+    sent = [row for row in rows if row is not None]
+    if not sent:
+        return pa.nulls(len(rows), type_)
+    items = pa.array(list(chain.from_iterable(sent)), pa.string())
+    return pa.MapArray.from_arrays(_offsets(rows), _names([names] * len(sent)), items)
 
 
 def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:

@@ -8,7 +8,7 @@ for each set of column types it meets.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import astuple
@@ -25,7 +25,14 @@ from ingest.formats import FORMATS
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message, statement_too_large
-from ingest.wire.contract import Decoder, Format, FormatOptions, Message
+from ingest.wire.contract import (
+    Changes,
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    TableDecoder,
+)
 from ingest.wire.declared import declared_for
 from ingest.wire.doubled_names import check_names
 
@@ -63,7 +70,7 @@ class SourceDecoder:
     """Decodes the messages of one source; remembers which column types it has written."""
 
     def __init__(self, reading: DecodeSpec) -> None:
-        self._source = reading.source
+        self.source = reading.source
         self._pinned = reading.format if reading.format != "auto" else None
         self._known = Recognised(self._pinned) if self._pinned is not None else None
         self._order = reading.order
@@ -72,6 +79,7 @@ class SourceDecoder:
         self._options = reading.options
         self._limits = reading.limits
         self._decoders: dict[str, Decoder] = {}
+        self._tables: dict[str, TableDecoder] = {}
         self._schemas: set[tuple[Any, ...]] = set()
         self._nested = reading.limits.nesting is not None
         # No smaller message can be above a limit: a column takes a byte at least.
@@ -79,7 +87,7 @@ class SourceDecoder:
         general = next(iter(reading.options.values()))
         self._keys = general.keys
         defaults = (general.default_database, general.default_schema, general.default_table)
-        self._defaults = defaults if any(defaults) else None
+        self.defaults = defaults if any(defaults) else None
         self._places: dict[tuple[str | None, str, int], tuple[int, bool]] = {}
         pinned = reading.options.get(reading.format, general)
         self._tombstones = pinned.options.get("tombstone") == "delete" or (
@@ -138,6 +146,28 @@ class SourceDecoder:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
         return [self.reject(message, epoch, now, name=name, code=code, text=text)]
 
+    def regular(self, message: Message) -> bool:
+        """Whether a message may be one that is read by column."""
+        value = message.value
+        return bool(value) and not (
+            message.headers or self._nested or len(value or b"") > self._least
+        )
+
+    def changes(self, name: str, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
+        """The changes of a format that are read by column, their events filled in; the other
+        messages are for `rows`. Each of `messages` is `regular`, and comes with its index."""
+        tables = self._tables.get(name)
+        if tables is None:
+            make = FORMATS[name].tables
+            tables = make(self._options[name]) if make is not None else _nothing
+            self._tables[name] = tables
+        return tables(messages) if tables is not _nothing else []
+
+    def knows(self, event: Event) -> bool:
+        """Whether the event's column types were written already, or it has none."""
+        types = event.types
+        return types is None or (event.db, event.schema, event.table, types.id) in self._schemas
+
     def _decoder(self, name: str) -> Decoder:
         made = self._decoders[name] = FORMATS[name].decoder(self._options[name])
         return made
@@ -148,12 +178,10 @@ class SourceDecoder:
         """The rows of a message's events, schema rows before the events that brought them."""
         rows: list[SilverRow] = []
         met: list[tuple[Any, ...]] = []
-        source = self._source
-        value, _, _, topic, partition, offset, timestamp, raised = message
-        arrived = _micros(raised if raised is not None else timestamp)
-        place = self._places.get((name, topic, partition))
-        if place is None:
-            place = self._place(name, topic, partition)
+        source = self.source
+        value, _, _, topic, partition, offset, _, raised = message
+        arrived = micros_of_record(message)
+        place = self.place(name, topic, partition)
         ops = [event.op for event in events]
         if "truncate" in ops or "ddl" in ops:
             events = self._emptied(events, name)
@@ -201,8 +229,8 @@ class SourceDecoder:
     def _filled_in(self, event: Event, message: Message, name: str | None) -> int | None:
         """Give the event what its message leaves to the source: the place of its table, its
         dialect, its key. Gives the key's hash; None for what is no change of a row."""
-        if self._defaults is not None:
-            complete(event, self._defaults)
+        if self.defaults is not None:
+            complete(event, self.defaults)
         if event.unavailable:
             without_empty(event)
         else:
@@ -232,7 +260,7 @@ class SourceDecoder:
         Raises order_key_missing for a change without the position that its source goes by.
         """
         stream, by_arrival = place
-        order_key = self._arrival(message) if by_arrival else event.order
+        order_key = self.arrival(message) if by_arrival else event.order
         if order_key is None and event.snapshot:
             order_key = ()
         if order_key is not None:
@@ -255,7 +283,7 @@ class SourceDecoder:
 
     def _emptied(self, events: list[Event], name: str | None) -> list[Event]:
         """The events, their truncates one for each table that a statement empties."""
-        table = self._defaults[2] if self._defaults is not None else None
+        table = self.defaults[2] if self.defaults is not None else None
         found: list[Event] = []
         for event in events:
             if event.ddl is not None and event.dialect is None:
@@ -269,8 +297,11 @@ class SourceDecoder:
             found.append(event)
         return found
 
-    def _place(self, name: str | None, topic: str, partition: int) -> tuple[int, bool]:
+    def place(self, name: str | None, topic: str, partition: int) -> tuple[int, bool]:
         """The stream's number, and whether it is ordered by arrival; remembered."""
+        known = self._places.get((name, topic, partition))
+        if known is not None:
+            return known
         scheme = self._order
         if scheme == "auto":
             scheme = FORMATS[name].order if name is not None else "arrival"
@@ -298,20 +329,26 @@ class SourceDecoder:
         """What to do where messages of a format lack the order key of their source."""
         return (FORMATS[name] if name in FORMATS else Format).orderless
 
-    def _arrival(self, message: Message) -> tuple[int, ...]:
+    def arrival(self, message: Message) -> tuple[int, ...]:
+        """The order key of a message by its arrival."""
         ordinal = message.partition if self._files else None
         placed = message.place if message.place is not None else message.timestamp
         return order.arrival(timestamp=placed, ordinal=ordinal)
 
     def _key_columns(self, event: Event, message: Message) -> tuple[str, ...] | None:
         """The YAML's keys for the table, else the message's, else those of the Kafka key."""
-        if self._keys:
-            keys = declared_for(self._keys, (event.db, event.schema, event.table))
-            if keys:
-                return tuple(keys)
+        keys = self.declared_keys(event)
+        if keys:
+            return keys
         if event.key_columns or message.key is None or event.op == "truncate":
             return event.key_columns
         return message_key_columns(message.key, event)
+
+    def declared_keys(self, event: Event) -> tuple[str, ...] | None:
+        """The YAML's keys for the event's table."""
+        if not self._keys:
+            return None
+        return tuple(declared_for(self._keys, (event.db, event.schema, event.table))) or None
 
     def _schema_row(
         self, message: Message, epoch: int, now: int, *, name: str | None, event: Event
@@ -355,15 +392,20 @@ class SourceDecoder:
     def _row(self, message: Message, epoch: int, now: int, **given: Any) -> SilverRow:
         """A row that is no event: the message's coordinates, what is `given`, else null."""
         given.update(
-            source=self._source,
+            source=self.source,
             topic=message.topic,
             partition=message.partition,
             offset=message.offset,
             epoch=epoch,
-            arrived=_micros(message.place if message.place is not None else message.timestamp),
+            arrived=micros_of_record(message),
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
+
+
+def _nothing(messages: Sequence[tuple[int, Message]]) -> list[Changes]:
+    """Of a format that is read message by message."""
+    return []
 
 
 def _larger(text: str, most: int) -> bool:
@@ -373,5 +415,8 @@ def _larger(text: str, most: int) -> bool:
     )
 
 
-def _micros(milliseconds: int | None) -> int | None:
+def micros_of_record(message: Message) -> int | None:
+    """When a message arrived, in microseconds."""
+    _, _, _, _, _, _, timestamp, place = message
+    milliseconds = timestamp if place is None else place
     return None if milliseconds is None or milliseconds < 0 else milliseconds * 1000

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -39,6 +39,7 @@ def _number(token: str) -> str | Digits:
 _IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=str)
 _IMAGE_OR_NULL = msgspec.json.Decoder(dict[str, Any] | None, float_hook=str)
 _MARKED = msgspec.json.Decoder(dict[str, Any] | None, float_hook=_number)
+_MARKED_IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=_number)
 _IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
 _TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
 _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -173,7 +174,7 @@ def image(
     if not columns:
         return None
     text = bytes(raw)
-    if _has_negative_zero(text):
+    if has_negative_zero(text):
         _keep_sign(columns, text)
     if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
         if duplicated(text):
@@ -181,7 +182,31 @@ def image(
     return columns
 
 
-def _has_negative_zero(text: bytes) -> bool:
+def plain_images(texts: Sequence[bytes], *, marked: bool) -> list[dict[str, Any] | None]:
+    """Row images as `image` gives them, but for the signs of zeros; None for one that `image` has
+    to look at: it is no object of columns, or a name may stand twice."""
+    decode = (_MARKED_IMAGE if marked else _IMAGE).decode
+    images: Sequence[dict[str, Any] | None]
+    try:
+        images = [decode(text) for text in texts]
+    except UNREADABLE:
+        images = [_image_or_none(text, decode) for text in texts]
+    return [
+        columns
+        if columns and (text.count(b'":') == len(columns) or not _more_names(text, len(columns)))
+        else None
+        for columns, text in zip(images, texts, strict=True)
+    ]
+
+
+def _image_or_none(text: bytes, decode: Callable[[bytes], dict[str, Any]]) -> dict[str, Any] | None:
+    try:
+        return decode(text)
+    except UNREADABLE:
+        return None
+
+
+def has_negative_zero(text: bytes) -> bool:
     """Whether one may stand in an object; dates hold a minus and a zero, too."""
     return b":-0" in text or b": -0" in text
 
@@ -230,7 +255,7 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             textual = False
     if rows is None:
         rows = _row(_IMAGES.decode, text)
-        if _has_negative_zero(text):
+        if has_negative_zero(text):
             for row, element in zip(rows, _ELEMENTS.decode(text), strict=True):
                 _keep_sign(row or {}, bytes(element))
     elif len(rows) == 1:

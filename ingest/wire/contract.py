@@ -73,6 +73,34 @@ Decoder = Callable[[Message], Iterator[Event]]
 """One message -> its events, in order; raises DecodeError. Remembers only memos, opens nothing but
 where its schemas are kept."""
 
+Texts = tuple[str | None, ...]
+"""The canonical texts of a row, in the order of its columns."""
+
+
+class Changes(NamedTuple):
+    """Changes of one table whose rows have the same columns, read by column: one event a message.
+
+    `at`: the index of each one's message. `events`: what is said of each, its images aside; they
+    have the same table, types and key columns. `names`: the columns of all images. `before`,
+    `after`: the rows, None where there is no such image.
+    """
+
+    at: list[int]
+    events: list[Event]
+    names: tuple[str, ...]
+    before: list[Texts | None]
+    after: list[Texts | None]
+
+    def tail(self) -> Changes:
+        """All but the first."""
+        at, events, names, before, after = self
+        return Changes(at[1:], events[1:], names, before[1:], after[1:])
+
+
+TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]
+"""Messages, each with its index, without headers -> the changes that can be read by column, each
+exactly as the decoder reads it; never raises. The other messages are left to the decoder."""
+
 
 class Loss(NamedTuple):
     """What a format does not carry of a value or a change, and why.
@@ -94,6 +122,7 @@ SPACES_OF_JSON = Loss(
 class Format(NamedTuple):
     """One row of FORMATS.
 
+    `tables` reads the regular messages of a batch by column, where the format has a way to.
     `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
     the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
     `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
@@ -113,6 +142,7 @@ class Format(NamedTuple):
     source: str
     recognised: str
     ordered: str
+    tables: Callable[[FormatOptions], TableDecoder] | None = None
     recognise: Callable[[TopLevel], bool] | None = None
     recognise_bytes: Callable[[Message], bool] | None = None
     envelope: tuple[str, ...] = ()

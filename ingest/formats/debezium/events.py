@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ingest.events import KIND_OF, Event
+from ingest.events import KIND_OF, Event, Types
 from ingest.formats.debezium.envelope import Source, Transaction, is_snapshot, micros
 from ingest.formats.debezium.order import order_of
 from ingest.wire.contract import TableName
@@ -36,6 +36,37 @@ def plain_event(
         sent_time=sent_time,
         scn=str(source.scn) if source.scn is not None else None,
         tx_id=transaction_of(source, transaction),
+        warnings=warnings,
+    )
+
+
+def row_event(
+    op: str,
+    *,
+    op_raw: str | None,
+    source: Source,
+    names: TableName,
+    key_columns: tuple[str, ...] | None,
+    types: Types | None,
+    sent_time: int | None,
+    warnings: list[str] | None,
+    transaction: Transaction | None,
+) -> Event:
+    """A row change without its images. Raises bad_value for a time that is none."""
+    return Event(
+        op=op,
+        op_raw=op_raw,
+        db=names[0],
+        schema=names[1],
+        table=names[2],
+        key_columns=key_columns,
+        scn=str(source.scn) if source.scn is not None else None,
+        order=order_of(source),
+        snapshot=op == "snapshot" or is_snapshot(source),
+        event_time=micros(source),
+        sent_time=sent_time,
+        tx_id=transaction_of(source, transaction),
+        types=types,
         warnings=warnings,
     )
 

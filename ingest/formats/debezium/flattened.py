@@ -41,13 +41,14 @@ TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
 class Flattened:
     """Decodes flattened rows with one prefix; names the table by the row, else by the topic.
 
-    `rest`: whether a payload that is nothing else, and says nothing, is a flattened row.
+    `names`: those by which a row says that it is one. `rest`: whether a payload that is nothing
+    else, and says nothing, is a flattened row.
     """
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
         self._prefix = str(options.options.get("prefix") or "__")
-        marks = {self._prefix + "op", self._prefix + "deleted", _DELETED}
-        self._marks = tuple(f'{mark}"'.encode() for mark in sorted(marks))
+        self.names = frozenset((self._prefix + "op", self._prefix + "deleted", _DELETED))
+        self._marks = tuple(f'{mark}"'.encode() for mark in sorted(self.names))
         self.rest = bool(options.options.get("flattened"))
         self._deletes = options.options.get("tombstone") == "delete"
         named = options.options.get("topic_names") or "db.table"
@@ -56,8 +57,7 @@ class Flattened:
 
     def says(self, top: Mapping[str, Any]) -> bool:
         """Whether a payload says itself that it is a flattened row, whatever its columns are."""
-        prefix = self._prefix
-        return prefix + "op" in top or prefix + "deleted" in top or _DELETED in top
+        return not self.names.isdisjoint(top)
 
     def may_say(self, value: bytes) -> bool:
         """Whether `says` may be true of a message: quickly, and of every one it is true of."""

@@ -34,6 +34,7 @@ from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NO_IMAGE, Rows
 from ingest.formats.debezium.schema import Block
+from ingest.formats.debezium.tables import Tables
 from ingest.formats.debezium.topics import (
     control_event,
     is_control,
@@ -43,7 +44,14 @@ from ingest.formats.debezium.topics import (
 )
 from ingest.formats.debezium.unavailable import DEFAULT
 from ingest.values import jsontext
-from ingest.wire.contract import Decoder, Format, FormatOptions, Message, Option
+from ingest.wire.contract import (
+    Decoder,
+    Format,
+    FormatOptions,
+    Message,
+    Option,
+    TableDecoder,
+)
 from ingest.wire.contradictions import refuse_rows
 
 _OUTER = msgspec.json.Decoder(Outer)
@@ -222,8 +230,29 @@ def decoder(options: FormatOptions) -> Decoder:
     return _Debezium(options).decode
 
 
+def tables(options: FormatOptions) -> TableDecoder:
+    """The decoder of one source's regular messages, by column."""
+    return Tables(options, _ENVELOPE).read
+
+
+_ENVELOPE = (
+    "schema",
+    "schema.fields",
+    "schema.fields.fields",
+    "source",
+    "transaction",
+    "tableChanges",
+    "tableChanges.table",
+    "payload",
+    "payload.source",
+    "payload.transaction",
+    "payload.tableChanges",
+    "payload.tableChanges.table",
+)
+
 FORMAT = Format(
     decoder=decoder,
+    tables=tables,
     order="source",
     log="debezium",
     summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
@@ -239,20 +268,7 @@ FORMAT = Format(
     "commit_ts. Flink CDC sends no position (file empty, pos 0): order: arrival",
     flat=True,
     recognise=recognise,
-    envelope=(
-        "schema",
-        "schema.fields",
-        "schema.fields.fields",
-        "source",
-        "transaction",
-        "tableChanges",
-        "tableChanges.table",
-        "payload",
-        "payload.source",
-        "payload.transaction",
-        "payload.tableChanges",
-        "payload.tableChanges.table",
-    ),
+    envelope=_ENVELOPE,
     options={
         "tombstone": Option(
             "choice",

@@ -7,6 +7,7 @@ holds, and where that is the key alone, all other columns with values that it ma
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,16 +18,9 @@ from ingest.events import Event, Row
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling
-from ingest.formats.debezium.envelope import (
-    Source,
-    Transaction,
-    family_of_connector,
-    is_snapshot,
-    micros,
-)
-from ingest.formats.debezium.events import transaction_of
+from ingest.formats.debezium.envelope import Source, Transaction, family_of_connector
+from ingest.formats.debezium.events import row_event
 from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
-from ingest.formats.debezium.order import order_of
 from ingest.formats.debezium.schema import Block, Schemas
 from ingest.formats.debezium.unavailable import DEFAULT, Placeholder
 from ingest.values import jsontext
@@ -64,13 +58,13 @@ class Rows:
                 zone=options.time_zone,
             ),
         )
-        self._placeholder = Placeholder(
+        self.placeholder = Placeholder(
             given.get("unavailable_placeholder") or DEFAULT,
             hexadecimal=given.get("binary_handling") == "hex",
         )
-        self._full_identity = given.get("replica_identity") == "full"
-        self._merge = given.get("partial_before") == "merge"
-        self._keys: Keys = keys(self.schemas, self.texts)
+        self.full_identity = given.get("replica_identity") == "full"
+        self.merge = given.get("partial_before") == "merge"
+        self.keys: Keys = keys(self.schemas, self.texts)
 
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
         """The image of a field of the envelope."""
@@ -104,7 +98,7 @@ class Rows:
         if columns is None:
             columns = self.schemas.columns(block, fields, names, family=family)
         before, after = _sides(op, before, after, warnings=warnings)
-        key = self._keys.names(message.key, needed=columns.keys is None)
+        key = self.keys.names(message.key, needed=columns.keys is None)
         missing: list[str] = []
         new, after_word = self._after(after, columns, missing, warnings=warnings)
         keys = columns.keys or key
@@ -113,27 +107,20 @@ class Rows:
         )
         if new is None and (op != "delete" or (old is None and key is None)):
             raise _imageless(op, op_raw)
-        event = Event(
-            op=op,
+        event = row_event(
+            op,
             op_raw=op_raw,
-            db=names[0],
-            schema=names[1],
-            table=names[2],
+            source=source,
+            names=names,
             key_columns=key,
-            before=old,
-            after=new,
-            before_image=before_word,
-            after_image=after_word,
-            unavailable=missing or None,
-            scn=str(source.scn) if source.scn is not None else None,
-            order=order_of(source),
-            snapshot=op == "snapshot" or is_snapshot(source),
-            event_time=micros(source),
-            sent_time=sent_time,
-            tx_id=transaction_of(source, transaction),
             types=columns.types,
+            sent_time=sent_time,
             warnings=warnings,
+            transaction=transaction,
         )
+        event.before, event.before_image = old, before_word
+        event.after, event.after_image = new, after_word
+        event.unavailable = missing or None
         self._name_row(event, message, columns, names=names, family=family)
         return event
 
@@ -146,7 +133,7 @@ class Rows:
         warnings = event.warnings if event.warnings is not None else []
         row = old if op == "delete" else new
         if key and (row is None or not row.keys() >= set(key)):
-            event.key = self._keys.row(message.key, columns, names, family=family)
+            event.key = self.keys.row(message.key, columns, names, family=family)
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
         elif key and new is not None and old is not None and not old.keys() >= set(key):
@@ -158,7 +145,7 @@ class Rows:
                 if name == _NEW_KEY and op == "delete":
                     event.half = 0
                 elif name == _OLD_KEY and op == "insert":
-                    event.key_before = self._keys.row(value, columns, names, family=family)
+                    event.key_before = self.keys.row(value, columns, names, family=family)
 
     def _after(
         self, image: Image, columns: Columns, missing: list[str], *, warnings: list[str]
@@ -192,7 +179,7 @@ class Rows:
         row = self.texts(sent, raw, columns, missing=lost, warnings=warnings)
         if lost:
             missing += [name for name in lost if name not in missing]
-        if family == "postgres" and not self._full_identity:
+        if family == "postgres" and not self.full_identity:
             if keys and all(row.get(name) is not None for name in keys):
                 made_up = columns.invented
                 if all(
@@ -201,13 +188,11 @@ class Rows:
                 ):
                     return {name: row[name] for name in keys}, "key"
         elif came == len(row):
-            whole = max(columns.sent, len(after or ()))
-            if whole != came and keys and row.keys() <= set(keys):
-                return row, "key"
-            if columns.sent <= came and (after is None or row.keys() >= after.keys()):
-                return row, "full"
+            word = completeness(row, after, keys, sent=columns.sent)
+            if word != "partial":
+                return row, word
         warnings.append(Code.PARTIAL_IMAGE.value)
-        if self._merge and after is not None:
+        if self.merge and after is not None:
             return {name: v for name, v in {**after, **row}.items() if name not in lost}, "partial"
         return (row, "partial") if row else (None, None)
 
@@ -220,7 +205,7 @@ class Rows:
         warnings: list[str],
     ) -> Row:
         """Makes `image` canonical text, without the columns that hold the placeholder."""
-        absent = self._placeholder.columns(image)
+        absent = self.placeholder.columns(image)
         if absent:
             warnings.append(Code.PLACEHOLDER_VALUE.value)
             for name in absent:
@@ -246,6 +231,21 @@ class Rows:
         if not shape.typed:
             warnings.append(_UNTYPED)
         return image
+
+
+def completeness(
+    row: Collection[str],
+    after: Collection[str] | None,
+    keys: tuple[str, ...] | None,
+    *,
+    sent: int,
+) -> str:
+    """How complete a row before is that has these columns, `after` being those of the row after:
+    full, key or partial. `sent`: how many columns the message's schema declares."""
+    came = len(row)
+    if max(sent, len(after or ())) != came and keys and set(row) <= set(keys):
+        return "key"
+    return "full" if sent <= came and (after is None or set(row) >= set(after)) else "partial"
 
 
 def _write_out(

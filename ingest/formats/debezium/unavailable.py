@@ -23,7 +23,8 @@ DEFAULT = "__debezium_unavailable_value"
 class Placeholder:
     """All shapes of one placeholder; with the prefix `hex:` its bytes are given in hexadecimal.
 
-    `hexadecimal`: bytes come in hexadecimal (`binary.handling.mode=hex`).
+    `texts`: the shapes that are text. `hexadecimal`: bytes come in hexadecimal
+    (`binary.handling.mode=hex`).
     """
 
     def __init__(self, text: str = DEFAULT, *, hexadecimal: bool = False) -> None:
@@ -38,7 +39,7 @@ class Placeholder:
         dates = [days(code, []) for code in codes]
         lists = tuple(msgspec.json.encode(shape).decode() for shape in (*self._lists, dates))
         maps = (msgspec.json.encode({text: text}).decode(), f'{{"{text}": "{text}"}}')
-        self._texts = frozenset(
+        self.texts = frozenset(
             (text, packed, packed.rstrip("="), base64.urlsafe_b64encode(data).decode())
             + (*lists, *maps)
             + ((data.hex(),) if hexadecimal else ())
@@ -48,7 +49,7 @@ class Placeholder:
     def columns(self, image: dict[str, Any]) -> list[str]:
         """The columns of `image` that hold the placeholder."""
         try:
-            if self._texts.isdisjoint(image.values()):
+            if self.texts.isdisjoint(image.values()):
                 return []
         except TypeError:
             # Lists and maps have no hash.
@@ -61,4 +62,4 @@ class Placeholder:
             return value in self._lists
         if kind is dict:
             return bool(value == self._map)
-        return value in self._texts
+        return value in self.texts

@@ -1,0 +1,147 @@
+"""Envelopes that are all alike, each kind read by a struct of just its own members.
+
+A form is learnt from a message: a struct in which every member that was sent is required and no
+other is allowed, objects of the envelope being structs of the same kind. What a form reads is
+written again at the length at which it came, or not read at all: so no name of the envelope stands
+twice in it (`doubled_names`), for written text is never longer than it was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+from msgspec import NODEFAULT, Raw, Struct
+
+from ingest.values.jsontext import UNREADABLE
+
+T = TypeVar("T", bound=Struct)
+_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
+_WRITTEN = msgspec.json.Encoder().encode
+_PLAIN = int | str | None
+_FORMS_MOST, _KINDS_MOST, _TOPICS_MOST = 64, 1_000, 1_000
+SEEN = 3
+"""How many messages of a kind there are before it is worth a form."""
+
+_Names = tuple[Any, ...]
+_Decode = Callable[[bytes], Any]
+
+
+class Part(NamedTuple):
+    """An object of the envelope: the struct that has what is read of it, and its members that are
+    such objects, too. `barred`: members that are objects of the envelope, but of other messages."""
+
+    type: type[Struct]
+    members: Mapping[str, Part] = {}
+    barred: frozenset[str] = frozenset()
+
+
+class Forms(Generic[T]):
+    """The forms of one source's messages, the last one of each topic at hand."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._by_topic: dict[str, _Decode] = {}
+        self._forms: dict[_Names, _Decode | None] = {}
+        self._seen: dict[_Names, int] = {}
+
+    def read(self, value: bytes, topic: str) -> T | None:
+        """The envelope, as if of the struct that it has more members than were sent; None where no
+        form fits."""
+        decode = self._by_topic.get(topic)
+        if decode is not None:
+            try:
+                envelope = decode(value)
+                if len(_WRITTEN(envelope)) == len(value):
+                    return cast(T, envelope)
+            except (msgspec.MsgspecError, *UNREADABLE):
+                pass
+        found = self._form(value)
+        if found is None or found is decode:
+            return None
+        if len(self._by_topic) >= _TOPICS_MOST:
+            self._by_topic.clear()
+        self._by_topic[topic] = found
+        return self._read_by(found, value)
+
+    def _read_by(self, decode: _Decode, value: bytes) -> T | None:
+        try:
+            envelope = decode(value)
+            return cast(T, envelope) if len(_WRITTEN(envelope)) == len(value) else None
+        except (msgspec.MsgspecError, *UNREADABLE):
+            return None
+
+    def _form(self, value: bytes) -> _Decode | None:
+        """The form of a message; None where there is none, or none yet."""
+        try:
+            names = _names(value, self._part)
+        except (_NoForm, *UNREADABLE):
+            return None
+        if names in self._forms:
+            return self._forms[names]
+        if len(self._seen) >= _KINDS_MOST:
+            self._seen.clear()
+        seen = self._seen[names] = self._seen.get(names, 0) + 1
+        if seen < SEEN:
+            return None
+        if len(self._forms) >= _FORMS_MOST:
+            self._forms.clear()
+        try:
+            decode: _Decode | None = msgspec.json.Decoder(_struct(names, self._part)).decode
+        except (TypeError, ValueError):
+            # a name that no struct can have
+            decode = None
+        self._forms[names] = decode
+        return decode
+
+
+class _NoForm(Exception):
+    """A message with an object of the envelope where none is expected, or none where one is."""
+
+
+def _names(text: bytes, part: Part) -> _Names:
+    """The members of an object, each with its own members where it is one of the envelope."""
+    if not text.startswith(b"{"):
+        raise _NoForm
+    found: list[tuple[str, _Names | None]] = []
+    for name, raw in _MEMBERS.decode(text).items():
+        inner = part.members.get(name)
+        if name in part.barred:
+            raise _NoForm
+        if inner is None:
+            found.append((name, None))
+        else:
+            given = bytes(raw)
+            found.append((name, () if given == b"null" else _names(given, inner)))
+    return tuple(found)
+
+
+def _struct(names: _Names, part: Part) -> type[Struct]:
+    """The struct of an object with these members. What was not sent is as in the part's own."""
+    known = {field.encode_name: field for field in msgspec.structs.fields(part.type)}
+    fields: list[tuple[str, Any]] = []
+    renamed: dict[str, str] = {}
+    for number, (name, inner) in enumerate(names):
+        field = known.pop(name, None)
+        attribute = field.name if field is not None else f"member_{number}"
+        type_: Any = Raw if field is None else _PLAIN if field.type is Any else field.type
+        if name in part.members:
+            type_ = _struct(inner, part.members[name]) if inner else None
+        fields.append((attribute, type_))
+        renamed[attribute] = name
+    unsent: dict[str, Any] = {
+        field.name: field.default_factory() if field.default is NODEFAULT else field.default
+        for field in known.values()
+    }
+    for name, given in vars(part.type).items():
+        if isinstance(given, property):
+            unsent[name] = given
+    return msgspec.defstruct(
+        part.type.__name__,
+        fields,
+        namespace=unsent,
+        rename=renamed,
+        forbid_unknown_fields=True,
+        gc=False,
+    )

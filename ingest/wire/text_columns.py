@@ -1,0 +1,136 @@
+"""Row images of the same columns as canonical text, column by column.
+
+Values of a column are mostly of one kind, so the kind is asked once and the column read by one
+comprehension. A column in which a value warns or fails is read again value by value; the result is
+the same. What the reading of single values would have to look at twice is odd: objects, arrays and
+negative zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ingest.values.jsontext import Digits, has_negative_zero
+from ingest.wire.contract import Texts
+from ingest.wire.declared import Convert, plain
+
+FEW = 16
+"""Fewer changes of one table are read one by one sooner than by column."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+_NULL = type(None)
+_TEXT = frozenset((str, _NULL))
+_WHOLE = frozenset((int, _NULL))
+_SCALARS = frozenset((str, int, bool, _NULL, Digits))
+
+
+def enough(tables: Mapping[K, list[V]]) -> Iterator[tuple[K, list[V]]]:
+    """The tables of which there are changes enough to be read by column."""
+    return ((table, changes) for table, changes in tables.items() if len(changes) >= FEW)
+
+
+class Reading(NamedTuple):
+    """How the values of a column become text: None = as they are. `digits`: an integer's text is
+    its digits, whatever `convert` does with other values."""
+
+    convert: Convert | None
+    digits: bool = True
+
+
+class TextRows(NamedTuple):
+    """Row images as text. `doubts`: the warnings of the rows that have some, in the order of their
+    columns. `odd`: the rows that have to be read one by one; their texts say nothing."""
+
+    rows: list[Texts]
+    doubts: dict[int, list[str]]
+    odd: set[int]
+
+
+def text_rows(
+    images: Sequence[dict[str, Any]],
+    sent: Sequence[bytes],
+    readings: Sequence[Reading],
+    *,
+    refused: frozenset[str] = frozenset(),
+) -> TextRows:
+    """The rows of `images`, which have the same columns, each read by its one of `readings`.
+
+    `sent`: the images as they were sent. `refused`: texts that stand for something else than a
+    value.
+    """
+    doubts: dict[int, list[str]] = {}
+    odd: set[int] = set()
+    columns = []
+    for values, reading in zip(zip(*[image.values() for image in images]), readings, strict=True):  # noqa: B905
+        kinds = frozenset(map(type, values))
+        odd.update(_odd_values(values, sent, kinds, refused=refused))
+        columns.append(_column(values, kinds, reading, doubts=doubts, odd=odd))
+    return TextRows(list(zip(*columns, strict=True)), doubts, odd)
+
+
+def _odd_values(
+    values: Sequence[Any], sent: Sequence[bytes], kinds: frozenset[type], *, refused: frozenset[str]
+) -> list[int]:
+    """The rows in which a value of a column is none to be read by column."""
+    found: list[int] = []
+    if not kinds <= _SCALARS:
+        found += [at for at, value in enumerate(values) if value.__class__ not in _SCALARS]
+        values = [value if value.__class__ in _SCALARS else None for value in values]
+    if int in kinds and 0 in values:
+        found += [
+            at
+            for at, value in enumerate(values)
+            if value.__class__ is int and value == 0 and has_negative_zero(sent[at])
+        ]
+    if refused and str in kinds and not refused.isdisjoint(values):
+        found += [at for at, value in enumerate(values) if value in refused]
+    return found
+
+
+def _column(
+    values: Sequence[Any],
+    kinds: frozenset[type],
+    reading: Reading,
+    *,
+    doubts: dict[int, list[str]],
+    odd: set[int],
+) -> Sequence[str | None]:
+    convert, digits = reading
+    try:
+        if convert is None and kinds <= _TEXT:
+            return values
+        if (convert is None or digits) and kinds <= _WHOLE:
+            if _NULL in kinds:
+                return [None if value is None else str(value) for value in values]
+            return list(map(str, values))
+        read, found = convert or _as_sent, list[str]()
+        texts = [None if value is None else read(value, found) for value in values]
+        if not found:
+            return texts
+    except Exception:
+        # Which of the values it was is found out one by one.
+        pass
+    return _one_by_one(values, convert or _as_sent, doubts=doubts, odd=odd)
+
+
+def _one_by_one(
+    values: Sequence[Any], convert: Convert, *, doubts: dict[int, list[str]], odd: set[int]
+) -> list[str | None]:
+    texts: list[str | None] = []
+    for at, value in enumerate(values):
+        found: list[str] = []
+        text = None
+        try:
+            text = None if value is None else convert(value, found)
+        except Exception:
+            odd.add(at)
+        texts.append(text)
+        if found:
+            doubts.setdefault(at, []).extend(found)
+    return texts
+
+
+def _as_sent(value: Any, warnings: list[str]) -> str:
+    return value if value.__class__ is str else plain(value)

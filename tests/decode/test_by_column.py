@@ -1,0 +1,271 @@
+"""What is read by column is what is read message by message, to the last bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingest.config.sources import Source
+from ingest.decode import batches
+from ingest.decode.batches import decode
+from ingest.decode.silver_rows import record_batch
+from ingest.decode.source import DecodeSpec, SourceDecoder
+from ingest.decode.spec import decode_spec
+from ingest.formats import FORMATS
+from ingest.wire.contract import Changes, Message
+from tests.support.messages import folders, golden, mutated, samples
+from tests.support.silver_rows import messages, source_of
+
+BY_COLUMN = tuple(name for name, format_ in FORMATS.items() if format_.tables is not None)
+NOW = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read by column what is one message alone, and all at one time."""
+    monkeypatch.setattr("ingest.wire.text_columns.FEW", 1)
+    monkeypatch.setattr("ingest.wire.forms.SEEN", 1)
+    monkeypatch.setattr(batches.time, "time_ns", lambda: NOW)
+
+
+def bronze(sent: Iterable[tuple[str, int, Message]]) -> pa.RecordBatch:
+    """Messages as a batch of bronze, each with its source and the source's epoch."""
+    rows = [
+        {
+            "source": source,
+            "topic": message.topic,
+            "partition": message.partition,
+            "offset": message.offset,
+            "timestamp": None if message.timestamp is None else message.timestamp * 1000,
+            "key": message.key,
+            "value": message.value,
+            "headers": [{"key": key, "value": value} for key, value in message.headers],
+            "epoch": epoch,
+            "place": message.place,
+        }
+        for source, epoch, message in sent
+    ]
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    types = {
+        **dict.fromkeys(("source", "topic"), pa.string()),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        **dict.fromkeys(("key", "value"), pa.binary()),
+        "headers": pa.list_(header),
+        **dict.fromkeys(("epoch", "place"), pa.int64()),
+    }
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(types.items()))
+
+
+def one_by_one(
+    readings: Mapping[str, DecodeSpec], sent: Iterable[tuple[str, int, Message]]
+) -> pa.Table:
+    """The rows of messages that are read one by one, formats in turn as in a batch."""
+    readers = {name: SourceDecoder(reading) for name, reading in readings.items()}
+    given = [
+        (readers[source], epoch, message, readers[source].recognised(message))
+        for source, epoch, message in sent
+    ]
+    rows = {}
+    for at in sorted(range(len(given)), key=lambda at: given[at][3].name if given[at][3] else ""):
+        reader, epoch, message, known = given[at]
+        rows[at] = reader.rows(message, epoch, NOW // 1000, known=known)
+    return pa.Table.from_batches(
+        [record_batch([row for at in range(len(given)) for row in rows[at]])]
+    )
+
+
+def check(readings: Mapping[str, DecodeSpec], sent: list[tuple[str, int, Message]]) -> int:
+    """Both ways give the same; how many messages were read by column."""
+    count = 0
+    failed: list[Exception] = []
+    tables_of, rows_of = SourceDecoder.changes, batches.silver_batch
+
+    def changes(self: SourceDecoder, name: str, given: list[tuple[int, Message]]) -> list[Changes]:
+        try:
+            return tables_of(self, name, given)
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    def silver_batch(table: batches.Table, batch: batches.Batch) -> pa.RecordBatch:
+        nonlocal count
+        count += len(table.changes.at)
+        try:
+            return rows_of(table, batch)
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SourceDecoder, "changes", changes)
+        patch.setattr(batches, "silver_batch", silver_batch)
+        patch.setattr(batches, "_PART_ROWS", 10**9)
+        found = pa.Table.from_batches(decode(readings)(iter([bronze(sent)])))
+    assert failed == []
+    expected = one_by_one(readings, sent)
+    found.validate(full=True)
+    if not found.equals(expected):
+        for row, wanted in zip(found.to_pylist(), expected.to_pylist(), strict=True):
+            assert row == wanted
+    assert found.equals(expected)
+    return count
+
+
+def spec(source: Source, **given: object) -> DecodeSpec:
+    return decode_spec(source)._replace(**given)
+
+
+@pytest.mark.parametrize("name", BY_COLUMN)
+def test_golden_messages(name: str) -> None:
+    """Folder by folder, each message alone and all of them, by both orders."""
+    count = 0
+    for folder in folders(name):
+        source, sent = source_of(folder), list(messages(folder))
+        for order in ("auto", "source", "arrival"):
+            reading = spec(source, order=order)
+            batch = [("s", source.epoch, message) for message in sent]
+            count += check({"s": reading}, batch)
+            for one in batch:
+                count += check({"s": reading}, [one])
+    assert count > 100
+
+
+def everything(name: str) -> tuple[dict[str, DecodeSpec], list[tuple[str, int, Message]]]:
+    """All golden messages of a format, each with its source."""
+    sources: dict[str, Source] = {}
+    sent = []
+    for source, message in golden(name):
+        known = source.model_dump_json()
+        sources[known] = source
+        sent.append((known, source.epoch, message))
+    return {known: decode_spec(source) for known, source in sources.items()}, sent
+
+
+ALL = {name: everything(name) for name in BY_COLUMN}
+
+
+@pytest.mark.parametrize("name", BY_COLUMN)
+def test_golden_messages_mixed(name: str) -> None:
+    """In any order, some of them more than once, each read by any of the sources."""
+    readings, sent = ALL[name]
+    for seed in range(10):
+        chance = random.Random(seed)
+        given = [
+            (source, epoch, message._replace(offset=at, partition=chance.randrange(3)))
+            for at, (source, epoch, message) in enumerate(chance.choices(sent, k=2 * len(sent)))
+        ]
+        assert check(readings, given) > 0
+        [source] = chance.sample(sorted(readings), 1)
+        check(readings, [(source, epoch, message) for _, epoch, message in given])
+
+
+@pytest.mark.parametrize("name", BY_COLUMN)
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(seed=st.integers(0, 2**64 - 1))
+def test_damage(name: str, seed: int) -> None:
+    """Damaged messages among sound ones."""
+    chance = random.Random(seed)
+    readings, sent = ALL[name]
+    source = chance.choice(sorted(readings))
+    values = tuple(
+        message.value for known, _, message in sent if message.value and known == source
+    ) or tuple(message.value for _, _, message in sent if message.value)
+    keys = tuple(message.key for _, _, message in sent if message.key) or (None,)
+    batch = []
+    for offset in range(chance.randint(1, 12)):
+        value = chance.choice(values)
+        if chance.random() < 0.7:
+            value = twisted(value, chance) if chance.random() < 0.5 else mutated(values, chance)
+        message = Message(
+            value,
+            chance.choice(keys) if chance.random() < 0.3 else None,
+            (("h", b"1"),) if chance.random() < 0.05 else (),
+            topic=chance.choice(("t", "a.b.c")),
+            offset=offset,
+            timestamp=chance.choice((None, -1, 0, 1_700_000_000_000)),
+            place=1_700_000_000_001 if chance.random() < 0.1 else None,
+        )
+        batch.append((source, 0, message))
+    check(readings, batch)
+
+
+def twisted(value: bytes, chance: random.Random) -> bytes:
+    """A message whose objects have their members in another order, one twice, one more, or one
+    less, with white space, negative zeros, numbers of other forms."""
+    way = chance.randrange(9)
+    if way == 0:
+        return value.replace(b":0", b":-0")
+    if way == 1:
+        return value.replace(b":", chance.choice((b" :", b": ", b" : ")), chance.randint(1, 40))
+    if way == 2:
+        at = chance.choice([at for at, byte in enumerate(value) if byte in b"0123456789"] or [0])
+        return (
+            value[:at]
+            + chance.choice((b"1e5", b"1.0", b"1E-2", b"12345678901234567890"))
+            + value[at + 1 :]
+        )
+    if way == 3:
+        return chance.choice((b" ", b"\n", b"\xef\xbb\xbf")) + value + chance.choice((b"", b"\n"))
+    objects = list(_objects(value))
+    if not objects:
+        return value
+    start, end = chance.choice(objects)
+    members = msgspec.json.decode(value[start:end], type=dict[str, msgspec.Raw])
+    pairs = [(msgspec.json.encode(name), bytes(raw)) for name, raw in members.items()]
+    if way == 4:
+        chance.shuffle(pairs)
+    elif way in (5, 6) and pairs:
+        name, raw = chance.choice(pairs)
+        again = raw if way == 5 else chance.choice((b"null", b"1", b'"x"', chance.choice(pairs)[1]))
+        pairs.insert(chance.randint(0, len(pairs)), (name, again))
+    elif way == 7:
+        pairs.insert(
+            chance.randint(0, len(pairs)), (b'"more"', chance.choice((b"1", b"{}", b'"x"')))
+        )
+    elif pairs:
+        pairs.pop(chance.randrange(len(pairs)))
+    text = b"{" + b",".join(name + b":" + raw for name, raw in pairs) + b"}"
+    return value[:start] + text + value[end:]
+
+
+def _objects(value: bytes) -> Iterator[tuple[int, int]]:
+    """Where the objects of a message stand."""
+    opened: list[int] = []
+    quoted = escaped = False
+    for at, byte in enumerate(value):
+        if quoted:
+            quoted, escaped = escaped or byte != 0x22, not escaped and byte == 0x5C
+        elif byte == 0x22:
+            quoted = True
+        elif byte == 0x7B:
+            opened.append(at)
+        elif byte == 0x7D and opened:
+            start = opened.pop()
+            try:
+                msgspec.json.decode(value[start : at + 1], type=dict[str, msgspec.Raw])
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                continue
+            yield start, at + 1
+
+
+def test_samples(shared: Path) -> None:
+    """What producers sent: of pinned formats, and of formats that are told from each message."""
+    by_format: dict[str, list[Message]] = {}
+    for name, message in samples(shared):
+        by_format.setdefault(name, []).append(message)
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    for name in BY_COLUMN:
+        for format_ in (name, "auto"):
+            source = Source.model_validate({"name": "s", "kafka": kafka, "format": format_})
+            sent = [("s", 0, message) for message in by_format.get(name, ())]
+            if sent:
+                check({"s": decode_spec(source)}, sent)

@@ -255,7 +255,7 @@ class Warehouse:
             names = ("version", "timestamp", "operation", "userMetadata", "operationMetrics")
             named = log.select(*names)
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
-            return [Commit(row[0], str(row[1]), *row[2:4], row[4] or {}) for row in newest]
+            return [Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}) for row in newest]
         folder = self.folder(layer, table) / "_delta_log"
         versions = sorted(int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit())
         return [_commit(folder, version) for version in reversed(versions[-most:])]

@@ -108,6 +108,17 @@ def check_utf8(value: bytes) -> None:
         ) from None
 
 
+def is_utf8(value: bytes) -> bool:
+    """Whether a message is UTF-8 from its first byte to its last."""
+    if value.isascii():
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _no_json(value: bytes, why: str) -> DecodeError:
     return DecodeError(Code.BAD_JSON, f"expected one JSON value, {why}; got {excerpt(value)}")
 

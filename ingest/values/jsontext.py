@@ -43,6 +43,7 @@ _MARKED_IMAGE = msgspec.json.Decoder(dict[str, Any], float_hook=_number)
 _IMAGES = msgspec.json.Decoder(list[dict[str, Any] | None], float_hook=str)
 _TEXT_IMAGES = msgspec.json.Decoder(list[dict[str, str | None] | None])
 _RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_WRITTEN = msgspec.json.Encoder().encode
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 # Every part is possessive and a text without end is a token, too: no byte is looked at twice.
 _TOKEN = re.compile(
@@ -105,6 +106,17 @@ def check_utf8(value: bytes) -> None:
             f"expected JSON in UTF-8, got the byte 0x{value[at]:02x} (byte {at}) in "
             f"{excerpt(value[max(0, at - 20) :], 40)}",
         ) from None
+
+
+def is_utf8(value: bytes) -> bool:
+    """Whether a message is UTF-8 from its first byte to its last."""
+    if value.isascii():
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _no_json(value: bytes, why: str) -> DecodeError:
@@ -193,7 +205,12 @@ def plain_images(texts: Sequence[bytes], *, marked: bool) -> list[dict[str, Any]
         images = [_image_or_none(text, decode) for text in texts]
     return [
         columns
-        if columns and (text.count(b'":') == len(columns) or not _more_names(text, len(columns)))
+        if columns
+        and (
+            text.count(b'":') == len(columns)
+            or not _more_names(text, len(columns))
+            or not duplicated(text)
+        )
         else None
         for columns, text in zip(images, texts, strict=True)
     ]
@@ -316,6 +333,9 @@ def _more_names(text: bytes, names: int) -> bool:
 
 def duplicated(text: bytes) -> bool:
     """Whether a name stands twice in the outermost object of `text`, valid JSON."""
+    if len(_WRITTEN(_RAWS.decode(text))) == len(text):
+        # written again from its members, each once, it is as long as before
+        return False
     names: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> int:

@@ -8,27 +8,40 @@ negative zeros.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from ingest.errors import DecodeError
 from ingest.values.jsontext import Digits, has_negative_zero
-from ingest.wire.contract import Texts
+from ingest.wire.contract import Changes, Texts
 from ingest.wire.declared import Convert, plain
 
 FEW = 16
 """Fewer changes of one table are read one by one sooner than by column."""
 
-K = TypeVar("K")
-V = TypeVar("V")
+T = TypeVar("T")
+C = TypeVar("C")
 _NULL = type(None)
 _TEXT = frozenset((str, _NULL))
 _WHOLE = frozenset((int, _NULL))
 _SCALARS = frozenset((str, int, bool, _NULL, Digits))
 
 
-def enough(tables: Mapping[K, list[V]]) -> Iterator[tuple[K, list[V]]]:
-    """The tables of which there are changes enough to be read by column."""
-    return ((table, changes) for table, changes in tables.items() if len(changes) >= FEW)
+def read_tables(
+    tables: Mapping[T, list[C]], read: Callable[[T, list[C]], Changes | None]
+) -> list[Changes]:
+    """The changes of each table that has enough of them, as `read` gives them; none where it gives
+    none or cannot read the table."""
+    found: list[Changes] = []
+    for table, changes in tables.items():
+        if len(changes) < FEW:
+            continue
+        with suppress(DecodeError):
+            read_changes = read(table, changes)
+            if read_changes is not None and read_changes.at:
+                found.append(read_changes)
+    return found
 
 
 class Reading(NamedTuple):

@@ -13,9 +13,11 @@ from copy import copy
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event
+from ingest.events import Event
 from ingest.formats.canal.envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
+from ingest.formats.canal.events import event_of
 from ingest.formats.canal.rows import RowReaders
+from ingest.formats.canal.tables import NO_CODES, Tables
 from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
 from ingest.values.jsontext import images, parse
@@ -27,19 +29,17 @@ from ingest.wire.contract import (
     Loss,
     Message,
     Option,
+    TableDecoder,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
-from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
 from ingest.wire.table_changes import read as read_table_changes
-
-_NO_CODES = (b"", b"null")
 
 
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one message, of any number of rows."""
     own = options.options
-    flavours = {with_id: RowReaders(_types(options, with_id)) for with_id in (True, False)}
+    flavours = _readers(options)
     keep_keys = own["handle_key_only"] == "keep"
     spark = sql_spark_type(Texts(family=own["dialect"]))
 
@@ -47,7 +47,7 @@ def decoder(options: FormatOptions) -> Decoder:
         warnings: list[str] = []
         envelope = parse(message.value or b"", ENVELOPE.decode, warnings)
         op = op_of(envelope)
-        event = _event(envelope, op, options, warnings=warnings)
+        event = event_of(envelope, op, options, warnings=warnings)
         kind = event.kind
         if op == "truncate" or kind != "change":
             refuse_rows(envelope.type, envelope.data, envelope.old)
@@ -63,6 +63,16 @@ def decoder(options: FormatOptions) -> Decoder:
             )
 
     return decode
+
+
+def tables(options: FormatOptions) -> TableDecoder:
+    """The decoder of one source's regular messages, by column."""
+    return Tables(options, _readers(options)).read
+
+
+def _readers(options: FormatOptions) -> dict[bool, RowReaders]:
+    """The readers of rows by whether their message has an id."""
+    return {with_id: RowReaders(_types(options, with_id)) for with_id in (True, False)}
 
 
 def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
@@ -85,45 +95,6 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
     )
     return NamedTypes(
         options, convert=sql_converter(texts), spark=sql_spark_type(texts), dialect=family
-    )
-
-
-def _event(envelope: Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
-    """What all rows of the message share.
-
-    s1, s2 are `es` in milliseconds and `id`, the number of Canal's batch; TiCDC's `id` is always 0,
-    there `order_key` is its commitTs. One source goes by one of the two (semantics.md, 75).
-    """
-    happened = micros_of(envelope.es, warnings, 1000)
-    number = envelope.id
-    tidb = envelope.tidb
-    scn: str | None = None
-    if tidb is not None:
-        scn = text_of(tidb.commitTs) or text_of(tidb.watermarkTs)
-    if options.options["order_key"] == "commit_ts":
-        second = None if scn is None else number_of(scn)
-    elif scn is not None:
-        second = None
-    else:
-        second = 0 if number is None else number_of(number)
-    kind = KIND_OF[op]
-    return Event(
-        op=op,
-        kind=kind,
-        op_raw=envelope.type,
-        db=envelope.database or options.default_database,
-        schema=options.default_schema,
-        table=envelope.table or (None if kind == "control" else options.default_table),
-        key_columns=(envelope.pkNames or None) if kind != "control" else None,
-        id=text_of(envelope.id),
-        scn=scn,
-        order=None if happened is None or second is None else (happened // 1000, second),
-        snapshot=op == "snapshot",
-        broadcast=tidb is not None,
-        event_time=happened,
-        sent_time=sent_micros_of(envelope.ts, warnings),
-        tx_id=envelope.gtid or None,
-        warnings=warnings,
     )
 
 
@@ -162,7 +133,7 @@ def _changes(
     keys_only = envelope.tidb is not None and _handle_key_only(envelope.tidb, op, keep_keys)
     table = (event.db, event.schema, event.table)
     reader = readers.of(table, envelope.mysqlType, event.key_columns)
-    if bytes(envelope.sqlType) not in _NO_CODES and not reader.typed(data):
+    if bytes(envelope.sqlType) not in NO_CODES and not reader.typed(data):
         reader = readers.coded(table, envelope.mysqlType, envelope.sqlType, keys=event.key_columns)
     event.types = reader.types
     original = copy(event) if count > 1 else event
@@ -215,6 +186,7 @@ def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
 
 FORMAT = Format(
     decoder=decoder,
+    tables=tables,
     order="arrival",
     summary="Canal JSON: Alibaba Canal, TiCDC, OceanBase OMS and Cloud, CloudCanal, DRS and others",
     source="https://github.com/alibaba/canal (FlatMessage, e20e442)",

@@ -13,6 +13,7 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from ingest.formats.canal.types import NamedTypes, TableColumns
 from ingest.values.jsontext import Images
 from ingest.wire.contract import TableName
 from ingest.wire.declared import Convert, texts
+from ingest.wire.text_columns import Reading
 
 _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
 _MEMO_MOST = 4_000
@@ -31,7 +33,7 @@ _SHAPES_MOST = 1_000
 _EMPTY = (b"", b"null")
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """A set of column names: those to convert, whether all are typed, how complete the row is.
 
     `short`: it lacks a column that the YAML declares.
@@ -46,24 +48,22 @@ class _Shape(NamedTuple):
 class RowReader:
     """Reads the rows of one table; knows its column types and key columns."""
 
-    __slots__ = ("_columns", "_declared", "_lobs", "_sent", "_shapes", "keys", "types")
+    __slots__ = ("_columns", "_declared", "_sent", "_shapes", "keys", "lobs", "types")
 
     def __init__(self, table: TableColumns, keys: tuple[str, ...] | None) -> None:
         self.keys = keys
         self.types = table.columns.types
         self._columns = table.columns
         self._sent = table.sent
-        self._lobs = table.lobs
+        self.lobs = table.lobs
         self._declared = table.declared
-        self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._shapes: dict[tuple[str, ...], Shape] = {}
 
     def typed(self, images: Images) -> bool:
         """Whether every column of the images has a type."""
         for image in images.rows:
-            if image:
-                names = tuple(image)
-                if not (self._shapes.get(names) or self._shape(names)).typed:
-                    return False
+            if image and not self.shape(tuple(image)).typed:
+                return False
         return True
 
     def insert(self, event: Event, data: Images, index: int) -> None:
@@ -79,8 +79,8 @@ class RowReader:
         row, shape = self._row(data, index, _warnings(event))
         event.before, event.before_image = row, shape.word
         if shape.short:
-            event.before_image = _doubtful(shape.word, _warnings(event))
-        if unlogged and self._lobs:
+            event.before_image = doubtful(shape.word, _warnings(event))
+        if unlogged and self.lobs:
             self._withhold(event, row, row)
 
     def update(
@@ -95,34 +95,30 @@ class RowReader:
         """
         warnings = _warnings(event)
         after, shape = self._row(data, index, warnings)
-        word = _doubtful(shape.word, warnings) if shape.short else shape.word
+        word = doubtful(shape.word, warnings) if shape.short else shape.word
         event.after = after
         changed = old.rows[index] if index < len(old.rows) else None
         if changed:
-            before = {**after, **self._changed(changed, old, index, warnings=warnings)}
+            before = {**after, **self.changed(changed, old.text(index), old.textual, warnings)}
             event.before = before
             if len(before) > len(after):
                 warnings.append(Code.OLD_COLUMN_NOT_IN_DATA.value)
                 if not self._columns.names.issuperset(before):
                     warnings.append(Code.UNTYPED.value)
                 if not self._sent:
-                    word = _doubtful(word, warnings)
+                    word = doubtful(word, warnings)
             event.before_image = word
         else:
-            warnings.append(Code.OLD_MISSING.value)
-            if self.keys and word == "full" and not all(name in after for name in self.keys):
-                word = _doubtful(word, warnings)
+            word = self.without_old(word, after, warnings)
         event.after_image = word
-        if unlogged and self._lobs:
+        if unlogged and self.lobs:
             self._withhold(event, event.before or after, after)
 
-    def _row(self, data: Images, index: int, warnings: list[str]) -> tuple[Row, _Shape]:
+    def _row(self, data: Images, index: int, warnings: list[str]) -> tuple[Row, Shape]:
         image = data.rows[index]
         if not image:
             raise DecodeError(Code.NO_IMAGE, f"expected columns in row {index}, got {image!r}")
-        shape = self._shapes.get(tuple(image))
-        if shape is None:
-            shape = self._shape(tuple(image))
+        shape = self.shape(tuple(image))
         if shape.word != "full":
             warnings.append(Code.PARTIAL_IMAGE.value)
         if not data.textual:
@@ -135,23 +131,38 @@ class RowReader:
                 image[name] = convert(value, warnings)
         return image, shape
 
-    def _changed(
-        self, image: dict[str, Any], old: Images, index: int, *, warnings: list[str]
-    ) -> Row:
-        if not old.textual:
-            return texts(image, self._columns, old.text(index), warnings=warnings)
+    def without_old(self, word: str, after: Collection[str], warnings: list[str]) -> str:
+        """How complete an update's row is of whose columns before nothing was sent."""
+        warnings.append(Code.OLD_MISSING.value)
+        if self.keys and word == "full" and not all(name in after for name in self.keys):
+            return doubtful(word, warnings)
+        return word
+
+    def changed(self, image: dict[str, Any], raw: Any, textual: bool, warnings: list[str]) -> Row:
+        """Makes canonical text of the columns that an update changed."""
+        if not textual:
+            return texts(image, self._columns, raw, warnings=warnings)
         converts = self._columns.converts
         for name, value in image.items():
             if value is not None and name in converts:
                 image[name] = converts[name](value, warnings)
         return image
 
-    def _shape(self, names: tuple[str, ...]) -> _Shape:
+    def shape(self, names: tuple[str, ...]) -> Shape:
+        """What is known of the rows that have these columns."""
+        return self._shapes.get(names) or self._shape(names)
+
+    def readings(self, names: tuple[str, ...]) -> list[Reading]:
+        """How each of these columns is read where rows are read by column, to the same texts."""
+        known = map(self._columns.converts.get, names)
+        return [Reading(convert, digits=convert is None) for convert in known]
+
+    def _shape(self, names: tuple[str, ...]) -> Shape:
         converts = self._columns.converts
         word = "full"
         if not self._sent.issubset(names):
             word = "key" if self.keys and set(self.keys) == set(names) else "partial"
-        shape = _Shape(
+        shape = Shape(
             tuple((name, converts[name]) for name in names if name in converts),
             self._columns.names.issuperset(names),
             word,
@@ -164,7 +175,7 @@ class RowReader:
 
     def _withhold(self, event: Event, before: Row, after: Row) -> None:
         """Takes out the large objects that are NULL on both sides: unchanged ones come so."""
-        lost = [name for name in after if name in self._lobs and after[name] is None]
+        lost = [name for name in after if name in self.lobs and after[name] is None]
         lost = [name for name in lost if before[name] is None]
         for name in lost:
             del before[name]
@@ -172,7 +183,7 @@ class RowReader:
                 del after[name]
         if lost:
             event.unavailable = lost
-            word = _doubtful(event.after_image or event.before_image or "full", _warnings(event))
+            word = doubtful(event.after_image or event.before_image or "full", _warnings(event))
             event.before_image = word if event.before is not None else None
             event.after_image = word if event.after is not None else None
 
@@ -185,7 +196,9 @@ class RowReaders:
         self._memo: dict[_Known, RowReader] = {}
         self._last: tuple[_Known, RowReader] | None = None
 
-    def of(self, table: TableName, names: msgspec.Raw, keys: tuple[str, ...] | None) -> RowReader:
+    def of(
+        self, table: TableName, names: msgspec.Raw | bytes, keys: tuple[str, ...] | None
+    ) -> RowReader:
         """The reader of `table` by its type names."""
         key = (table, bytes(names), b"", keys)
         # To compare with the last is cheaper than to hash a block of types.
@@ -199,8 +212,8 @@ class RowReaders:
     def coded(
         self,
         table: TableName,
-        names: msgspec.Raw,
-        codes: msgspec.Raw,
+        names: msgspec.Raw | bytes,
+        codes: msgspec.Raw | bytes,
         *,
         keys: tuple[str, ...] | None,
     ) -> RowReader:
@@ -223,7 +236,7 @@ def _warnings(event: Event) -> list[str]:
     return event.warnings
 
 
-def _doubtful(word: str, warnings: list[str]) -> str:
+def doubtful(word: str, warnings: list[str]) -> str:
     """How complete a row is of which something is missing after all."""
     if word != "full":
         return word

@@ -32,7 +32,7 @@ from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName
 from ingest.wire.doubled_names import check_names
 from ingest.wire.forms import Forms, Part
-from ingest.wire.text_columns import TextRows, enough, text_rows
+from ingest.wire.text_columns import TextRows, read_tables, text_rows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
 _NO_IMAGE = (b"", b"null")
@@ -86,13 +86,13 @@ class _Envelopes:
         """The envelope of one message; None where it is not regular."""
         value = message.value or b""
         if not value.startswith(_START):
-            inner = self._bare.read(value, message.topic) if _is_utf8(value) else None
+            inner = self._bare.read(value, message.topic) if jsontext.is_utf8(value) else None
             return None if inner is None else (inner, self._schemas.block(b""))
         opening = self._opening(value, message.topic)
         if opening is None:
             return None
         rest = b"{" + value[len(opening.text) + 1 :]
-        outer = self._wrapped.read(rest, message.topic) if _is_utf8(rest) else None
+        outer = self._wrapped.read(rest, message.topic) if jsontext.is_utf8(rest) else None
         payload: Any = outer.payload if outer is not None else None
         return (payload, opening.block) if payload else None
 
@@ -147,10 +147,9 @@ class Tables:
             table = self._table(sent, block, message, images=images)
             if table is not None:
                 tables.setdefault(table, []).append(sent)
-        changes = [
-            self._changes(table, group, images, texts=texts) for table, group in enough(tables)
-        ]
-        return [one for one in changes if one is not None and one.at]
+        return read_tables(
+            tables, lambda table, group: self._changes(table, group, images, texts=texts)
+        )
 
     def _table(
         self, sent: _Sent, block: Block, message: Message, *, images: list[dict[str, Any] | None]
@@ -294,13 +293,3 @@ def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
         start if has_before else None,
         start + has_before if has_after else None,
     )
-
-
-def _is_utf8(value: bytes) -> bool:
-    if value.isascii():
-        return True
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -1,0 +1,47 @@
+"""What a FlatMessage says of its event beside the rows."""
+
+from __future__ import annotations
+
+from ingest.events import KIND_OF, Event
+from ingest.formats.canal.envelope import Envelope
+from ingest.wire.contract import FormatOptions
+from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
+
+
+def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
+    """What all rows of the message share. Raises bad_value for a time that is none.
+
+    s1, s2 are `es` in milliseconds and `id`, the number of Canal's batch; TiCDC's `id` is always 0,
+    there `order_key` is its commitTs. One source goes by one of the two (semantics.md, 75).
+    """
+    happened = micros_of(envelope.es, warnings, 1000)
+    number = envelope.id
+    tidb = envelope.tidb
+    scn: str | None = None
+    if tidb is not None:
+        scn = text_of(tidb.commitTs) or text_of(tidb.watermarkTs)
+    if options.options["order_key"] == "commit_ts":
+        second = None if scn is None else number_of(scn)
+    elif scn is not None:
+        second = None
+    else:
+        second = 0 if number is None else number_of(number)
+    kind = KIND_OF[op]
+    return Event(
+        op=op,
+        kind=kind,
+        op_raw=envelope.type,
+        db=envelope.database or options.default_database,
+        schema=options.default_schema,
+        table=envelope.table or (None if kind == "control" else options.default_table),
+        key_columns=(envelope.pkNames or None) if kind != "control" else None,
+        id=text_of(envelope.id),
+        scn=scn,
+        order=None if happened is None or second is None else (happened // 1000, second),
+        snapshot=op == "snapshot",
+        broadcast=tidb is not None,
+        event_time=happened,
+        sent_time=sent_micros_of(envelope.ts, warnings),
+        tx_id=envelope.gtid or None,
+        warnings=warnings,
+    )

@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-import msgspec
-
 from ingest.config.routes import Route
 from ingest.ddl.changes import (
     AddColumn,
@@ -347,8 +345,23 @@ def _shown(effect: SchemaChange) -> tuple[bool, str | None]:
 
 
 def _entry(table: SourceTable, change: SchemaChange, *, was: str = "", first: Pos | None) -> Entry:
-    id_ = _id("drift", str(table), msgspec.json.encode(change).decode(), was)
+    id_ = _id("drift", str(table), *_words(change), was)
     return Entry(id=id_, table=table, effects=(change,), pos=first)
+
+
+def _words(change: SchemaChange) -> tuple[str, ...]:
+    """What tells one change that shows in data from another."""
+    match change:
+        case AddColumn(name, type_, default):
+            return name, type_ or "", default or ""
+        case AlterColumnType(name, type_):
+            return name, type_
+        case DropColumn(name):
+            return (name,)
+        case ChangeKey(keys):
+            return keys
+        case _:
+            raise AssertionError(f"expected what data can show, got {change}")
 
 
 def _id(*parts: str) -> str:

@@ -86,14 +86,19 @@ class _Debezium:
         try:
             return iter((self._event(value, message, warnings),))
         except jsontext.UNREADABLE:
-            event = jsontext.parse(value, lambda v: self._event(v, message, warnings), warnings)
+            # read from its beginning: where it is broken is told from there
+            event = jsontext.parse(
+                value, lambda v: self._event(v, message, warnings, whole=True), warnings
+            )
             return iter((event,))
 
-    def _event(self, value: bytes, message: Message, warnings: list[str]) -> Event:
+    def _event(
+        self, value: bytes, message: Message, warnings: list[str], *, whole: bool = False
+    ) -> Event:
         warnings.clear()
-        opening = self._openings.get(message.topic)
+        opening = None if whole else self._openings.get(message.topic)
         block = None
-        whole = value
+        sent = value
         if opening is not None and value.startswith(opening.text):
             # two thirds of the message are the schema block just seen: read the rest alone
             size = len(opening.text)
@@ -103,25 +108,25 @@ class _Debezium:
             outer = _OUTER.decode(value)
         except msgspec.ValidationError as error:
             return self._unlike(
-                jsontext.members(whole), whole, message, warnings=warnings, unfit=str(error)
+                jsontext.members(sent), sent, message, warnings=warnings, unfit=str(error)
             )
         if block is None or outer.schema:
-            block = self._block(outer, whole, message)
+            block = self._block(outer, sent, message)
         inner = outer.payload
         if inner is UNSET:
             inner = outer
         elif inner is None:
-            top = jsontext.members(whole)
+            top = jsontext.members(sent)
             if top.keys() <= {"schema", "payload"}:
                 return self._flattened.tombstone(message, warnings)
-            return self._unlike(top, whole, message, warnings=warnings, unfit=None)
+            return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         word = inner.op
         row = inner.source or inner.after or inner.before
         unlike = word is None or inner.ddl is not None or not row
         if unlike or self._flattened.may_say(value):
-            top = jsontext.members(whole)
+            top = jsontext.members(sent)
             if unlike or self._says(top):
-                return self._unlike(top, whole, message, warnings=warnings, unfit=None)
+                return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         assert word is not None
         return self._row(inner, word, block, message=message, warnings=warnings)
 

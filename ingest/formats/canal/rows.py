@@ -99,7 +99,9 @@ class RowReader:
         event.after = after
         changed = old.rows[index] if index < len(old.rows) else None
         if changed:
-            before = {**after, **self.changed(changed, old.text(index), old.textual, warnings)}
+            raw = old.text(index)
+            told = self.changed(changed, raw, textual=old.textual, warnings=warnings)
+            before = {**after, **told}
             event.before = before
             if len(before) > len(after):
                 warnings.append(Code.OLD_COLUMN_NOT_IN_DATA.value)
@@ -138,7 +140,9 @@ class RowReader:
             return doubtful(word, warnings)
         return word
 
-    def changed(self, image: dict[str, Any], raw: Any, textual: bool, warnings: list[str]) -> Row:
+    def changed(
+        self, image: dict[str, Any], raw: Any, *, textual: bool, warnings: list[str]
+    ) -> Row:
         """Makes canonical text of the columns that an update changed."""
         if not textual:
             return texts(image, self._columns, raw, warnings=warnings)

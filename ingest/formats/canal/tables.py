@@ -199,7 +199,7 @@ class _Told:
             return None
         textual = self._textual and jsontext.all_text(old.values())
         try:
-            changed = self._reader.changed(old, raw, textual, _warnings(event))
+            changed = self._reader.changed(old, raw, textual=textual, warnings=_warnings(event))
         except (DecodeError, *jsontext.UNREADABLE):
             return None
         before = list(row)

@@ -149,9 +149,9 @@ class SourceDecoder:
     def regular(self, message: Message) -> bool:
         """Whether a message may be one that is read by column."""
         value = message.value
-        return bool(value) and not (
-            message.headers or self._nested or len(value or b"") > self._least
-        )
+        if not value or message.headers or self._nested:
+            return False
+        return len(value) <= self._least
 
     def changes(self, name: str, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
         """The changes of a format that are read by column, their events filled in; the other

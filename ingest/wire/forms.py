@@ -21,6 +21,9 @@ _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _WRITTEN = msgspec.json.Encoder().encode
 _PLAIN = int | str | None
 _FORMS_MOST, _KINDS_MOST, _TOPICS_MOST = 64, 1_000, 1_000
+_NAMES_MOST, _NAME_MOST = 64, 256
+"""Members of an object of the envelope, and the characters of a name: what is remembered of a kind
+of messages is small, whatever they hold."""
 SEEN = 3
 """How many messages of a kind there are before it is worth a form."""
 
@@ -50,27 +53,15 @@ class Forms(Generic[T]):
         """The envelope, as if of the struct that it has more members than were sent; None where no
         form fits."""
         decode = self._by_topic.get(topic)
-        if decode is not None:
-            try:
-                envelope = decode(value)
-                if len(_WRITTEN(envelope)) == len(value):
-                    return cast(T, envelope)
-            except (msgspec.MsgspecError, *UNREADABLE):
-                pass
+        if decode is not None and (envelope := _read(decode, value)) is not None:
+            return cast(T, envelope)
         found = self._form(value)
         if found is None or found is decode:
             return None
         if len(self._by_topic) >= _TOPICS_MOST:
             self._by_topic.clear()
         self._by_topic[topic] = found
-        return self._read_by(found, value)
-
-    def _read_by(self, decode: _Decode, value: bytes) -> T | None:
-        try:
-            envelope = decode(value)
-            return cast(T, envelope) if len(_WRITTEN(envelope)) == len(value) else None
-        except (msgspec.MsgspecError, *UNREADABLE):
-            return None
+        return cast("T | None", _read(found, value))
 
     def _form(self, value: bytes) -> _Decode | None:
         """The form of a message; None where there is none, or none yet."""
@@ -97,17 +88,29 @@ class Forms(Generic[T]):
 
 
 class _NoForm(Exception):
-    """A message with an object of the envelope where none is expected, or none where one is."""
+    """A message with an object of the envelope where none is expected, or none where one is, or
+    with more members than an envelope has."""
+
+
+def _read(decode: _Decode, value: bytes) -> Struct | None:
+    try:
+        envelope: Struct = decode(value)
+    except (msgspec.MsgspecError, *UNREADABLE):
+        return None
+    return envelope if len(_WRITTEN(envelope)) == len(value) else None
 
 
 def _names(text: bytes, part: Part) -> _Names:
     """The members of an object, each with its own members where it is one of the envelope."""
     if not text.startswith(b"{"):
         raise _NoForm
+    members = _MEMBERS.decode(text)
+    if len(members) > _NAMES_MOST:
+        raise _NoForm
     found: list[tuple[str, _Names | None]] = []
-    for name, raw in _MEMBERS.decode(text).items():
+    for name, raw in members.items():
         inner = part.members.get(name)
-        if name in part.barred:
+        if name in part.barred or len(name) > _NAME_MOST:
             raise _NoForm
         if inner is None:
             found.append((name, None))

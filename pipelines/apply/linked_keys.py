@@ -131,10 +131,9 @@ def _components(frames: Frames, pairs: str) -> str:
     session, before = frames.warehouse.session, None
     with ExitStack() as held:
         while True:
-            new = set_down(frames.warehouse, session.sql(edges))
-            table = new.__enter__()
-            held.close()
-            held.push(new)
+            # What it is made of goes once it is made.
+            with held.pop_all():
+                table = held.enter_context(set_down(frames.warehouse, session.sql(edges)))
             mark = session.sql(f"SELECT count(*), bit_xor(xxhash64(u, v)) FROM {table}").first()
             if mark == before:
                 break

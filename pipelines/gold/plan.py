@@ -1,7 +1,7 @@
 """Which shape a target has in one batch: its key, its columns, how its source's rows fit them.
 
-`table_batches` builds every batch there is, be it what a source table has new or all its history:
-what must be asked of Spark for it is asked here.
+Every batch there is is built here, be it what a source table has new (`table_batch`) or all its
+history (`history_batches`), and what must be asked of Spark for it is asked here.
 """
 
 from __future__ import annotations

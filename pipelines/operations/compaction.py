@@ -9,12 +9,12 @@ Compaction changes no rows: streams over a table read nothing again, and readers
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ingest.errors import LeaseHeld
+from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.leases import Patience, lease
 from pipelines.platform.warehouse import Warehouse
 
@@ -31,7 +31,9 @@ Table = tuple[str, str]
 def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Table]:
     """Count one more write of these tables, and compact those that have had enough of them; gives
     these. A table that another run is at work on is left for the next time."""
-    counts = _counts(warehouse)
+    # A count that is lost or is none begins anew.
+    noted = read_note(_file(warehouse)).items()
+    counts = {name: count for name, count in noted if isinstance(count, int)}
     for layer, table in written:
         name = f"{layer}.{table}"
         counts[name] = counts.get(name, 0) + 1
@@ -42,7 +44,7 @@ def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Ta
             if _compact(warehouse, layer, table):
                 done.append((layer, table))
                 counts[f"{layer}.{table}"] = 0
-    _note(warehouse, counts)
+    write_whole(_file(warehouse), json.dumps(counts).encode())
     return done
 
 
@@ -80,21 +82,3 @@ def _files_below(warehouse: Warehouse, size: int) -> Iterator[None]:
 
 def _file(warehouse: Warehouse) -> Path:
     return Path(warehouse.checkpoint("compaction.json"))
-
-
-def _counts(warehouse: Warehouse) -> dict[str, int]:
-    """How often each table was written since it was compacted; a lost count begins anew."""
-    try:
-        found = json.loads(_file(warehouse).read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return {str(name): int(count) for name, count in found.items()}
-
-
-def _note(warehouse: Warehouse, counts: dict[str, int]) -> None:
-    file = _file(warehouse)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own: runs of other sources may end at the same moment.
-    draft = file.with_suffix(f".{uuid.uuid4().hex}.draft")
-    draft.write_text(json.dumps(counts))
-    draft.replace(file)

@@ -244,16 +244,26 @@ class Run:
     def _gold(self, advance: Advance) -> None:
         """What silver has brought to the targets; nothing is looked at where nothing changed."""
         about = (self._warehouse, self._config, self._sources)
-        everything = self._targets is None
-        if everything and self._attempt(None, lambda: settled.unchanged(*about)):
+        if self._targets is not None:
+            self._merge(advance)
+            return
+        silver = self._looked_at(lambda: settled.silver_commit(self._warehouse))
+        if silver is not None and self._looked_at(lambda: settled.unchanged(*about)):
             self.outcome.done += len(self._stages) == 1
             advance("gold: 0 tables with changes", False)
             return
-        silver = settled.silver_commit(self._warehouse)
         self._quiet = True
         self._merge(advance)
-        if self._quiet and everything and not self._stop():
-            settled.note(*about, silver=silver)
+        if self._quiet and silver is not None and not self._stop():
+            self._looked_at(lambda: settled.note(*about, silver=silver))
+
+    def _looked_at(self, work: Callable[[], Result]) -> Result | None:
+        """What `work` gives, which only saves work; None where it failed, which is said."""
+        try:
+            return work()
+        except Exception as error:
+            self._say(f"gold is looked through whatever has changed: {described(error)}")
+            return None
 
     def _merge(self, advance: Advance) -> None:
         merged = self._attempt(

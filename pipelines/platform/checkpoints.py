@@ -1,13 +1,37 @@
-"""What to say when a stream fails because its checkpoint cannot be read any more."""
+"""Files beside the streams: written whole or not at all, and what to say of a damaged one."""
 
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
+from typing import Any
 
 from ingest.errors import SourceError
 
 COPIES = "what it has is taken up once more, and copies count once: no gold table changes"
+
+
+def write_whole(file: Path, content: bytes) -> None:
+    """Write a file so that its reader finds the old one or the new, whoever else writes it and
+    whenever the process ends."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # A name of its own: another driver may write the file at the same moment.
+    draft = file.with_name(f"{file.name}.{uuid.uuid4().hex}.draft")
+    try:
+        draft.write_bytes(content)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_note(file: Path) -> dict[str, Any]:
+    """The JSON object in a file that may be lost; empty where there is none."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def damaged(source: str, stream: str, *, remove: str) -> SourceError | None:

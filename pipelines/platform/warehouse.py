@@ -247,6 +247,13 @@ class Warehouse:
         """The newest commit."""
         return self.commits(layer, table, 1)[0]
 
+    def stamp(self, layer: str, table: str) -> str:
+        """What tells the newest commit from any other; '' where there is no table."""
+        if not self.exists(layer, table):
+            return ""
+        commit = self.last_commit(layer, table)
+        return f"{commit.version} of {commit.at}"
+
     def commits(self, layer: str, table: str, most: int) -> list[Commit]:
         """The newest commits, the last one first. A local table's log is read as it lies there: a
         query of it costs a quarter of a CPU second."""

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.sql.casts import sql_text
+from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 
@@ -221,8 +222,5 @@ def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Part
 
 
 def _note(checkpoint: str, carried: dict[Partition, Reached]) -> None:
-    file = Path(checkpoint, _NOTE)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
-    draft.write_bytes(msgspec.json.encode([(*key, at) for key, at in carried.items()]))
-    draft.replace(file)
+    content = msgspec.json.encode([(*key, at) for key, at in carried.items()])
+    write_whole(Path(checkpoint, _NOTE), content)

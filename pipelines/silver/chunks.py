@@ -22,6 +22,7 @@ from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.delivery import MESSAGE
+from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.warehouse import Warehouse
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
@@ -132,7 +133,4 @@ class _Note:
         self.first, self.clear = int(number), word == "clear"
 
     def write(self, first: int, *, clear: bool = False) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(".draft")
-        draft.write_text(f"{first} clear" if clear else str(first))
-        draft.rename(self._file)
+        write_whole(self._file, (f"{first} clear" if clear else str(first)).encode())

@@ -16,6 +16,7 @@ from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.names import SourceTable, label_of
 from ingest.sql.casts import sql_text
+from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import named
@@ -44,11 +45,7 @@ def declared(warehouse: Warehouse, source: str) -> Declaration | None:
 
 def remember(warehouse: Warehouse, source: Source) -> None:
     """From now on silver of the source is decoded by today's declaration."""
-    file = _file(warehouse, source.name)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
-    draft.write_bytes(Declaration.of(source).to_json())
-    draft.replace(file)
+    write_whole(_file(warehouse, source.name), Declaration.of(source).to_json())
 
 
 def forget(warehouse: Warehouse, source: str) -> None:

@@ -20,7 +20,7 @@ from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
-from pipelines.platform.checkpoints import damaged
+from pipelines.platform.checkpoints import damaged, write_whole
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
@@ -71,7 +71,7 @@ def decode_source(
         create_silver(warehouse)
         declarations.check(warehouse, source)
         sharded = source.format in ("auto", "ob_avro")
-        bronze = _commit_of_bronze(warehouse)
+        bronze = warehouse.stamp("bronze", "messages")
         if _decoded_up_to(checkpoint) == bronze and not (sharded and shards_wait(checkpoint)):
             return Silver(source.name, 0, 0)
         before = last_batch(warehouse)
@@ -88,7 +88,7 @@ def decode_source(
                 Counts(rows=join_shards(warehouse, source, checkpoint, span=span, came=came))
             ]
         if not stop():
-            _write_whole(Path(checkpoint) / _UP_TO, bronze)
+            write_whole(Path(checkpoint) / _UP_TO, bronze.encode())
     tables = max((counts.tables for counts in written), default=0)
     if tables:
         (Path(checkpoint) / "tables").write_text(str(tables))
@@ -219,11 +219,6 @@ def _unfinished(checkpoint: str) -> int | None:
     return newest("offsets") if newest("offsets") > newest("commits") else None
 
 
-def _commit_of_bronze(warehouse: Warehouse) -> str:
-    commit = warehouse.last_commit("bronze", "messages")
-    return f"{commit.version} of {commit.at}"
-
-
 def _decoded_up_to(checkpoint: str) -> str | None:
     """The commit of bronze at which a stream last began that came to its end: where it is still the
     newest, there is nothing to decode, and starting a stream costs more than a second. None where a
@@ -238,16 +233,8 @@ def _writer(checkpoint: str) -> str:
     """The name under which this checkpoint's appends stand in the table's log."""
     file = Path(checkpoint) / "writer"
     if not file.exists():
-        _write_whole(file, str(uuid.uuid4()))
+        write_whole(file, str(uuid.uuid4()).encode())
     return f"silver/{file.read_text()}"
-
-
-def _write_whole(file: Path, text: str) -> None:
-    """Write a file of the checkpoint so that a killed run leaves the old one or the new."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
-    draft.write_text(text)
-    draft.replace(file)
 
 
 def last_batch(warehouse: Warehouse) -> int:

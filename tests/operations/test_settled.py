@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.config.load import load
+from pipelines.gold import settled
+from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Answer, Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
@@ -60,3 +64,36 @@ def test_a_quiet_source_costs_nothing(
     shutil.rmtree(tmp_path / "warehouse/gold/shop_item")
     for _ in range(2):
         assert "shop_item is parked" in again(looks=True, code=1).err
+
+
+def test_what_a_pass_depends_on(tmp_path: Path) -> None:
+    """Every option that a value depends on; and no secret, of which nothing is written down."""
+    source = (
+        "name: shop\nformat: debezium_avro\nkafka: {{bootstrap_servers: 'b:1', topics: [t],\n"
+        "  options: {{sasl.jaas.config: {secret}}}}}\n"
+        "options: {{schema_registry: http://r, registry_user: a, registry_password: {secret},\n"
+        "  time_precision: {times}}}\n"
+    )
+
+    def state(*, secret: str, times: str) -> str:
+        conf = tmp_path / "conf"
+        (conf / "sources").mkdir(parents=True, exist_ok=True)
+        (conf / "sources" / "shop.yml").write_text(source.format(secret=secret, times=times))
+        config = load(conf, environ={})
+        return settled._state(Warehouse(config.settings, cast("SparkSession", None)), config)
+
+    one = state(secret="s3cret", times="adaptive")
+    assert one == state(secret="other", times="adaptive")
+    assert one != state(secret="s3cret", times="connect")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"shop": 7}'])
+def test_a_spoilt_note_is_none(tmp_path: Path, content: bytes) -> None:
+    """Gold is looked through once more, and what is written next is whole."""
+    file = tmp_path / "deep" / "settled.json"
+    assert read_note(file) == {}
+    write_whole(file, content)
+    assert read_note(file) in ({}, {"shop": 7})
+    write_whole(file, b'{"shop": "well"}')
+    assert read_note(file) == {"shop": "well"}
+    assert [path.name for path in file.parent.iterdir()] == ["settled.json"]

@@ -163,11 +163,13 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     ledger lets in; what else of them differs from what there was is entered in the ledger."""
     config, route, table, slices, made, found, ledger = about
     warehouse, keys = ledger.warehouse, made.keys
-    before = () if fresh else columns_of(warehouse, route.target) or ()
-    apply_schema_changes(route, keys, table=table, found=found, slices=slices, ledger=ledger)
+    before = columns_of(warehouse, route.target) or {}
+    apply_schema_changes(
+        route, keys, before, table=table, found=found, slices=slices, ledger=ledger
+    )
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
-    new = [name for name in columns if name not in before]
+    new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns))
     if not fresh:

@@ -62,6 +62,7 @@ def _check_excluded(warehouse: Warehouse, route: Route) -> None:
 def apply_schema_changes(
     route: Route,
     keys: tuple[str, ...],
+    columns: Mapping[str, str],
     *,
     table: SourceTable,
     found: PendingChanges,
@@ -69,11 +70,11 @@ def apply_schema_changes(
     ledger: Ledger,
 ) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
-    shows, and carry out on the target what the policy lets in."""
+    shows, and carry out on the target, which has `columns`, what the policy lets in."""
     types = found.types.get(table, [])
     images = {image for slice_ in slices for image in slice_.images}
     wanted = wanted_columns(route, keys, types, images=sorted(images))
-    held = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
+    held = {name.lower() for name in columns}
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
         raise TableError(
@@ -82,7 +83,10 @@ def apply_schema_changes(
         )
     for entry in ledger.drift.stepping_aside(table, route, wanted):
         ledger.note(entry)
-    ledger.apply_statements(table, route)
-    typed = {column.name for columns in types for column in columns}
-    ledger.enter_columns(ledger.drift.new_columns(table, route, wanted), route)
-    ledger.enter(ledger.drift.other_types(table, route, wanted, typed=typed), route)
+    if ledger.apply_statements(table, route):
+        columns = columns_of(ledger.warehouse, route.target) or {}
+    typed = {column.name for listed in types for column in listed}
+    drift = ledger.drift
+    if added := drift.new_columns(table, route, columns, wanted=wanted):
+        ledger.enter_columns(added, route)
+    ledger.enter(drift.other_types(table, route, columns, wanted=wanted, typed=typed), route)

@@ -292,9 +292,11 @@ class Ledger(EntryStore):
                     self.note(unreviewed(entry, self.statement(entry), self.route(table)))
         self.write_noted()
 
-    def apply_statements(self, table: SourceTable, route: Route) -> None:
-        """Take up the DDL of a source table, and carry out what the policy lets in."""
-        for entry in self._waiting.pop(table, []):
+    def apply_statements(self, table: SourceTable, route: Route) -> bool:
+        """Take up the DDL of a source table, and carry out what the policy lets in; whether there
+        was any."""
+        waiting = self._waiting.pop(table, [])
+        for entry in waiting:
             if entry.kind == "truncate":
                 self.note(self._decided(replace(entry, target=route.target), route))
                 continue
@@ -307,6 +309,7 @@ class Ledger(EntryStore):
                 self.note(entry)
             else:
                 self.enter([entry], route)
+        return bool(waiting)
 
     def enter(self, entries: Iterable[Entry], route: Route) -> None:
         """Take up reviewed entries, each as it comes: decide by the policy, and begin what that

@@ -47,10 +47,14 @@ class Drift:
         self._store = store
 
     def new_columns(
-        self, table: SourceTable, route: Route, wanted: Mapping[str, str]
+        self,
+        table: SourceTable,
+        route: Route,
+        columns: Mapping[str, str],
+        *,
+        wanted: Mapping[str, str],
     ) -> list[Entry]:
         """The columns `wanted` that came, and the target has not."""
-        columns = columns_of(self._store.warehouse, route.target) or {}
         held = _folded(columns)
         added = [
             change
@@ -71,13 +75,13 @@ class Drift:
         self,
         table: SourceTable,
         route: Route,
-        wanted: Mapping[str, str],
+        columns: Mapping[str, str],
         *,
+        wanted: Mapping[str, str],
         typed: Collection[str],
     ) -> Iterator[Entry]:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
-        columns = columns_of(self._store.warehouse, route.target) or {}
         held = {name.lower(): name for name in columns}
         told = _folded(route.columns)
         for name, type_ in wanted.items():
@@ -88,11 +92,12 @@ class Drift:
             fits = holds(route, name, was, coming=type_)
             if not fits and not self._kept_out(table, change) and not self._over(table, change):
                 why = f"column {own} came as {type_}, gold has {was}; no DDL announced it"
-                yield self._retyped(table, route, change, was=was, why=why)
+                yield replace(self._retyped(table, route, columns, change=change), why=why)
 
     def declared(self, table: SourceTable, route: Route) -> Iterator[Entry]:
         """Declared types that are wider than, or other than, those of the target."""
-        return self.other_types(table, route, route.columns, typed=())
+        columns = columns_of(self._store.warehouse, route.target) or {}
+        return self.other_types(table, route, columns, wanted=route.columns, typed=())
 
     def outgrown(
         self, table: SourceTable, route: Route, numbers: Mapping[str, Sequence[str]]
@@ -108,15 +113,20 @@ class Drift:
             change = AlterColumnType(name, wider)
             if not self._kept_out(table, change):
                 why = f"values of {name} outgrew {was}; no DDL announced it"
-                yield self._retyped(table, route, change, was=was, why=why)
+                yield replace(self._retyped(table, route, columns, change=change), why=why)
 
     def _retyped(
-        self, table: SourceTable, route: Route, change: AlterColumnType, *, was: str, why: str
+        self,
+        table: SourceTable,
+        route: Route,
+        columns: Mapping[str, str],
+        *,
+        change: AlterColumnType,
     ) -> Entry:
+        was = columns.get(change.name, "string")
         entry = _entry(table, change, was=was, first=self._first(table, change))
-        columns = columns_of(self._store.warehouse, route.target) or {}
         keys = keys_of(self._store.warehouse, route.target)
-        return replace(of_data(entry, route, columns, keys=keys), why=why)
+        return of_data(entry, route, columns, keys=keys)
 
     def stepping_aside(
         self, table: SourceTable, route: Route, columns: Iterable[str]

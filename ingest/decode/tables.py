@@ -60,7 +60,7 @@ class _Happened(msgspec.Struct, gc=False):
     key: object
     before: object
     after: object
-    unavailable: None = None
+    unavailable: list[str] | None
     crowded: bool = False
 
 
@@ -152,6 +152,7 @@ def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[
                 doubts[at] = [*(doubts[at] or ()), Code.CLOCK_STEPPED_BACK.value]
     return {
         **columns,
+        "unavailable": Repeated(events[0].unavailable or None),
         "format": [event.format or batch.format for event in events],
         "op": [event.op for event in events],
         "db": Repeated(events[0].db),
@@ -203,6 +204,7 @@ def _of_rows(table: Table, messages: Sequence[Message]) -> dict[str, Any]:
             None if key is None else key_row(key),
             None if was is None else row(was),
             None if now is None else row(now),
+            event.unavailable or None,
         )
         for event, key, was, now in zip(events, keys, before, after, strict=True)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ingest.events import Event
@@ -81,8 +81,8 @@ class Changes(NamedTuple):
     """Changes of one table whose rows have the same columns, read by column: one event a message.
 
     `at`: the index of each one's message. `events`: what is said of each, its images aside; they
-    have the same table, types and key columns. `names`: the columns of all images. `before`,
-    `after`: the rows, None where there is no such image.
+    have the same table, types, key columns and unavailable columns. `names`: the columns of all
+    images. `before`, `after`: the rows, None where there is no such image.
     """
 
     at: list[int]
@@ -90,6 +90,21 @@ class Changes(NamedTuple):
     names: tuple[str, ...]
     before: list[Texts | None]
     after: list[Texts | None]
+
+    def without(self, lost: Collection[int]) -> Changes:
+        """The same without the columns in these places."""
+        if not lost:
+            return self
+        kept = [at for at in range(len(self.names)) if at not in lost]
+
+        def rest(row: Texts | None) -> Texts | None:
+            return None if row is None else tuple([row[at] for at in kept])
+
+        return self._replace(
+            names=tuple([self.names[at] for at in kept]),
+            before=list(map(rest, self.before)),
+            after=list(map(rest, self.after)),
+        )
 
     def tail(self) -> Changes:
         """All but the first."""

@@ -29,7 +29,7 @@ _SCALARS = frozenset((str, int, bool, _NULL, Digits))
 
 
 def read_tables(
-    tables: Mapping[T, list[C]], read: Callable[[T, list[C]], Changes | None]
+    tables: Mapping[T, list[C]], read: Callable[[T, list[C]], list[Changes]]
 ) -> list[Changes]:
     """The changes of each table that has enough of them, as `read` gives them; none where it gives
     none or cannot read the table."""
@@ -38,9 +38,7 @@ def read_tables(
         if len(changes) < FEW:
             continue
         with suppress(DecodeError):
-            read_changes = read(table, changes)
-            if read_changes is not None and read_changes.at:
-                found.append(read_changes)
+            found += [one for one in read(table, changes) if len(one.at) >= FEW]
     return found
 
 

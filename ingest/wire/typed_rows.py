@@ -19,11 +19,12 @@ from ingest.values import jsontext
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Columns, Convert, TableTypes, Texts, sql_converter, sql_spark_type
+from ingest.wire.text_columns import Reading
 
 _SHAPES_MOST = 1_000
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """A set of column names: which to convert, how complete the row is, its doubts.
 
     `numbers` are the columns that have held an integer: the others are expected to be text.
@@ -60,7 +61,7 @@ class TypedRows:
         self._hidden = hidden
         self._keys = frozenset(keys or ())
         self._lobs = lobs
-        self._shapes: dict[tuple[str, ...], _Shape] = {}
+        self._shapes: dict[tuple[str, ...], Shape] = {}
         self._of_type: dict[str, tuple[str, ...]] = {}
 
     def of_type(self, name: str) -> tuple[str, ...]:
@@ -89,7 +90,7 @@ class TypedRows:
 
         `raw` is the image's JSON: the text of values that are objects or arrays is cut out of it.
         """
-        shape = self._shapes.get(tuple(image)) or self._shape(tuple(image))
+        shape = self.shape(tuple(image))
         if shape.warnings:
             warnings += shape.warnings
         for name in shape.numbers:
@@ -107,7 +108,16 @@ class TypedRows:
             _write_out(image, raw, shape.numbers)
         return shape.word
 
-    def _shape(self, names: tuple[str, ...]) -> _Shape:
+    def shape(self, names: tuple[str, ...]) -> Shape:
+        """What is known of the rows that have these columns."""
+        return self._shapes.get(names) or self._shape(names)
+
+    def readings(self, names: tuple[str, ...]) -> list[Reading]:
+        """How each of these columns is read where rows are read by column, to the same texts."""
+        known = map(self._columns.converts.get, names)
+        return [Reading(convert, digits=convert is None) for convert in known]
+
+    def _shape(self, names: tuple[str, ...]) -> Shape:
         """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of
         the message, not a partial row: `types_not_in_image`.
         """
@@ -121,7 +131,7 @@ class TypedRows:
         converts = self._columns.converts
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()
-        shape = self._shapes[names] = _Shape(
+        shape = self._shapes[names] = Shape(
             tuple((name, converts[name]) for name in names if name in converts),
             word,
             tuple(warnings),
@@ -147,25 +157,35 @@ class TypedRows:
         """
         if before is None or None not in before.values():
             return []
-        lobs, names = self._lobs, self._columns.names
         if op == "delete":
-            lost = [name for name, value in before.items() if value is None and name in lobs]
-        elif op == "update" and after is not None:
-            lost = [
+            empty = [name for name, value in before.items() if value is None]
+        elif after is not None:
+            sent = before
+            empty = [
                 name
                 for name, value in after.items()
-                if value is None
-                and before.get(name, "") is None
-                and (name in lobs or name not in names)
+                if value is None and sent.get(name, "") is None
             ]
         else:
             return []
-        lost = [name for name in lost if name not in self._keys and name not in keys]
+        lost = self.untold(op, empty, keys=keys)
         for name in lost:
             del before[name]
             if after is not None:
                 del after[name]
         return lost
+
+    def untold(self, op: str, names: Iterable[str], *, keys: Collection[str] = ()) -> list[str]:
+        """Those of the columns whose NULL says nothing, see `withhold`; in an update, a NULL on
+        both sides."""
+        lobs, known = self._lobs, self._columns.names
+        if op == "delete":
+            found = [name for name in names if name in lobs]
+        elif op == "update":
+            found = [name for name in names if name in lobs or name not in known]
+        else:
+            return []
+        return [name for name in found if name not in self._keys and name not in keys]
 
 
 def _folded(names: Iterable[str]) -> set[str]:

@@ -130,11 +130,11 @@ class Tables:
         images: list[dict[str, Any] | None],
         *,
         texts: list[bytes],
-    ) -> Changes | None:
+    ) -> list[Changes]:
         reader = self._reader(table)
         if table.unlogged and reader.lobs:
             # which of them are left out, each row tells
-            return None
+            return []
         rows = text_rows(
             [images[one.row] or {} for one in group],
             [texts[one.row] for one in group],
@@ -163,7 +163,7 @@ class Tables:
             changes.events.append(event)
             changes.before.append(before)
             changes.after.append(None if event.op == "delete" else row)
-        return changes
+        return [changes]
 
 
 class _Told:

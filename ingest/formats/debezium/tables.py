@@ -180,7 +180,7 @@ class Tables:
         images: list[dict[str, Any] | None],
         *,
         texts: list[bytes],
-    ) -> Changes | None:
+    ) -> list[Changes]:
         names, family, block, key, shape = table
         columns = self._rows.schemas.columns(block, block.row, names, family=family)
         places = [one.before for one in group if one.before is not None]
@@ -198,7 +198,7 @@ class Tables:
             for after in (True, False)
         }
         if self._rows.merge and "partial" in words.values():
-            return None
+            return []
         event_of = _Told(table, columns, rows, words=words)
         changes = Changes([], [], shape, [], [])
         old, new = 0, begins
@@ -214,7 +214,7 @@ class Tables:
                 changes.events.append(event)
                 changes.before.append(None if before is None else rows.rows[before])
                 changes.after.append(None if after is None else rows.rows[after])
-        return changes
+        return [changes]
 
 
 class _Told:

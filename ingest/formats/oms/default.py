@@ -7,20 +7,16 @@ Vendor: OceanBase Migration Service, "Data formats" (Chinese edition, document 4
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-
-import msgspec
 
 from ingest.codes import Code
 from ingest.ddl.dialect import dialect_of_database
 from ingest.ddl.parse import is_truncate
-from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
+from ingest.events import Event, Row
 from ingest.formats.oms.extended_types import LightTypes
 from ingest.formats.oms.keys import key_names, sent_key
-from ingest.values.jsontext import decoder as json_decoder
+from ingest.formats.oms.records import RECORD, Meta, Record, record_event, split_images
+from ingest.formats.oms.tables import Tables
 from ingest.values.jsontext import image, parse
-from ingest.values.source_types import family_of
 from ingest.wire.contract import (
     SPACES_OF_JSON,
     Decoder,
@@ -29,80 +25,23 @@ from ingest.wire.contract import (
     Loss,
     Message,
     Option,
+    TableDecoder,
     TopLevel,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
-from ingest.wire.scalars import Scalar, micros_of, split_sequence, text_of
-
-_OPS = {
-    "INSERT": "insert",
-    "UPDATE": "update",
-    "DELETE": "delete",
-    "ROW": "snapshot",
-    "HEARTBEAT": "heartbeat",
-    "DDL": "ddl",
-}
-_NO_IMAGE = msgspec.Raw(b"")
-_NULL = (b"null", b"")
-
-
-class _Meta(msgspec.Struct, gc=False):
-    record_primary_key: str | None = None
-    record_primary_value: Scalar = None
-    dbType: str | None = None
-    storeDataSequence: Scalar = None
-    source_identity: str | None = None
-    ddlType: str | None = None
-    clusterId: Scalar = None
-    table_name: str | None = None
-    db: str | None = None
-    timestamp: Scalar = None
-    uniqueId: Scalar = None
-    transId: Scalar = None
-
-
-class _Record(msgspec.Struct, gc=False):
-    recordType: str | None = None
-    allMetaData: _Meta | None = None
-    prevStruct: msgspec.Raw = _NO_IMAGE
-    postStruct: msgspec.Raw = _NO_IMAGE
-
-
-_RECORD = json_decoder(_Record)
 
 
 def decoder(options: FormatOptions) -> Decoder:
     """Decodes one record a message."""
-    unit = options.options.get("sequence_unit", "auto")
-    tenant = options.options.get("tenant") or None
     light_types = LightTypes(options)
 
     def decode(message: Message) -> Iterator[Event]:
         warnings: list[str] = []
-        record = parse(message.value or b"", _RECORD.decode, warnings)
-        word = record.recordType
-        op = _OPS.get(word or "") or _OPS.get((word or "").upper())
-        if op is None:
-            raise DecodeError(
-                Code.UNKNOWN_OP, f"expected recordType {', '.join(_OPS)}, got {word!r}"
-            )
-        meta = record.allMetaData or _Meta()
-        owner, db = _names(meta.db, meta.dbType, tenant)
-        event = Event(
-            op=op,
-            kind=KIND_OF[op],
-            op_raw=word,
-            db=db,
-            table=meta.table_name or None,
-            storeDataSequence=text_of(meta.storeDataSequence),
-            order=split_sequence(meta.storeDataSequence, unit, warnings, time=meta.timestamp),
-            snapshot=op == "snapshot",
-            event_time=micros_of(meta.timestamp, warnings, 1),
-            tx_id=text_of(meta.uniqueId) or text_of(meta.transId),
-            extra=_extra(owner, meta),
-            warnings=warnings,
-        )
+        record = parse(message.value or b"", RECORD.decode, warnings)
+        meta = record.allMetaData or Meta()
+        event = record_event(record, meta, options, warnings=warnings)
+        op, word = event.op, event.op_raw
         if op == "ddl":
             event.dialect = dialect_of_database(meta.dbType)
             _state(event, record, warnings)
@@ -115,42 +54,7 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
-@lru_cache(maxsize=4096)
-def _names(db: str | None, kind: str | None, tenant: str | None) -> tuple[str | None, str | None]:
-    """Tenant and database; OceanBase sources put their tenant and a dot in front.
-
-    Raises unsupported for a tenant that is not the source's one. Where the source names none, gold
-    sees to it that a table is one tenant's.
-    """
-    if db is None or "." not in db or not (kind or "").upper().startswith(("OB_", "OCEAN")):
-        return None, db or None
-    owner, _, rest = db.partition(".")
-    if tenant is not None and owner != tenant:
-        raise DecodeError(
-            Code.UNSUPPORTED,
-            f"expected messages of the OceanBase tenant {tenant!r}, which options.tenant names, "
-            f"got one of {owner!r}",
-        )
-    return owner or None, rest or None
-
-
-def _extra(tenant: str | None, meta: _Meta) -> dict[str, str] | None:
-    found = {}
-    if tenant is not None:
-        found["tenant"] = tenant
-    if meta.source_identity:
-        found["source_identity"] = meta.source_identity
-    if meta.ddlType:
-        found["ddlType"] = meta.ddlType
-    if meta.clusterId is not None:
-        found["clusterId"] = str(meta.clusterId)
-    return found or None
-
-
-_family = lru_cache(maxsize=256)(family_of)
-
-
-def _state(event: Event, record: _Record, warnings: list[str]) -> None:
+def _state(event: Event, record: Record, warnings: list[str]) -> None:
     """A DDL record: one of its images is `{"ddl": "<statement>"}` and nothing else.
 
     Documented is `postStruct`. Raises contradiction where there are columns beside it.
@@ -169,20 +73,16 @@ def _state(event: Event, record: _Record, warnings: list[str]) -> None:
         warnings.append(Code.DDL_TEXT_MISSING.value)
 
 
-def _change(event: Event, record: _Record, meta: _Meta, *, light_types: LightTypes) -> None:
+def _change(event: Event, record: Record, meta: Meta, *, light_types: LightTypes) -> None:
     warnings = event.warnings
     assert warnings is not None
     names = (event.db, None, event.table)
-    family = _family(meta.dbType)
     sent: Row | None = None
     before_image: str | None = None
-    raw, table = light_types.split(record.postStruct, names, family)
-    if bytes(record.prevStruct) not in _NULL:
-        raw_before, before_table = light_types.split(record.prevStruct, names, family)
-        # Either image may name the types of both.
-        table = table if table.sent else before_table
-        before_table = before_table if before_table.sent else table
-        sent, before_image = before_table.read(raw_before, warnings)
+    images = split_images(record, names, meta, light_types=light_types)
+    if images.before is not None:
+        sent, before_image = images.before_table.read(images.before, warnings)
+    raw, table = images.after, images.table
     row, after_image = table.read(raw, warnings)
     before, after = paired(event.op, sent, row, warnings=warnings)
     keys = key_names(meta.record_primary_key)
@@ -207,8 +107,14 @@ def _recognise(top: TopLevel) -> bool:
     return "recordType" in top and "allMetaData" in top
 
 
+def tables(options: FormatOptions) -> TableDecoder:
+    """The decoder of one source's regular messages, by column."""
+    return Tables(options).read
+
+
 FORMAT = Format(
     decoder=decoder,
+    tables=tables,
     order="source",
     summary="OceanBase Migration Service, Default JSON and DefaultExtendColumnType",
     source="OceanBase OMS, Data formats, https://help.aliyun.com/document_detail/415643.html",

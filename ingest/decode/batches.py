@@ -1,9 +1,14 @@
 """Bronze to silver as a function over Arrow batches: one `mapInArrow` for every format and source.
 
-Each row is read by the reader of its source, which dispatches by format, and one format is read
-after the other: a stream that mixes them costs hardly more than one that does not. A batch is taken
-in parts, which keeps what is in hand in the processor's cache and the memory of a worker small,
-whatever the platform's batch size.
+Each message is read by the reader of its source, which dispatches by format, and one format is
+read after the other: a stream that mixes them costs hardly more than one that does not. A batch is
+taken in parts, which keeps what is in hand in the processor's cache and the memory of a worker
+small, whatever the platform's batch size.
+
+Of a part, the regular changes of a table are read by column, where their format has a way to
+(`Format.tables`): images become columns of texts, and these columns of silver, without a call for
+each value. All other messages are read one by one, and so is whatever is in doubt: both ways give
+the same rows, so it never matters which way a message goes.
 """
 
 from __future__ import annotations
@@ -104,8 +109,7 @@ class _Part:
         """Reads the messages of one format and source: by column what can be, else one by one."""
         messages = self._messages
         batch = Batch(reader, name, messages, self._epochs, self._now)
-        regular = [(at, messages[at]) for at in indexes if name and reader.regular(messages[at])]
-        tables = _tables(batch, regular) if regular else []
+        tables = _tables(batch, [(at, messages[at]) for at in indexes]) if name else []
         # The first message with types not met before is read by itself: it brings their row.
         tables = [table if table.known(reader) else table.tail() for table in tables]
         tables = [table for table in tables if table.changes.at]
@@ -154,10 +158,10 @@ class _Part:
         return record_batch(list(chain.from_iterable(self._rows)))
 
 
-def _tables(batch: Batch, regular: list[tuple[int, Message]]) -> list[Table]:
-    """The changes of a batch that are read by column."""
+def _tables(batch: Batch, messages: list[tuple[int, Message]]) -> list[Table]:
+    """The changes among messages, each with its index, that are read by column."""
     try:
-        changes = batch.reader.changes(batch.format, regular)
+        changes = batch.reader.changes(batch.format, messages)
         return [table for found in changes if (table := table_of(found, batch)) is not None]
     except Exception:
         return []

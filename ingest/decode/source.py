@@ -146,22 +146,23 @@ class SourceDecoder:
             code, text = Code.DECODER_FAILED, f"{type(error).__name__}: {error}"
         return [self.reject(message, epoch, now, name=name, code=code, text=text)]
 
-    def regular(self, message: Message) -> bool:
-        """Whether a message may be one that is read by column."""
-        value = message.value
-        if not value or message.headers or self._nested:
-            return False
-        return len(value) <= self._least
-
     def changes(self, name: str, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
-        """The changes of a format that are read by column, their events filled in; the other
-        messages are for `rows`. Each of `messages` is `regular`, and comes with its index."""
+        """The changes among messages of a format, each with its index, that are read by column; the
+        other messages are for `rows`."""
+        make = FORMATS[name].tables
+        if make is None or self._nested:
+            return []
         tables = self._tables.get(name)
         if tables is None:
-            make = FORMATS[name].tables
-            tables = make(self._options[name]) if make is not None else _nothing
-            self._tables[name] = tables
-        return tables(messages) if tables is not _nothing else []
+            tables = self._tables[name] = make(self._options[name])
+        least = self._least
+        return tables(
+            [
+                (at, message)
+                for at, message in messages
+                if message.value and not message.headers and len(message.value) <= least
+            ]
+        )
 
     def knows(self, event: Event) -> bool:
         """Whether the event's column types were written already, or it has none."""
@@ -401,11 +402,6 @@ class SourceDecoder:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
-
-
-def _nothing(messages: Sequence[tuple[int, Message]]) -> list[Changes]:
-    """Of a format that is read message by message."""
-    return []
 
 
 def _larger(text: str, most: int) -> bool:

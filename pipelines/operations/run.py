@@ -6,6 +6,7 @@ last one, unless the run is to continue until it is told to stop.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,10 @@ _SHOWN: dict[str, tuple[str, ...]] = {
 }
 PAUSE = 1.0
 """Seconds that a continuous run waits after a pass that brought nothing."""
+FIRST_REST, LONGEST_REST = 1.0, 300.0
+"""Seconds until a source that failed is tried again; they double each time it fails once more."""
+_SAID_MOST = 10_000
+"""Sentences that a run remembers to have said."""
 
 
 @dataclass
@@ -52,6 +57,22 @@ class Source:
     error: str | None = None
     decoded: int = 0
     changes: int = 0
+
+
+@dataclass
+class Rest:
+    """A source whose messages could not be had, and when they are asked for again: what waits for a
+    server that does not answer holds up the sources after it."""
+
+    error: Exception
+    until: float
+    seconds: float
+
+    @classmethod
+    def after(cls, error: Exception, before: Rest | None) -> Rest:
+        """The rest after a failure, twice as long as the one `before`."""
+        seconds = FIRST_REST if before is None else min(before.seconds * 2, LONGEST_REST)
+        return cls(error, time.monotonic() + seconds, seconds)
 
 
 @dataclass
@@ -132,6 +153,7 @@ class Run:
         self._said: set[str] = set()
         self._quiet = True
         self._written: set[Table] = set()
+        self._rests: dict[str, Rest] = {}
         self.outcome = Outcome(sources={name: Source() for name in sources})
 
     def until_done(self) -> Outcome:
@@ -208,10 +230,17 @@ class Run:
         """New messages of one source; how many."""
         declared = self._config.sources[name]
         done = self.outcome.sources[name]
-        found = self._attempt(
-            name, lambda: ingest_source(self._warehouse, declared, stop=self._stop)
-        )
-        brought = 0
+        rest, found, brought = self._rests.pop(name, None), None, 0
+        if rest is not None and time.monotonic() < rest.until:
+            self._rests[name] = rest
+            self._failed(name, rest.error)
+        else:
+            try:
+                found = ingest_source(self._warehouse, declared, stop=self._stop)
+            except Exception as error:
+                self._failed(name, error)
+                if not isinstance(error, LeaseHeld):
+                    self._rests[name] = Rest.after(error, rest)
         if found is not None:
             self.outcome.done += 1
             brought = found.messages
@@ -336,6 +365,8 @@ class Run:
         """Tell the user, once in a run."""
         self._quiet = False
         if text not in self._said:
+            if len(self._said) >= _SAID_MOST:
+                self._said.clear()
             self._said.add(text)
             self._console.say(text)
 

@@ -1,0 +1,90 @@
+"""A source that cannot be reached is asked at growing intervals, and holds up no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ingest.config.load import load
+from ingest.errors import PlatformError
+from pipelines.bronze.source import Bronze
+from pipelines.operations import run
+from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
+from pipelines.platform.console import Console
+from pipelines.platform.leases import Patience
+from pipelines.platform.signals import Stop
+
+DEAD = PlatformError("source dead: no broker answers")
+
+
+def _run(folder: Path) -> Run:
+    """A run of the first stage of two sources."""
+    (folder / "sources").mkdir()
+    for name in ("dead", "shop"):
+        (folder / f"sources/{name}.yml").write_text(
+            f"name: {name}\nformat: canal\nfiles: {{path: 'landing/{name}/*'}}\n"
+        )
+    warehouse = cast(Any, SimpleNamespace(patience=Patience()))
+    return Run(
+        *(warehouse, load(folder), Console(json=True)),
+        sources=["dead", "shop"],
+        targets=None,
+        stages=("bronze",),
+        stop=Stop(),
+    )
+
+
+def test_rests_double_up_to_the_longest() -> None:
+    rest, seconds = None, []
+    for _ in range(12):
+        rest = Rest.after(DEAD, rest)
+        seconds.append(rest.seconds)
+    assert seconds[:4] == [FIRST_REST * 2**n for n in range(4)]
+    assert seconds[-2:] == [LONGEST_REST, LONGEST_REST]
+
+
+def test_what_does_not_answer_is_not_waited_for_in_each_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock, asked = [0.0], []
+
+    def ingest_source(warehouse: Any, source: Any, **_: Any) -> Bronze:
+        asked.append((source.name, clock[0]))
+        if source.name == "dead" and clock[0] < 5:
+            raise DEAD
+        return Bronze(source.name, messages=int(clock[0] <= 7))
+
+    def look(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    at_work = _run(tmp_path)
+    monkeypatch.setattr(at_work, "_compact", lambda: look(0.5))
+    outcome = at_work.until_done()
+    # Asked at 0, after 1 second, after 2 more and after 4 more, when it answers.
+    assert [at for name, at in asked if name == "dead"] == [0.0, 1.0, 3.0, 7.0, 7.5]
+    assert [at for name, at in asked if name == "shop"] == [n / 2 for n in range(16)]
+    assert outcome.sources["dead"].error is None
+    assert outcome.sources["shop"].messages == 15
+    assert capsys.readouterr().err.count("no broker answers") == 1
+
+
+def test_a_resting_source_still_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [2, 1, 0]
+
+    def ingest_source(warehouse: Any, source: Any, **_: Any) -> Bronze:
+        if source.name == "dead":
+            raise DEAD
+        return Bronze(source.name, messages=left.pop(0))
+
+    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    at_work = _run(tmp_path)
+    monkeypatch.setattr(at_work, "_compact", lambda: None)
+    outcome = at_work.until_done()
+    assert (left, outcome.sources["dead"].error, outcome.code) == ([], "no broker answers", 1)

@@ -25,6 +25,7 @@ from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY_TYPES, same
 from ingest.sql.merge import Merge
 from ingest.sql.merge import sql as merge_sql
 from ingest.sql.projection import column
@@ -74,9 +75,11 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     return batch
 
 
-def refold(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
+def refold(
+    frames: Frames, batch: TableBatch, keys: Collection[Key], *, asked: Collection[Origin]
+) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
-    the partial images among them that found no base, and where they stand."""
+    which of the changes `asked` are partial images that found no base, and where they stand."""
     found = folded(frames, batch, these_keys(frames, batch, keys), run=_run(batch))
     rows = batch.typed_states(found.of_kind("state"), exact=True)
     statement = merge_sql(
@@ -92,16 +95,18 @@ def refold(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Ori
         )
     )
     frames.warehouse.execute(statement)
-    return _places(frames, found)
+    return _places(frames, found, asked)
 
 
-def baseless(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Origin, Pos]:
-    """The partial images of `keys`, and of what key changes link to them, that have no base in
-    history."""
+def baseless(
+    frames: Frames, batch: TableBatch, keys: Collection[Key], *, asked: Collection[Origin]
+) -> dict[Origin, Pos]:
+    """Which of the changes `asked`, which are of `keys`, are partial images without a base in
+    history, and where they stand."""
     if not keys:
         return {}
     late = these_keys(frames, batch, keys)
-    return _places(frames, folded(frames, batch, late, run=_run(batch)))
+    return _places(frames, folded(frames, batch, late, run=_run(batch)), asked)
 
 
 def _run(batch: TableBatch) -> Run:
@@ -109,11 +114,15 @@ def _run(batch: TableBatch) -> Run:
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
-def _places(frames: Frames, found: Refolded) -> dict[Origin, Pos]:
+def _places(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
     if found.orphan is None:
         return {}
-    listed = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
-    rows = frames.sql(listed).collect()
+    session = frames.warehouse.session
+    wanted = frames.view(session.createDataFrame(list(asked), DELIVERY_TYPES))
+    without_base = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
+    rows = frames.sql(
+        f"SELECT b.* FROM ({without_base}) b JOIN {wanted} a ON {same('a', 'b')}"
+    ).collect()
     return {origin_of(row.asDict()): tuple(row["pos"]) for row in rows}
 
 

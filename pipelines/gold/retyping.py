@@ -154,14 +154,16 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
         for batch in standing.batches:
             rows = _verdicts(standing.frames, batch, mine)
             versions = standing.made.mode == "scd2"
-            waiting = baseless(standing.frames, batch, _keys(rows)) if versions else {}
+            fit = [origin_of(row.asDict()) for row in rows if row["fits"]]
+            keys = _keys(rows) if versions else ()
+            waiting = baseless(standing.frames, batch, keys, asked=fit)
             for row in rows:
                 origin = origin_of(row.asDict())
                 found[origin] = None if row["fits"] else _reason(row)
-                if row["fits"] and origin in waiting:
+                if origin in waiting:
                     found[origin] = _BASELESS
-            if places := [p for row in rows if (p := waiting.get(origin_of(row.asDict())))]:
-                _note_orphan(ledger, batch, max(places))
+            if waiting:
+                _note_orphan(ledger, batch, max(waiting.values()))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
             overwrite(standing, accounted=False)
@@ -174,10 +176,10 @@ def _typed_again(
     """The verdicts on the events of the batch among the rejects, whose keys are folded again."""
     rows = _verdicts(frames, batch, chosen)
     keys = _keys(rows)
-    without_base = refold(frames, batch, keys) if keys else {}
-    waiting = [place for row in rows if (place := without_base.get(origin_of(row.asDict())))]
-    if waiting:
-        _note_orphan(ledger, batch, max(waiting))
+    asked = [origin_of(row.asDict()) for row in rows if row["fits"]]
+    without_base = refold(frames, batch, keys, asked=asked) if keys else {}
+    if without_base:
+        _note_orphan(ledger, batch, max(without_base.values()))
     foreign = _foreign(frames, batch, keys)
     found: Verdicts = {}
     for row in rows:

@@ -265,11 +265,11 @@ def _made_target(call: Invocation, table: str) -> tuple[str, str]:
     """A target that was made, be it there or gone, and the source that feeds it."""
     warehouse = call.warehouse
     from pipelines.gold.known import one_of
-    from pipelines.targets.progress import SWEEP, load
+    from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
     there = warehouse.exists("gold", "_progress")
-    fed = {target: source for source, target in (load(warehouse) if there else ())}
-    fed.pop(SWEEP, None)
+    fed = {target: source for source, target in (load_progress(warehouse) if there else ())}
+    fed.pop(SOURCE_CURSOR, None)
     target = one_of(table, fed, warehouse.settings)
     return target, fed[target]
 

@@ -14,12 +14,12 @@ from ingest.config.settings import Settings
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
-from pipelines.ledger.entries import load
+from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import Moves, renames
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
-from pipelines.targets import progress
 from pipelines.targets.feeders import feeders
+from pipelines.targets.progress import load_progress
 
 RoutesByTarget = Mapping[str, Sequence[tuple[SourceTable, Route]]]
 """Target -> the source tables that go there, each with its route."""
@@ -52,7 +52,7 @@ def ways(config: Config, tables: Iterable[SourceTable], moved: Moves) -> RoutesB
 
 def known(warehouse: Warehouse, config: Config) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    reached = ways(config, source_tables(warehouse), renames(load(warehouse).values()))
+    reached = ways(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
     reached = _without_parked(warehouse, config, reached)
     return KnownTargets(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
 
@@ -61,7 +61,7 @@ def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget)
     """The ways without source tables that are parked by themselves (semantics.md, 70)."""
     if not warehouse.exists("gold", "_progress"):
         return found
-    feeding = feeders(config, progress.load(warehouse))
+    feeding = feeders(config, load_progress(warehouse))
     clashes = collisions((way for tables in found.values() for way in tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {

@@ -53,12 +53,12 @@ from pipelines.gold.plan import (
     shard_of,
 )
 from pipelines.gold.todays_columns import todays_columns
-from pipelines.ledger.entries import Entry, lineage_of, load
+from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Progress, Watermarks, stand_of
+from pipelines.targets.progress import Progress, Watermarks, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
 from pipelines.targets.table import METADATA, columns_of, made_for, wanted_columns
@@ -96,7 +96,7 @@ class Reconstruction:
         self.route = route = tables[0][1]
         self.source = route.source
         self.frames = Frames(warehouse)
-        entries = load(warehouse, self.source).values()
+        entries = load_entries(warehouse, self.source).values()
         moved = renames(entries)
         own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
@@ -288,20 +288,20 @@ def as_applied(
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
-    stand: Progress,
+    progress: Progress,
     today: bool = False,
 ) -> Reconstruction:
     """The target as all that it has applied makes it, under the columns, key and mode that it has
     or, `today`, would have if it were made today."""
-    last, only = stand.applied
+    last, only = progress.applied
     return Reconstruction(
         *(warehouse, config, target),
         tables=tables,
-        watermarks=stand.marks,
+        watermarks=progress.marks,
         last=last,
         only=only,
         today=today,
-        before=stand.made,
+        before=progress.made,
     )
 
 
@@ -317,7 +317,7 @@ def as_of(
 
     Raises TableError where retention took away what would tell.
     """
-    marks = stand_of(warehouse, tables[0][0].source, target).marks
+    marks = progress_of(warehouse, tables[0][0].source, target).marks
     for label, mark in marks.items():
         for horizon in mark.horizons:
             if moment.before(horizon.pos, horizon.time):

@@ -39,7 +39,7 @@ from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
-from pipelines.targets.progress import record
+from pipelines.targets.progress import record_progress
 from pipelines.targets.table import columns_of
 
 
@@ -48,9 +48,9 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     there is no change, no target or no key."""
     warehouse, config = ledger.warehouse, ledger.config
     columns = columns_of(warehouse, route.target)
-    stand = ledger.stands.get((ledger.source, route.target))
-    last, only = stand.applied if stand is not None else (None, "true")
-    watermarks = stand.marks if stand is not None else {}
+    progress = ledger.progress_by_target.get((ledger.source, route.target))
+    last, only = progress.applied if progress is not None else (None, "true")
+    watermarks = progress.marks if progress is not None else {}
     told = histories(
         *(warehouse, {table: route}),
         renamed_tables=ledger.moves,
@@ -173,11 +173,11 @@ def fill(
 
 def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
-    stand = ledger.stands.get((ledger.source, route.target))
+    progress = ledger.progress_by_target.get((ledger.source, route.target))
     ways = known(ledger.warehouse, ledger.config).ways.get(route.target)
-    if stand is None or not stand.applied[0] or not ways:
+    if progress is None or not progress.applied[0] or not ways:
         return None
-    return as_applied(ledger.warehouse, ledger.config, route.target, tables=ways, stand=stand)
+    return as_applied(ledger.warehouse, ledger.config, route.target, tables=ways, progress=progress)
 
 
 def refill(ledger: Ledger, route: Route) -> None:
@@ -200,6 +200,6 @@ def rekey(ledger: Ledger, route: Route) -> None:
 
 def _mark(ledger: Ledger, route: Route) -> None:
     """Note that the keys and hashes which silver has of earlier changes are not the target's."""
-    stand = ledger.stands[ledger.source, route.target]
-    marks = {label: replace(marks, foreign=True) for label, marks in stand.marks.items()}
-    record(ledger.warehouse, [stand.noting(marks)], ledger.stands)
+    progress = ledger.progress_by_target[ledger.source, route.target]
+    marks = {label: replace(marks, foreign=True) for label, marks in progress.marks.items()}
+    record_progress(ledger.warehouse, [progress.noting(marks)], ledger.progress_by_target)

@@ -29,7 +29,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import highest, record
+from pipelines.targets.progress import highest, record_progress
 from pipelines.targets.rejects import REJECTS, create_rejects, mark, present
 from pipelines.targets.table import made_for
 
@@ -137,10 +137,10 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
 
 def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
-    stand = ledger.stands[ledger.source, batch.target]
-    marks = stand.marks[batch.shape.label]
+    progress = ledger.progress_by_target[ledger.source, batch.target]
+    marks = progress.marks[batch.shape.label]
     noted = {batch.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
-    record(ledger.warehouse, [stand.noting(noted)], ledger.stands)
+    record_progress(ledger.warehouse, [progress.noting(noted)], ledger.progress_by_target)
 
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:

@@ -16,10 +16,10 @@ from pathlib import Path
 from ingest.config.declaration import Declaration
 from ingest.config.load import Config
 from pipelines.gold.known import gold_tables
-from pipelines.ledger.entries import load as load_entries
+from pipelines.ledger.entries import load_entries
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import load as load_progress
+from pipelines.targets.progress import load_progress
 
 _OWN = ("_progress", "_ddl", "_rejects")
 
@@ -41,7 +41,9 @@ def unchanged(warehouse: Warehouse, config: Config, sources: Collection[str]) ->
 def note(warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str) -> None:
     """After a pass over these sources with nothing to say. `silver`: its commit before the pass."""
     parked = any(
-        stand.status != "ok" for (of, _), stand in load_progress(warehouse).items() if of in sources
+        progress.status != "ok"
+        for (of, _), progress in load_progress(warehouse).items()
+        if of in sources
     )
     entries = [load_entries(warehouse, source).values() for source in sources]
     begun = any(entry.status == "approved" for found in entries for entry in found)

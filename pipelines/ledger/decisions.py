@@ -50,7 +50,7 @@ from pipelines.ledger.statements import in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
-from pipelines.targets.progress import SWEEP, Stands
+from pipelines.targets.progress import ProgressByTarget, source_cursor
 
 
 class Verdict(NamedTuple):
@@ -107,9 +107,14 @@ class Ledger(EntryStore):
     """The schema changes of one source in one run, taken up, decided and carried out."""
 
     def __init__(
-        self, warehouse: Warehouse, config: Config, source: str, *, stands: Stands | None = None
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        source: str,
+        *,
+        progress_by_target: ProgressByTarget | None = None,
     ) -> None:
-        super().__init__(warehouse, config, source, stands=stands)
+        super().__init__(warehouse, config, source, progress_by_target=progress_by_target)
         self.drift = Drift(self)
         self._waiting: dict[SourceTable, list[Entry]] = {}
         self._new: set[str] = set()
@@ -168,8 +173,8 @@ class Ledger(EntryStore):
 
     def _read(self, found: PendingChanges, first: int, last: int) -> None:
         """Take up the DDL and truncates of these batches that are not known yet."""
-        swept = self.stands.get((self.source, SWEEP))
-        seen = [SourceTable(self.source, *names) for names in (swept.tables if swept else ())]
+        cursor = source_cursor(self.progress_by_target, self.source)
+        seen = [SourceTable(self.source, *names) for names in cursor.tables]
         seen += [
             *(entry.table for entry in self.entries.values()),
             *(s.table for s in found.slices),

@@ -158,7 +158,7 @@ def create_ddl(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_ddl", DDL)
 
 
-def load(warehouse: Warehouse, source: str | None = None) -> dict[str, Entry]:
+def load_entries(warehouse: Warehouse, source: str | None = None) -> dict[str, Entry]:
     """The entries as they stand, of one source or all, by id, in order of position."""
     if not warehouse.exists("gold", "_ddl"):
         return {}
@@ -180,7 +180,7 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     if not entries:
         return []
     create_ddl(warehouse)
-    stood = load(warehouse)
+    before = load_entries(warehouse)
     at = datetime.now(UTC)
     rows = [entry.row(at, warehouse.name("gold", entry.target or "")) for entry in entries]
     known = [row for entry, row in zip(entries, rows, strict=True) if entry.version]
@@ -192,8 +192,8 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     else:
         upsert(warehouse, "gold", "_ddl", columns=DDL, rows=[*known, *new])
     written = [replace(entry, version=entry.version + 1) for entry in entries]
-    stands = {**stood, **{entry.id: entry for entry in written}}
-    warehouse.keep("gold", "_ddl", sorted(stands.values(), key=_order))
+    entries_by_id = {**before, **{entry.id: entry for entry in written}}
+    warehouse.keep("gold", "_ddl", sorted(entries_by_id.values(), key=_order))
     return written
 
 

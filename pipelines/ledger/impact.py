@@ -16,7 +16,7 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import source_name
-from pipelines.ledger.entries import WAITING, Entry, load
+from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.silver.pending import named
@@ -48,7 +48,7 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
 def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
     """How many rows of gold hold a value in the columns that a schema change takes away once it is
     approved; None where it takes none away, or is decided."""
-    entry = load(warehouse)[id_]
+    entry = load_entries(warehouse)[id_]
     if entry.status not in WAITING or entry.target is None:
         return None
     held = columns_of(warehouse, entry.target) or {}

@@ -12,24 +12,29 @@ from ingest.ddl.changes import Lineage, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from pipelines.ledger.entries import Entry, lineage_of, load, write
+from pipelines.ledger.entries import Entry, lineage_of, load_entries, write
 from pipelines.ledger.renames import Moves, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Stands
+from pipelines.targets.progress import ProgressByTarget
 
 
 class EntryStore:
     """The entries of one source in one run."""
 
     def __init__(
-        self, warehouse: Warehouse, config: Config, source: str, *, stands: Stands | None = None
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        source: str,
+        *,
+        progress_by_target: ProgressByTarget | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.config = config
         self.source = source
         # An empty one too is the run's own, which its record fills.
-        self.stands = stands if stands is not None else {}
+        self.progress_by_target = progress_by_target if progress_by_target is not None else {}
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
@@ -39,7 +44,7 @@ class EntryStore:
     @cached_property
     def entries(self) -> dict[str, Entry]:
         """Every entry of the source as it stands, by id; `note` and `put` alone change it."""
-        found = load(self.warehouse, self.source)
+        found = load_entries(self.warehouse, self.source)
         for entry in found.values():
             self._of_tables.setdefault(entry.table, {})[entry.id] = entry
         return found
@@ -110,8 +115,8 @@ class EntryStore:
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""
-        stand = self.stands.get((entry.table.source, entry.target or ""))
-        marks = stand.marks.get(label_of(entry.table)) if stand is not None else None
-        sequenced = stand is not None and stand.made is not None and stand.made.sequence
+        progress = self.progress_by_target.get((entry.table.source, entry.target or ""))
+        marks = progress.marks.get(label_of(entry.table)) if progress is not None else None
+        sequenced = progress is not None and progress.made is not None and progress.made.sequence
         # By `sequence_by` the highest may be anywhere in the log.
         return (entry.pos if sequenced else marks.applied) if marks is not None else None

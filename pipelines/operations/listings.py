@@ -18,7 +18,7 @@ from ingest.errors import ConfigError, Mistake
 from ingest.sql.alter import script
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
-from pipelines.ledger.entries import STATUSES, load
+from pipelines.ledger.entries import STATUSES, load_entries
 from pipelines.ledger.impact import impact, lost_rows
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
@@ -62,7 +62,7 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         f"WHERE {wanted} ORDER BY source, pos, id"
     )
     changes = list(rows(found))
-    entries = load(warehouse)
+    entries = load_entries(warehouse)
     waiting = impact(warehouse, [entries[row[0]] for row in changes])
     gold = warehouse.settings.schemas.gold
     for row in changes:

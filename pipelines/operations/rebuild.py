@@ -31,7 +31,14 @@ from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger.entries import WAITING, Entry, write
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Progress, Watermarks, highest, load, record, stand_of
+from pipelines.targets.progress import (
+    Progress,
+    Watermarks,
+    highest,
+    load_progress,
+    progress_of,
+    record_progress,
+)
 from pipelines.targets.table import check_kept, columns_of, create, create_anew, made_for
 
 REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
@@ -79,23 +86,23 @@ def rebuild(
     source = ways[target][0][0].source
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
-        stand = stand_of(warehouse, source, target)
-        if stand.outdated == "decoding":
-            raise TableError(stand.why_outdated)
-        if stand.applied[0]:
+        progress = progress_of(warehouse, source, target)
+        if progress.outdated == "decoding":
+            raise TableError(progress.why_outdated)
+        if progress.applied[0]:
             with as_applied(
-                warehouse, config, target, tables=ways[target], stand=stand, today=True
+                warehouse, config, target, tables=ways[target], progress=progress, today=True
             ) as standing:
                 gone = not warehouse.exists("gold", target)
-                changes = [] if gone else _changes(standing, stand.made)
+                changes = [] if gone else _changes(standing, progress.made)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
                 filled = _filled(standing, gone=gone, changes=changes)
                 events = sum(batch.total("changes") for batch in standing.batches)
-                noted = _noted(stand, standing, gone=gone)
+                noted = _noted(progress, standing, gone=gone)
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
-            record(warehouse, [replace(noted, seconds=seconds)], load(warehouse))
+            record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
             write(warehouse, _confirmed(standing))
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
@@ -161,24 +168,24 @@ def _confirmed(standing: Reconstruction) -> list[Entry]:
     ]
 
 
-def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress:
+def _noted(progress: Progress, standing: Reconstruction, *, gone: bool) -> Progress:
     """Parked or not, the target is where it was; but no row is below a change that was skipped, as
     a version may be, and deletes and truncates are what the configuration makes of them now."""
     made = standing.made
     untyped = untyped_columns(
-        stand.untyped, standing.columns, standing.route, new=(), typed=standing.typed_names
+        progress.untyped, standing.columns, standing.route, new=(), typed=standing.typed_names
     )
-    stand = replace(stand, untyped=untyped, declared=dict(standing.route.columns))
-    other = stand.made is not None and (stand.made.mode, stand.made.keys) != made[:2]
+    progress = replace(progress, untyped=untyped, declared=dict(standing.route.columns))
+    other = progress.made is not None and (progress.made.mode, progress.made.keys) != made[:2]
     batches = {batch.shape.label: batch for batch in standing.batches}
-    if stand.outdated is not None:
+    if progress.outdated is not None:
         anew = {label: _marked_anew(batch) for label, batch in batches.items()}
         top = highest(mark.applied for mark in anew.values())
         times = [
             s.newest for batch in standing.batches for s in batch.stats if s.newest is not None
         ]
         return replace(
-            stand.fresh(),
+            progress.fresh(),
             marks=anew,
             made=made,
             outdated=None,
@@ -188,7 +195,7 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
         )
     versions = made.mode == "scd2" or other or gone
     marks = {}
-    for label, mark in stand.marks.items():
+    for label, mark in progress.marks.items():
         batch = batches.get(label)
         truncates = batch.new_truncates if batch is not None else {}
         marks[label] = replace(
@@ -196,10 +203,10 @@ def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress
             skipped=mark.applied if versions else None,
             foreign=mark.foreign or (batch is not None and _foreign(batch)),
         )
-    differed = stand.made is not None and stand.made.differs(made)
+    differed = progress.made is not None and progress.made.differs(made)
     well = differed or gone or other
-    status, error = ("ok", None) if well else (stand.status, stand.error)
-    return replace(stand.fresh(), marks=marks, made=made, status=status, error=error)
+    status, error = ("ok", None) if well else (progress.status, progress.error)
+    return replace(progress.fresh(), marks=marks, made=made, status=status, error=error)
 
 
 def _marked_anew(batch: TableBatch) -> Watermarks:

@@ -21,7 +21,7 @@ from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import stand_of
+from pipelines.targets.progress import progress_of
 
 Difference = tuple[Any, ...]
 Differences = tuple[list[Difference], Mapping[str, int]]
@@ -86,9 +86,9 @@ def reconcile(
     Raises TableError where there is no such table.
     """
     with lease(warehouse, "gold"):
-        stand = stand_of(warehouse, ways[target][0][0].source, target)
+        progress = progress_of(warehouse, ways[target][0][0].source, target)
         gold = _pinned(warehouse, target)
-    with as_applied(warehouse, config, target, tables=ways[target], stand=stand) as standing:
+    with as_applied(warehouse, config, target, tables=ways[target], progress=progress) as standing:
         compared = standing.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
@@ -123,10 +123,10 @@ def reconcile_snapshot(
     Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
     there is no such table.
     """
-    stand = stand_of(warehouse, ways[target][0][0].source, target)
+    progress = progress_of(warehouse, ways[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=ways[target], watermarks=stand.marks
+        warehouse, config, target, tables=ways[target], watermarks=progress.marks
     ) as standing:
         if standing.made.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")

@@ -35,7 +35,7 @@ from pipelines.silver.arrivals import placed_again
 from pipelines.silver.counts import count
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
-from pipelines.targets.progress import load
+from pipelines.targets.progress import load_progress
 from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rejects, merge, present
 
 
@@ -215,11 +215,12 @@ def _typed(warehouse: Warehouse, config: Config, source: str, *, code: str | Non
     """Type the open rejects of gold once more."""
     if not warehouse.exists("gold", "_rejects"):
         return Replayed("gold", source, 0, 0)
-    stands = load(warehouse)
-    ledger = Ledger(warehouse, config, source, stands=stands)
+    progress_by_target = load_progress(warehouse)
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     tried = resolved = 0
     for target in waiting_targets(warehouse, source, code):
-        if (stand := stands.get((source, target))) is not None and stand.outdated is not None:
+        progress = progress_by_target.get((source, target))
+        if progress is not None and progress.outdated is not None:
             continue
         for number, part in enumerate(opened(warehouse, source, target, code=code)):
             if not number:

@@ -27,7 +27,7 @@ from ingest.sql import delivery
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.projection import as_text
 from pipelines.gold.known import known, one_of
-from pipelines.ledger.entries import load
+from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
@@ -261,7 +261,7 @@ def _history(
     columns: Mapping[str, str],
     looked: Sequence[str] = (),
 ) -> str:
-    entries = load(warehouse).values()
+    entries = load_entries(warehouse).values()
     read = namings(entries, [table for table, _ in tables])
     return history_view(warehouse, config, tables, columns=columns, read=read, looked=looked)
 

@@ -152,7 +152,7 @@ class Warehouse:
         if self.exists(layer, table):
             return
         if self.local:
-            _sweep(self.folder(layer, table) / "_delta_log")
+            _clear_failed_creation(self.folder(layer, table) / "_delta_log")
         else:
             assert self.settings.catalog is not None
             place = quote(self.settings.catalog, self.schema(layer))
@@ -286,7 +286,7 @@ class Warehouse:
         return str(Path(self.settings.checkpoints, *parts))
 
 
-def _sweep(log: Path) -> None:
+def _clear_failed_creation(log: Path) -> None:
     """Clear away what a creation left that failed, say for want of space: Delta takes a log for a
     table's that holds so much as a draft of a commit. A draft that is young may be another's who
     creates the table at this moment, and is waited for."""

@@ -21,7 +21,7 @@ from pipelines.platform.warehouse import Warehouse
 _TOPS_MOST = 32
 CUTS_MOST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SWEEP = "*"
+SOURCE_CURSOR = "*"
 """The target name of the row that says how far a source's silver was looked through."""
 
 PROGRESS = (
@@ -156,16 +156,17 @@ class Watermarks:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """One row of `gold._progress`: where a target stands after a run, and what the run did.
+    """One row of `gold._progress`: how far a target is after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
     up to `seen`. `made`: what the target was created for; None = not created yet. `tables`: by name
-    of a source table the batch up to which it is applied; in the row of the sweep, the last batch
-    that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types that
-    its entry gave its columns when they were last looked at. `unsent`: by label of a source table
-    the target's columns, in lower case, that it never sent. `outdated`: the rows are from silver as
-    it was before it was decoded again, so nothing is applied until they are rebuilt. `version`: one
-    higher with each row of the target, whatever the clocks of the drivers that wrote them.
+    of a source table the batch up to which it is applied; in the source cursor's row, the last
+    batch that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types
+    that its entry gave its columns when they were last looked at. `unsent`: by label of a source
+    table the target's columns, in lower case, that it never sent. `outdated`: the rows are from
+    silver as it was before it was decoded again, so nothing is applied until they are rebuilt.
+    `version`: one higher with each row of the target, whatever the clocks of the drivers that wrote
+    them.
     """
 
     target: str
@@ -272,16 +273,16 @@ def create_progress(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_progress", PROGRESS)
 
 
-Stands = dict[tuple[str, str], Progress]
-"""(source, target) -> where it stands, with counts at zero."""
+ProgressByTarget = dict[tuple[str, str], Progress]
+"""(source, target) -> its progress, with counts at zero."""
 
 
-def load(warehouse: Warehouse) -> Stands:
-    """Where every target stands; read anew only where another process has recorded something."""
+def load_progress(warehouse: Warehouse) -> ProgressByTarget:
+    """The progress of every target; read anew only where another process has recorded something."""
     return dict(warehouse.kept("gold", "_progress", lambda: _read(warehouse)))
 
 
-def _read(warehouse: Warehouse) -> Stands:
+def _read(warehouse: Warehouse) -> ProgressByTarget:
     names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
     micros = F.unix_micros("freshness").alias("micros")
     newest = (
@@ -324,27 +325,35 @@ def has_rows_applied(state: str | None) -> bool:
     return bool(json.loads(state or "{}").get("marks"))
 
 
-def stand_of(warehouse: Warehouse, source: str, target: str) -> Progress:
-    """Where one target stands; at the beginning where there is no record of it."""
+def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:
+    """How far a source's silver was looked through; at the beginning where there is no record."""
+    fresh = Progress(target=SOURCE_CURSOR, source=source)
+    return progress_by_target.get((source, SOURCE_CURSOR), fresh)
+
+
+def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:
+    """The progress of one target; at the beginning where there is no record of it."""
     fresh = Progress(target=target, source=source)
     if not warehouse.exists("gold", "_progress"):
         return fresh
-    return load(warehouse).get((source, target), fresh)
+    return load_progress(warehouse).get((source, target), fresh)
 
 
-def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> None:
-    """Append the rows of one run, and bring `stands` up to them."""
+def record_progress(
+    warehouse: Warehouse, rows: Sequence[Progress], progress_by_target: ProgressByTarget
+) -> None:
+    """Append the rows of one run, and bring `progress_by_target` up to them."""
     if not rows:
         return
     at = datetime.now(UTC)
-    rows = [_next(row, stands.get((row.source, row.target))) for row in rows]
+    rows = [_next(row, progress_by_target.get((row.source, row.target))) for row in rows]
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
     for row in rows:
-        stand = replace(row.fresh(), status=row.status, error=row.error)
-        stands[row.source, row.target] = stand
-    warehouse.keep("gold", "_progress", dict(stands))
+        progress = replace(row.fresh(), status=row.status, error=row.error)
+        progress_by_target[row.source, row.target] = progress
+    warehouse.keep("gold", "_progress", dict(progress_by_target))
 
 
 def _next(row: Progress, before: Progress | None) -> Progress:

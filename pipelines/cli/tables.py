@@ -52,10 +52,12 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
     from pipelines.gold.reconstruction import as_of
 
     warehouse = call.warehouse
-    with as_of(warehouse, call.config, target, tables=ways[target], moment=moment) as standing:
-        shown = [name for name in standing.names if name not in ("_pos", "_source")]
-        order = ", ".join([*map(column, standing.keys), "_pos"])
-        standing.tried(
+    with as_of(
+        warehouse, call.config, target, tables=ways[target], moment=moment
+    ) as reconstruction:
+        shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
+        order = ", ".join([*map(column, reconstruction.keys), "_pos"])
+        reconstruction.tried(
             lambda rows: print_frame(
                 call,
                 warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}"),

@@ -1,4 +1,4 @@
-"""A target as silver's history makes it: what `as-of`, `rebuild` and `reconcile` stand on.
+"""A target as silver's history makes it: which `as-of`, `rebuild` and `reconcile` use.
 
 Each source table's history is folded apart (`pipelines.gold.reconstruction`), as gold folds it.
 Nothing here depends on what gold holds but the columns it has, and which of two source tables owns

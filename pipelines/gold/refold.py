@@ -133,21 +133,21 @@ class Filled(NamedTuple):
     rejected: int
 
 
-def overwrite(standing: Reconstruction, *, accounted: bool = True) -> Filled:
+def overwrite(reconstruction: Reconstruction, *, accounted: bool = True) -> Filled:
     """Replace the target's rows by what history makes them, and account for what it leaves out,
     unless the caller does."""
-    name = standing.warehouse.name("gold", standing.target)
-    listed = ", ".join(map(column, standing.names))
-    warehouse = standing.warehouse
+    name = reconstruction.warehouse.name("gold", reconstruction.target)
+    listed = ", ".join(map(column, reconstruction.names))
+    warehouse = reconstruction.warehouse
 
     def replace(made: str) -> None:
         warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {made}")
 
-    return fill(standing, replace, accounted=accounted)
+    return fill(reconstruction, replace, accounted=accounted)
 
 
 def fill(
-    standing: Reconstruction, replace: Callable[[str], None], *, accounted: bool = True
+    reconstruction: Reconstruction, replace: Callable[[str], None], *, accounted: bool = True
 ) -> Filled:
     """What `replace` leads to, which writes the rows of a relation to the table in one commit.
 
@@ -158,16 +158,16 @@ def fill(
     aside: list[int] = []
 
     def checked(made: str) -> None:
-        check(standing.warehouse)
+        check(reconstruction.warehouse)
         replace(made)
 
     def before() -> None:
         if accounted:
-            aside.append(set_aside(standing, began))
+            aside.append(set_aside(reconstruction, began))
 
-    standing.tried(checked, before=before)
-    lost = settle(standing, began) if accounted else 0
-    metrics = standing.warehouse.last_commit("gold", standing.target).metrics
+    reconstruction.tried(checked, before=before)
+    lost = settle(reconstruction, began) if accounted else 0
+    metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
     return Filled(int(metrics.get("numOutputRows") or 0), sum(aside) + lost)
 
 
@@ -184,8 +184,8 @@ def refill(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again, whichever way it keeps them."""
     history = refolded(ledger, route)
     if history is not None:
-        with history as standing:
-            overwrite(standing)
+        with history as reconstruction:
+            overwrite(reconstruction)
 
 
 def rekey(ledger: Ledger, route: Route) -> None:
@@ -193,8 +193,8 @@ def rekey(ledger: Ledger, route: Route) -> None:
     history = refolded(ledger, route)
     if history is None:
         return
-    with history as standing:
-        overwrite(standing)
+    with history as reconstruction:
+        overwrite(reconstruction)
     _mark(ledger, route)
 
 

@@ -150,11 +150,11 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     if history is None:
         return found
     mine = [row for row in chosen if row["code"] in _TYPED]
-    with history as standing:
-        for batch in standing.batches:
-            rows = _verdicts(standing.frames, batch, mine)
-            versions = standing.made.mode == "scd2"
-            waiting = baseless(standing.frames, batch, _keys(rows)) if versions else {}
+    with history as reconstruction:
+        for batch in reconstruction.batches:
+            rows = _verdicts(reconstruction.frames, batch, mine)
+            versions = reconstruction.made.mode == "scd2"
+            waiting = baseless(reconstruction.frames, batch, _keys(rows)) if versions else {}
             for row in rows:
                 origin = origin_of(row.asDict())
                 found[origin] = None if row["fits"] else _reason(row)
@@ -164,7 +164,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                 _note_orphan(ledger, batch, max(places))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
-            overwrite(standing, accounted=False)
+            overwrite(reconstruction, accounted=False)
     return found
 
 

@@ -93,10 +93,10 @@ def taken_again(
     """
     moved = renames(entries)
     found: dict[SourceTable, TakenAgain] = {}
-    standing = [e for e in entries if e.pos is not None and e.status != "rejected"]
-    for away in standing:
+    accepted = [e for e in entries if e.pos is not None and e.status != "rejected"]
+    for away in accepted:
         names = _new_names(away) if away.status in (*WAITING, *IN_FORCE) else []
-        for other in standing if names else ():
+        for other in accepted if names else ():
             later = (other.pos or ()) >= (away.pos or ())
             if other.id == away.id or not later:
                 continue

@@ -110,9 +110,9 @@ def as_of(
     name, ways = _target(warehouse, config, target)
     with reconstruction.as_of(
         warehouse, config, name, tables=ways[name], moment=moment
-    ) as standing:
+    ) as past_state:
         # Evaluated here: what it reads from is taken back behind.
-        return standing.tried(lambda rows: standing.typed(rows).localCheckpoint())
+        return past_state.tried(lambda rows: past_state.typed(rows).localCheckpoint())
 
 
 def _target(warehouse: Warehouse, config: Config, text: str) -> tuple[str, RoutesByTarget]:

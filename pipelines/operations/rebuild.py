@@ -92,46 +92,46 @@ def rebuild(
         if progress.applied[0]:
             with as_applied(
                 warehouse, config, target, tables=ways[target], progress=progress, today=True
-            ) as standing:
+            ) as reconstruction:
                 gone = not warehouse.exists("gold", target)
-                changes = [] if gone else _changes(standing, progress.made)
+                changes = [] if gone else _changes(reconstruction, progress.made)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
-                filled = _filled(standing, gone=gone, changes=changes)
-                events = sum(batch.total("changes") for batch in standing.batches)
-                noted = _noted(progress, standing, gone=gone)
+                filled = _filled(reconstruction, gone=gone, changes=changes)
+                events = sum(batch.total("changes") for batch in reconstruction.batches)
+                noted = _noted(progress, reconstruction, gone=gone)
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
             record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
-            write(warehouse, _confirmed(standing))
+            write(warehouse, _confirmed(reconstruction))
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return done._replace(merged=merged)
 
 
-def _filled(standing: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
+def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
     """Write the rows, into the table as it is where that will do."""
-    warehouse, target, made = standing.warehouse, standing.target, standing.made
+    warehouse, target, made = reconstruction.warehouse, reconstruction.target, reconstruction.made
     if gone:
-        create(warehouse, target, standing.columns, made=made, soft=standing.soft)
+        create(warehouse, target, reconstruction.columns, made=made, soft=reconstruction.soft)
     if not changes:
-        check_kept(warehouse, target, mode=made.mode, soft=standing.soft)
-        return overwrite(standing)
+        check_kept(warehouse, target, mode=made.mode, soft=reconstruction.soft)
+        return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:
-        create_anew(warehouse, target, standing.typed(rows), made=made)
+        create_anew(warehouse, target, reconstruction.typed(rows), made=made)
 
-    return fill(standing, replaced)
+    return fill(reconstruction, replaced)
 
 
-def _changes(standing: Reconstruction, before: TargetContract | None) -> list[Change]:
+def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> list[Change]:
     """What of the table itself is not as the configuration and the messages have it today."""
-    warehouse, target = standing.warehouse, standing.target
+    warehouse, target = reconstruction.warehouse, reconstruction.target
     held = {
         name.lower(): (name, type_) for name, type_ in (columns_of(warehouse, target) or {}).items()
     }
     found = []
-    for name, type_ in standing.columns.items():
+    for name, type_ in reconstruction.columns.items():
         was = held.pop(name.lower(), None)
         if was is None:
             found.append(Change(f"column {name} {type_} is new"))
@@ -139,7 +139,7 @@ def _changes(standing: Reconstruction, before: TargetContract | None) -> list[Ch
             found.append(Change(f"column {name} {was[1]} becomes {type_}"))
     found += [Change(f"column {name} {type_} goes") for name, type_ in held.values()]
     kept = made_for(warehouse, target) or before
-    made = standing.made
+    made = reconstruction.made
     if kept is not None and kept.mode != made.mode:
         now, then = kept.mode.removeprefix("scd"), made.mode.removeprefix("scd")
         found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
@@ -149,40 +149,47 @@ def _changes(standing: Reconstruction, before: TargetContract | None) -> list[Ch
     return found
 
 
-def _confirmed(standing: Reconstruction) -> list[Entry]:
+def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
     """The entries of the ledger that waited for the key which the target has now.
 
     One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
     """
-    keys = {key.lower() for key in standing.keys}
+    keys = {key.lower() for key in reconstruction.keys}
 
     def kept(effect: SchemaChange) -> bool:
         return isinstance(effect, ChangeKey) and keys >= {key.lower() for key in effect.keys}
 
     return [
         entry.settled("applied", by="rebuild")
-        for entry in standing.entries
+        for entry in reconstruction.entries
         if entry.status in WAITING
         if any(map(kept, entry.effects))
         if all(isinstance(effect, ChangeKey) for effect in entry.effects)
     ]
 
 
-def _noted(progress: Progress, standing: Reconstruction, *, gone: bool) -> Progress:
+def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
     """Parked or not, the target is where it was; but no row is below a change that was skipped, as
     a version may be, and deletes and truncates are what the configuration makes of them now."""
-    made = standing.made
+    made = reconstruction.made
     untyped = untyped_columns(
-        progress.untyped, standing.columns, standing.route, new=(), typed=standing.typed_names
+        progress.untyped,
+        reconstruction.columns,
+        reconstruction.route,
+        new=(),
+        typed=reconstruction.typed_names,
     )
-    progress = replace(progress, untyped=untyped, declared=dict(standing.route.columns))
+    progress = replace(progress, untyped=untyped, declared=dict(reconstruction.route.columns))
     other = progress.made is not None and (progress.made.mode, progress.made.keys) != made[:2]
-    batches = {batch.shape.label: batch for batch in standing.batches}
+    batches = {batch.shape.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:
         anew = {label: _marked_anew(batch) for label, batch in batches.items()}
         top = highest(mark.applied for mark in anew.values())
         times = [
-            s.newest for batch in standing.batches for s in batch.stats if s.newest is not None
+            s.newest
+            for batch in reconstruction.batches
+            for s in batch.stats
+            if s.newest is not None
         ]
         return replace(
             progress.fresh(),

@@ -88,21 +88,23 @@ def reconcile(
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, ways[target][0][0].source, target)
         gold = _pinned(warehouse, target)
-    with as_applied(warehouse, config, target, tables=ways[target], progress=progress) as standing:
-        compared = standing.compared
+    with as_applied(
+        warehouse, config, target, tables=ways[target], progress=progress
+    ) as reconstruction:
+        compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
-        other = standing.tried(
+        other = reconstruction.tried(
             lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos")),
-            before=lambda: out.append(left_out(standing)),
+            before=lambda: out.append(left_out(reconstruction)),
         )
         found: Differences = ([], {})
         if mine != other:
             found = _differences(
                 warehouse,
-                standing,
+                reconstruction,
                 gold,
-                expected=f"({standing.exact()})",
+                expected=f"({reconstruction.exact()})",
                 compared=compared,
                 order="_pos",
             )
@@ -127,11 +129,13 @@ def reconcile_snapshot(
     gold = _pinned(warehouse, target)
     with Reconstruction(
         warehouse, config, target, tables=ways[target], watermarks=progress.marks
-    ) as standing:
-        if standing.made.mode == "append":
+    ) as reconstruction:
+        if reconstruction.made.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
-        snapshot, columns = snapshot_rows(warehouse, config, standing, path=path, format_=format_)
-        present = " AND ".join(standing.present) or "true"
+        snapshot, columns = snapshot_rows(
+            warehouse, config, reconstruction, path=path, format_=format_
+        )
+        present = " AND ".join(reconstruction.present) or "true"
         listed = ", ".join(map(column, columns))
         gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
         mine = _side(warehouse, summary(gold, columns))
@@ -139,7 +143,7 @@ def reconcile_snapshot(
         found: Differences = ([], {})
         if mine != other:
             found = _differences(
-                warehouse, standing, gold, expected=snapshot, compared=columns, order="1"
+                warehouse, reconstruction, gold, expected=snapshot, compared=columns, order="1"
             )
     return Reconciled(mine, other, *found, against="the snapshot")
 
@@ -164,7 +168,7 @@ def _side(warehouse: Warehouse, query: str) -> Side:
 
 def _differences(
     warehouse: Warehouse,
-    standing: Reconstruction,
+    reconstruction: Reconstruction,
     found: str,
     *,
     expected: str,
@@ -172,7 +176,7 @@ def _differences(
     order: str,
 ) -> Differences:
     """The rows that differ, MOST of them, and how many there are of each kind."""
-    keys = standing.row_keys
+    keys = reconstruction.row_keys
     by = ", ".join(map(column, keys))
     values = [name for name in compared if name not in keys]
     held = ", ".join(map(column, [*keys, *values]))

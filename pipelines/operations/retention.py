@@ -71,21 +71,21 @@ def trim_target(
         f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
     ).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
-    with as_applied(warehouse, config, target, tables=tables, progress=progress) as standing:
+    with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
         # By `sequence_by` a change has another position than silver's, where horizons stand.
-        if standing.made.mode != "scd1" or standing.made.sequence:
+        if reconstruction.made.mode != "scd1" or reconstruction.made.sequence:
             return 0
         found = [
             (batch, past)
-            for batch in standing.batches
-            if (past := _superseded(standing.frames, batch, old))
+            for batch in reconstruction.batches
+            if (past := _superseded(reconstruction.frames, batch, old))
         ]
         if not found:
             return 0
         marks = {
             **progress.marks,
             **{
-                batch.shape.label: _noted(standing.frames, batch, progress, past=past)
+                batch.shape.label: _noted(reconstruction.frames, batch, progress, past=past)
                 for batch, past in found
             },
         }

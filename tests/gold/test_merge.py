@@ -260,8 +260,8 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
         asked.append(rows)
         return int(warehouse.session.sql(f"SELECT count(*) FROM ({rows})").collect()[0][0])
 
-    with as_applied(warehouse, config, name, tables=tables, progress=progress) as standing:
-        assert standing.tried(counted) == len(finished.gold[ROUNDS][name])
+    with as_applied(warehouse, config, name, tables=tables, progress=progress) as reconstruction:
+        assert reconstruction.tried(counted) == len(finished.gold[ROUNDS][name])
     assert len(asked) == 2
 
 

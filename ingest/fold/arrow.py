@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.fold.fold import Change, Folded, Key, Origin, State, Step, fold, steps, voided
-from ingest.fold.lateness import Floors, History, classify, classify_versions
+from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
 from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
 
@@ -63,7 +63,7 @@ def judge_rows(
     soft: bool,
     by_arrival: bool,
     fresh: bool,
-    floors: Floors,
+    bounds: LatenessBounds,
     truncates: Sequence[Change] = (),
 ) -> Run:
     """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
@@ -80,7 +80,7 @@ def judge_rows(
         if not changes:
             return
         stored = _pos(events[0]["stored"])
-        verdict = classify(changes, stored, floors, marked=bool(events[0]["marked"]))
+        verdict = classify(changes, stored, bounds, marked=bool(events[0]["marked"]))
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
@@ -102,7 +102,7 @@ def judge_rows(
 def judge_versions(
     *,
     by_arrival: bool,
-    floors: Floors,
+    bounds: LatenessBounds,
     truncates: Sequence[Change],
     new_truncates: Sequence[Change],
     again: bool,
@@ -130,7 +130,7 @@ def judge_versions(
             ended=again and newest is not None and opened is None,
             cuts=truncates,
         )
-        verdict = classify_versions(changes, stored, floors)
+        verdict = classify_versions(changes, stored, bounds)
         if verdict.late:
             for name in _keys(changes):
                 yield result("late", key=list(name), pos=list(verdict.lowest))

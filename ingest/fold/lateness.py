@@ -29,14 +29,14 @@ from ingest.position import SOURCE_PART, Pos
 from ingest.sql.projection import Projection, as_text, column
 
 
-class Floors(NamedTuple):
+class LatenessBounds(NamedTuple):
     """What gold remembers of the source table; see `pipelines.targets.progress.Watermarks`.
     `partials` counts the batch itself."""
 
-    skipped: Pos | None = None
-    removed: Pos | None = None
+    last_noop: Pos | None = None
+    last_removal: Pos | None = None
     partials: bool = False
-    orphans: Pos | None = None
+    last_baseless: Pos | None = None
 
 
 class Verdict(NamedTuple):
@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
 
 
 def classify(
-    events: Sequence[Change], stored: Pos | None, floors: Floors, *, marked: bool = False
+    events: Sequence[Change], stored: Pos | None, bounds: LatenessBounds, *, marked: bool = False
 ) -> Verdict:
     """Judge one key by its events of the batch (any order) and its stored row's position.
 
@@ -67,11 +67,11 @@ def classify(
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)
-        floors_of_none = (floors.removed, floors.orphans)
-        doubtful = any(floor is not None and lowest < floor for floor in floors_of_none)
+        bounds_of_none = (bounds.last_removal, bounds.last_baseless)
+        doubtful = any(bound is not None and lowest < bound for bound in bounds_of_none)
         passed = ordered[-1].op == "delete"
     else:
-        late = late or any(_overtaken(event, stored, floors) for event in ordered)
+        late = late or any(_overtaken(event, stored, bounds) for event in ordered)
         late = late or (marked and lowest < stored)
         passed = ordered[-1].pos < stored
     # A partial image after a delete of the same batch needs to know that nothing is there.
@@ -103,7 +103,9 @@ class VersionsVerdict(NamedTuple):
     newer: list[Change]
 
 
-def classify_versions(events: Sequence[Change], stored: History, floors: Floors) -> VersionsVerdict:
+def classify_versions(
+    events: Sequence[Change], stored: History, bounds: LatenessBounds
+) -> VersionsVerdict:
     """Judge one key by its events of the batch (any order) and its versions."""
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
@@ -120,8 +122,8 @@ def classify_versions(events: Sequence[Change], stored: History, floors: Floors)
         # What began no version then would begin one now, below where the last one ended.
         or (stored.ended and any(event.op != "delete" for event in newer))
     )
-    hidden = (floors.skipped, floors.removed, floors.orphans)
-    doubtful = any(floor is not None and lowest < floor for floor in hidden)
+    hidden = (bounds.last_noop, bounds.last_removal, bounds.last_baseless)
+    doubtful = any(bound is not None and lowest < bound for bound in hidden)
     return VersionsVerdict(late, doubtful, lowest, newer)
 
 
@@ -145,14 +147,14 @@ def tied(ordered: Sequence[Change]) -> bool:
     return len(parts) < len({identity(event) for event in ordered})
 
 
-def _overtaken(event: Change, stored: Pos, floors: Floors) -> bool:
+def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
     if event.pos == stored:
         return False
     if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
         return True
     if event.pos < stored:
-        return event.partial or floors.partials
-    return floors.skipped is not None and event.pos < floors.skipped
+        return event.partial or bounds.partials
+    return bounds.last_noop is not None and event.pos < bounds.last_noop
 
 
 def baseless(ordered: Sequence[Change]) -> bool:

@@ -115,7 +115,12 @@ class TableBatch:
     @property
     def simple(self) -> bool:
         """Whether the batch can be folded in SQL, each change being newer than what was applied."""
-        return self.whole and not self.overlaps and not self.watermarks.orphans and not self.shared
+        return (
+            self.whole
+            and not self.overlaps
+            and not self.watermarks.last_baseless
+            and not self.shared
+        )
 
     @property
     def timely(self) -> bool:

@@ -78,7 +78,7 @@ def fold_again(
     baseless = refolded.of_kind("baseless") if refolded.orphan is not None else None
     if baseless is not None:
         counts["rejected"] += baseless_rejects(frames, batch, baseless)
-    if batch.watermarks.orphans is not None:
+    if batch.watermarks.last_baseless is not None:
         partial = "after_image = 'partial'"
         code = Code.NO_BASE_IMAGE
         settle(frames, batch, late.relation, code=code, where=partial, still=baseless)
@@ -101,8 +101,8 @@ def folded(frames: Frames, batch: TableBatch, late: Late, *, run: Run) -> Refold
     keys = {tuple(key) for key in found["key"].to_pylist()}
     check_found(batch.target, [key for key in late.brought if key not in keys])
     states = found.filter(pc.equal(found["kind"], "state"))
-    orphans = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
-    orphan = tuple(max(orphans)) if orphans else None
+    baseless = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
+    orphan = tuple(max(baseless)) if baseless else None
     return Refolded(frames.view(found), states.num_rows, rows_left(states), orphan, files)
 
 

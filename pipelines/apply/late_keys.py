@@ -112,8 +112,8 @@ def marked_by_truncates(batch: TableBatch) -> list[str]:
     if not batch.soft or not above:
         return []
     stored = lateness.stored_rows(batch.target_table, batch.shape, soft=True)
-    marks = ", ".join(map(pos_literal, above))
-    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({marks})"]
+    positions = ", ".join(map(pos_literal, above))
+    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({positions})"]
 
 
 def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:

@@ -75,7 +75,7 @@ def _key_changes(
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
     where, most = batch.shape.moved, batch.history_changes
-    if batch.watermarks.removed is None and not batch.total("moves"):
+    if batch.watermarks.last_removal is None and not batch.total("moves"):
         return None
     if batch.shape.native:
         batches = without_hash(frames, batch) if unhashed is None else unhashed

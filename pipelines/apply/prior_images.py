@@ -1,9 +1,9 @@
 """Where silver has what bears on a few keys, found by the hash that it keeps of each change's key.
 
 Hashes and positions are read from the newest batches backwards, and no further than something may
-still be found: `Watermarks.tops` tells up to which position silver's batches reach. So a key that
-was changed of late costs the same whatever the length of history. Different keys may have one hash:
-so it says where to look, and which keys to fold again, which is never wrong.
+still be found: `Watermarks.batch_high_positions` tells up to which position silver's batches reach.
+So a key that was changed of late costs the same whatever the length of history. Different keys may
+have one hash: so it says where to look, and which keys to fold again, which is never wrong.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def trace(
     """
     doubts = doubts or {}
     found = Traces({}, {}, {}, set(), without_hash(frames, batch), 0)
-    tops: dict[int, list[tuple[Pos, int, int]]] = {}
+    hits: dict[int, list[tuple[Pos, int, int]]] = {}
     files, pending = 0, set(known)
-    for span in spans(batch.watermarks.tops, batch.above, batch.last):
+    for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
         wanted = {key: known[key] for key in pending}
         parts = {key: (below or {}).get(key, ())[:SOURCE_PART] for key in wanted}
         files += _look(
-            frames, batch, wanted, parts=parts, span=span, what=what, found=found, tops=tops
+            frames, batch, wanted, parts=parts, span=span, what=what, found=found, hits=hits
         )
         for key in list(pending):
             base, named = found.bases.get(known[key], ()), found.named.get(known[key], ())
@@ -133,18 +133,18 @@ def trace(
                     pending.remove(key)
         if not pending:
             break
-    for hash_, listed in tops.items():
+    for hash_, listed in hits.items():
         base = found.bases.get(hash_, ())
         found.batches[hash_] = {number: n for top, number, n in listed if top >= base}
     return found._replace(files=files)
 
 
-def spans(tops: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
+def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
     """The batches up to `last`, the newest first; each span is as long as all before it.
 
-    `tops` as in `Watermarks`; those of the batches above `above` are not known yet.
+    `high_positions` as in `Watermarks`; those of the batches above `above` are not known yet.
     """
-    ends = [end for end in tops if end[0] <= above]
+    ends = [end for end in high_positions if end[0] <= above]
     length, passed = FIRST_SPAN, 0
     while len(ends) > length:
         batch, top = ends[-length]
@@ -163,9 +163,9 @@ def _look(
     span: Span,
     what: str,
     found: Traces,
-    tops: dict[int, list[tuple[Pos, int, int]]],
+    hits: dict[int, list[tuple[Pos, int, int]]],
 ) -> int:
-    """Add what a span has of the keys to `found` and to `tops`: of each batch its highest position,
+    """Add what a span has of the keys to `found` and to `hits`: of each batch its highest position,
     its number and how many changes it has."""
     founding = "after_image = 'full'" + ("" if batch.soft else " OR op = 'delete'")
     where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
@@ -178,7 +178,7 @@ FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS p
 GROUP BY key_hash, batch"""
     )
     for hash_, of_batch, number, top, base, named in rows(changes):
-        tops.setdefault(hash_, []).append((tuple(top), of_batch, number))
+        hits.setdefault(hash_, []).append((tuple(top), of_batch, number))
         found.bases[hash_] = max(found.bases.get(hash_, ()), tuple(base or ()))
         found.named[hash_] = max(found.named.get(hash_, ()), tuple(named or ()))
     return len(changes.inputFiles())
@@ -194,6 +194,6 @@ def based(batch: TableBatch) -> bool:
     Not where a partial image further down may turn out to have no base: that is recorded.
     """
     partials = batch.watermarks.partials or batch.partial
-    if batch.watermarks.orphans is not None or (batch.all_truncates and partials):
+    if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):
         return False
     return batch.mode == "scd1" and not batch.shape.by_arrival and not batch.shape.sequence

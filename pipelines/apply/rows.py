@@ -36,10 +36,10 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     with surprises():
         _merge(frames, batch, f"({rows})", counts=counts, exact=False)
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
-    skipped = affected < batch.total("changes") and (
+    unwritten = affected < batch.total("changes") and (
         bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
     )
-    return watermarks_after(batch, skipped=skipped, partial=batch.partial), counts
+    return watermarks_after(batch, unwritten=unwritten, partial=batch.partial), counts
 
 
 def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
@@ -60,9 +60,9 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
-    skipped = written < expected or (batch.soft and bool(batch.new_truncates))
-    marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphan=orphan)
-    return marks, counts
+    unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
+    watermarks = watermarks_after(batch, unwritten=unwritten, partial=batch.partial, orphan=orphan)
+    return watermarks, counts
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
@@ -76,11 +76,11 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
 
 
 def watermarks_after(
-    batch: TableBatch, *, skipped: bool, partial: bool, orphan: Pos | None = None
+    batch: TableBatch, *, unwritten: bool, partial: bool, orphan: Pos | None = None
 ) -> Watermarks:
     """What gold remembers of the source table after the batch.
 
-    `skipped`: some change may not have been written because it changed nothing; `partial`: some
+    `unwritten`: some change may not have been written because it changed nothing; `partial`: some
     image left columns as they were; `orphan`: the highest place of a partial image without base.
     """
     before = batch.watermarks
@@ -95,15 +95,15 @@ def watermarks_after(
     return replace(
         before.with_truncates(truncates),
         applied=applied,
-        tops=before.topped(batch.above, batch.last, applied),
-        removed=highest([before.removed, *(stats.removed for stats in batch.stats)]),
-        skipped=highest([before.skipped, top]) if skipped else before.skipped,
+        batch_high_positions=before.high_positions_after(batch.above, batch.last, applied),
+        last_removal=highest([before.last_removal, *(stats.last_removal for stats in batch.stats)]),
+        last_noop=highest([before.last_noop, top]) if unwritten else before.last_noop,
         partials=before.partials or partial,
-        orphans=highest([before.orphans, orphan]),
+        last_baseless=highest([before.last_baseless, orphan]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
-        foreign=before.foreign or (named and not batch.shape.native),
+        key_overridden=before.key_overridden or (named and not batch.shape.native),
     )
 
 
@@ -139,24 +139,24 @@ def _stored(batch: TableBatch) -> str:
 
 
 def _run(batch: TableBatch) -> Run:
-    marks = batch.watermarks
+    watermarks = batch.watermarks
     return judge_rows(
         soft=batch.soft,
         by_arrival=batch.shape.by_arrival,
         fresh=batch.fresh,
         truncates=batch.truncates if batch.soft else (),
-        floors=lateness.Floors(
-            skipped=marks.skipped,
-            removed=marks.removed,
-            partials=marks.partials or batch.partial,
-            orphans=marks.orphans,
+        bounds=lateness.LatenessBounds(
+            last_noop=watermarks.last_noop,
+            last_removal=watermarks.last_removal,
+            partials=watermarks.partials or batch.partial,
+            last_baseless=watermarks.last_baseless,
         ),
     )
 
 
 def _overtaking(batch: TableBatch) -> str:
-    orphans = batch.watermarks.orphans is not None
-    return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
+    baseless = batch.watermarks.last_baseless is not None
+    return "op = 'delete'" + (" OR after_image = 'partial'" if baseless else "")
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
@@ -166,8 +166,8 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     Such a change may have been skipped because it changed nothing (38): after the truncate it
     brings the row back.
     """
-    skipped, first = batch.watermarks.skipped, min(batch.new_truncates, default=None)
-    if first is None or skipped is None or first > skipped:
+    last_noop, first = batch.watermarks.last_noop, min(batch.new_truncates, default=None)
+    if first is None or last_noop is None or first > last_noop:
         return []
     above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
     stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
-from ingest.fold.lateness import Floors
+from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
 from ingest.sql.casts import sql_text
@@ -121,10 +121,14 @@ def _stored_keys(batch: TableBatch, beside: str = "") -> str:
 
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
-    marks, truncates = batch.watermarks, batch.truncates
+    watermarks, truncates = batch.watermarks, batch.truncates
     return judge_versions(
         by_arrival=batch.shape.by_arrival,
-        floors=Floors(skipped=marks.skipped, removed=marks.removed, orphans=marks.orphans),
+        bounds=LatenessBounds(
+            last_noop=watermarks.last_noop,
+            last_removal=watermarks.last_removal,
+            last_baseless=watermarks.last_baseless,
+        ),
         truncates=truncates,
         new_truncates=[cut for cut in truncates if cut.pos in batch.new_truncates],
         again=again,
@@ -231,12 +235,12 @@ def _watermarks(
 ) -> Watermarks:
     """What gold remembers after the batch."""
     upserts = batch.total("changes") - batch.total("deletes") - batch.total("truncates")
-    skipped = counts["inserted"] < upserts
+    unwritten = counts["inserted"] < upserts
     partial = bool(batch.total("partials"))
-    after = watermarks_after(batch, skipped=skipped, partial=partial, orphan=orphan)
+    after = watermarks_after(batch, unwritten=unwritten, partial=partial, orphan=orphan)
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
-        after = replace(after, skipped=after.applied)
+        after = replace(after, last_noop=after.applied)
     if batch.version is None or counts["keys_refolded"]:
         # Versions that are put as they were are copied, which no count shows.
         return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)

@@ -87,7 +87,7 @@ def advance(
     fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, made=made)
     # What lies below an open transaction is applied again, which no log shows.
     again = any(slice_.first <= (progress.seen or 0) for slice_ in slices)
-    labels = {*row.marks, *map(label_of, task.slices)}
+    labels = {*row.watermarks, *map(label_of, task.slices)}
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(feeding.items()):
         about = Feeding(config, route, table, of_table, made, found, ledger)
@@ -96,7 +96,7 @@ def advance(
             *(warehouse, config, _feed(about, columns)),
             made=made,
             columns=columns,
-            watermarks=row.marks.get(label_of(table), Watermarks()),
+            watermarks=row.watermarks.get(label_of(table), Watermarks()),
             above=task.above[table],
             only=found.cut.only,
             fresh=fresh,
@@ -203,7 +203,7 @@ def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: b
     times = (row.freshness, *(stats.newest for stats in batch.stats))
     return replace(
         row,
-        marks={**row.marks, batch.shape.label: watermarks},
+        watermarks={**row.watermarks, batch.shape.label: watermarks},
         last_pos=highest([row.last_pos, watermarks.applied]),
         freshness=max((time for time in times if time is not None), default=None),
         **{name: getattr(row, name) + number for name, number in counts.items()},
@@ -213,7 +213,7 @@ def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: b
 def gone(warehouse: Warehouse, progress: Progress) -> bool:
     """Whether a target that has rows applied to it is not there: to begin it anew would leave out
     all that it had."""
-    return bool(progress.marks) and not warehouse.exists("gold", progress.target)
+    return bool(progress.watermarks) and not warehouse.exists("gold", progress.target)
 
 
 def is_gone(target: str) -> str:
@@ -329,7 +329,7 @@ def _check_keyless(
 
 def _version(row: Progress) -> int | None:
     """The target's version when it was last recorded."""
-    return max((marks.version for marks in row.marks.values() if marks.version), default=None)
+    return max((known.version for known in row.watermarks.values() if known.version), default=None)
 
 
 def _freed(row: Progress) -> bool:
@@ -344,8 +344,8 @@ def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
         return progress
     made = made_for(warehouse, route.target)
     trimmed = horizons_of(warehouse, route.target) if made is not None else {}
-    marks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
-    return replace(progress, made=made, marks={**marks, **progress.marks})
+    watermarks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
+    return replace(progress, made=made, watermarks={**watermarks, **progress.watermarks})
 
 
 def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:

@@ -54,7 +54,7 @@ def lagging(
         progress = progress_of_route(progress_by_target, route)
         if last is None:
             # A cursor of before these numbers: at most all it passed, unless that was applied.
-            known = label_of(table) in progress.marks and progress.status != "parked"
+            known = label_of(table) in progress.watermarks and progress.status != "parked"
             last = 0 if known else cursor.batch
         applied = (
             0 if _keyed_since(config, route, first, progress=progress) else reached(progress, table)
@@ -81,7 +81,7 @@ def newly_keyed(
 
 def unkeyed(progress: Progress) -> bool:
     """Whether all that a target had so far was set aside for want of a key."""
-    return progress.made is None and progress.batch > 0 and not progress.marks
+    return progress.made is None and progress.batch > 0 and not progress.watermarks
 
 
 def _keyed_since(config: Config, route: Route, table: SourceTable, *, progress: Progress) -> bool:
@@ -144,7 +144,7 @@ def reached(progress: Progress, table: SourceTable) -> int:
     if known is not None:
         return known
     # Progress of before these numbers: one for all tables that were applied.
-    return progress.batch if not progress.tables and label_of(table) in progress.marks else 0
+    return progress.batch if not progress.tables and label_of(table) in progress.watermarks else 0
 
 
 def newest(
@@ -171,7 +171,7 @@ def reaching(
     before = {
         names: reached(progress, SourceTable(progress.source, *names))
         for names in seen
-        if label_of(SourceTable(progress.source, *names)) in progress.marks
+        if label_of(SourceTable(progress.source, *names)) in progress.watermarks
     }
     now = {table[1:]: seen.get(table[1:]) for table in tables}
     known = {names: batch for names, batch in now.items() if batch is not None}

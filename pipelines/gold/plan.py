@@ -104,7 +104,7 @@ def history_batches(
     for feed in feeds:
         if feed.stats:
             known = watermarks.get(label_of(feed.table), Watermarks())
-            kept = Watermarks(horizons=known.horizons, orphans=known.orphans)
+            kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
             batch = _table_batch(
                 warehouse, config, feed, made=made, columns=columns, watermarks=kept
             )
@@ -151,7 +151,7 @@ def _table_batch(
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
     shape = shape_of(config, feed, made.keys, columns=columns)
-    if watermarks.foreign:
+    if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
         shape = replace(shape, native=False)
     if shape.keys and not shape.native:
@@ -209,9 +209,9 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
     """The earlier truncates, as far as gold remembers them, and SQL of those that silver is to be
     asked for; None: of none."""
     shown = batch.soft or batch.mode == "scd2"
-    remembered = batch.watermarks.truncates
-    if remembered is None and not batch.watermarks.more_cuts and not shown:
-        remembered = dict.fromkeys(batch.watermarks.cuts)
+    remembered = batch.watermarks.all_truncates
+    if remembered is None and not batch.watermarks.more_truncates and not shown:
+        remembered = dict.fromkeys(batch.watermarks.truncates)
     if not batch.shape.truncates or batch.mode == "append":
         return remembered or {}, None
     if remembered is None:

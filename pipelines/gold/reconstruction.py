@@ -297,7 +297,7 @@ def as_applied(
     return Reconstruction(
         *(warehouse, config, target),
         tables=tables,
-        watermarks=progress.marks,
+        watermarks=progress.watermarks,
         last=last,
         only=only,
         today=today,
@@ -317,16 +317,16 @@ def as_of(
 
     Raises TableError where retention took away what would tell.
     """
-    marks = progress_of(warehouse, tables[0][0].source, target).marks
-    for label, mark in marks.items():
-        for horizon in mark.horizons:
+    watermarks = progress_of(warehouse, tables[0][0].source, target).watermarks
+    for label, known in watermarks.items():
+        for horizon in known.horizons:
             if moment.before(horizon.pos, horizon.time):
                 raise TableError(
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
     return Reconstruction(
-        warehouse, config, target, tables=tables, watermarks=marks, only=moment.until
+        warehouse, config, target, tables=tables, watermarks=watermarks, only=moment.until
     )
 
 

@@ -27,7 +27,7 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         if progress.made is None or progress.declared in (None, dict(route.columns)):
             continue
         ledger.enter(ledger.drift.declared(first, route), route)
-        noted[route.target] = replace(progress.noting({}), declared=dict(route.columns))
+        noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
         ledger.save()
         record_progress(ledger.warehouse, list(noted.values()), ledger.progress_by_target)

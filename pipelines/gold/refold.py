@@ -50,7 +50,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     last, only = progress.applied if progress is not None else (None, "true")
-    watermarks = progress.marks if progress is not None else {}
+    watermarks = progress.watermarks if progress is not None else {}
     told = histories(
         *(warehouse, {table: route}),
         renamed_tables=ledger.moves,
@@ -201,5 +201,9 @@ def rekey(ledger: Ledger, route: Route) -> None:
 def _mark(ledger: Ledger, route: Route) -> None:
     """Note that the keys and hashes which silver has of earlier changes are not the target's."""
     progress = ledger.progress_by_target[ledger.source, route.target]
-    marks = {label: replace(marks, foreign=True) for label, marks in progress.marks.items()}
-    record_progress(ledger.warehouse, [progress.noting(marks)], ledger.progress_by_target)
+    watermarks = {
+        label: replace(known, key_overridden=True) for label, known in progress.watermarks.items()
+    }
+    record_progress(
+        ledger.warehouse, [progress.with_watermarks(watermarks)], ledger.progress_by_target
+    )

@@ -138,9 +138,13 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
 def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
-    marks = progress.marks[batch.shape.label]
-    noted = {batch.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
-    record_progress(ledger.warehouse, [progress.noting(noted)], ledger.progress_by_target)
+    watermarks = progress.watermarks[batch.shape.label]
+    noted = {
+        batch.shape.label: replace(
+            watermarks, last_baseless=highest([watermarks.last_baseless, pos])
+        )
+    }
+    record_progress(ledger.warehouse, [progress.with_watermarks(noted)], ledger.progress_by_target)
 
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
@@ -178,7 +182,7 @@ def _typed_again(
     waiting = [place for row in rows if (place := without_base.get(origin_of(row.asDict())))]
     if waiting:
         _note_orphan(ledger, batch, max(waiting))
-    foreign = _foreign(frames, batch, keys)
+    others_keys = _keys_of_others(frames, batch, keys)
     found: Verdicts = {}
     for row in rows:
         origin = origin_of(row.asDict())
@@ -186,7 +190,7 @@ def _typed_again(
             found[origin] = _reason(row)
         elif origin in without_base:
             found[origin] = _BASELESS
-        elif row["key"] is not None and tuple(row["key"]) in foreign:
+        elif row["key"] is not None and tuple(row["key"]) in others_keys:
             text = "expected a key that one source table has alone, got one of another's row"
             found[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
         else:
@@ -223,7 +227,7 @@ def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     )
 
 
-def _foreign(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
+def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
     """Those of the keys whose row another source table brought (27)."""
     if not batch.shared or not keys:
         return set()

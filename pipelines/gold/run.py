@@ -308,7 +308,7 @@ def _gone(
     rows = [
         parked(progress, is_gone(target))
         for (of, target), progress in progress_by_target.items()
-        if of == source and target in routed and progress.marks
+        if of == source and target in routed and progress.watermarks
         if target.casefold() not in there and target not in named
         if targets is None or target.casefold() in targets
     ]

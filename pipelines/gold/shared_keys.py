@@ -47,7 +47,7 @@ def try_again(
         *(warehouse, ledger.config, told.feeds),
         made=made,
         columns=columns_of(warehouse, route.target) or {},
-        watermarks=row.marks,
+        watermarks=row.watermarks,
         shared=True,
     )
     for batch in batches:

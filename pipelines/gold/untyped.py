@@ -52,7 +52,7 @@ def untyped(
         names = ", ".join(progress.untyped[:_LISTED])
         if len(progress.untyped) > _LISTED:
             names += f" and {len(progress.untyped) - _LISTED} more"
-        labels = sorted(progress.marks)
+        labels = sorted(progress.watermarks)
         of = labels[0] if labels else "db.table"
         first = source_name(progress.untyped[0])
         yield (

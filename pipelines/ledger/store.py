@@ -116,7 +116,9 @@ class EntryStore:
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""
         progress = self.progress_by_target.get((entry.table.source, entry.target or ""))
-        marks = progress.marks.get(label_of(entry.table)) if progress is not None else None
+        watermarks = (
+            progress.watermarks.get(label_of(entry.table)) if progress is not None else None
+        )
         sequenced = progress is not None and progress.made is not None and progress.made.sequence
         # By `sequence_by` the highest may be anywhere in the log.
-        return (entry.pos if sequenced else marks.applied) if marks is not None else None
+        return (entry.pos if sequenced else watermarks.applied) if watermarks is not None else None

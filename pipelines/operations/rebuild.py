@@ -183,8 +183,8 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     other = progress.made is not None and (progress.made.mode, progress.made.keys) != made[:2]
     batches = {batch.shape.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:
-        anew = {label: _marked_anew(batch) for label, batch in batches.items()}
-        top = highest(mark.applied for mark in anew.values())
+        anew = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
+        top = highest(known.applied for known in anew.values())
         times = [
             s.newest
             for batch in reconstruction.batches
@@ -193,7 +193,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         ]
         return replace(
             progress.fresh(),
-            marks=anew,
+            watermarks=anew,
             made=made,
             outdated=None,
             unsent={},
@@ -201,34 +201,34 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             freshness=max(times, default=None),
         )
     versions = made.mode == "scd2" or other or gone
-    marks = {}
-    for label, mark in progress.marks.items():
+    watermarks = {}
+    for label, known in progress.watermarks.items():
         batch = batches.get(label)
         truncates = batch.new_truncates if batch is not None else {}
-        marks[label] = replace(
-            replace(mark, more_cuts=False).with_truncates(truncates),
-            skipped=mark.applied if versions else None,
-            foreign=mark.foreign or (batch is not None and _foreign(batch)),
+        watermarks[label] = replace(
+            replace(known, more_truncates=False).with_truncates(truncates),
+            last_noop=known.applied if versions else None,
+            key_overridden=known.key_overridden or (batch is not None and _key_overridden(batch)),
         )
     differed = progress.made is not None and progress.made.differs(made)
     well = differed or gone or other
     status, error = ("ok", None) if well else (progress.status, progress.error)
-    return replace(progress.fresh(), marks=marks, made=made, status=status, error=error)
+    return replace(progress.fresh(), watermarks=watermarks, made=made, status=status, error=error)
 
 
-def _marked_anew(batch: TableBatch) -> Watermarks:
-    """What gold remembers of a source table whose rows stand elsewhere than they did: of what it
-    cannot tell, the most careful."""
+def _conservative_watermarks(batch: TableBatch) -> Watermarks:
+    """The watermarks of a source table whose changes have other positions than before. What cannot
+    be told is taken for the case in which most counts as late."""
     applied = highest(stats.highest for stats in batch.stats)
     partials = bool(batch.total("partials"))
     return replace(
         Watermarks().with_truncates(batch.new_truncates),
         applied=applied,
-        removed=highest(stats.removed for stats in batch.stats),
-        skipped=applied,
+        last_removal=highest(stats.last_removal for stats in batch.stats),
+        last_noop=applied,
         partials=partials or batch.partial,
-        orphans=applied if partials else None,
-        foreign=_foreign(batch),
+        last_baseless=applied if partials else None,
+        key_overridden=_key_overridden(batch),
         unhashed=bool(batch.total("unhashed")),
         horizons=batch.watermarks.horizons,
         changes=batch.total("changes"),
@@ -236,6 +236,6 @@ def _marked_anew(batch: TableBatch) -> Watermarks:
     )
 
 
-def _foreign(batch: TableBatch) -> bool:
+def _key_overridden(batch: TableBatch) -> bool:
     """Whether silver's own keys of the source table are not the target's."""
     return bool(batch.shape.keys) and not batch.shape.native

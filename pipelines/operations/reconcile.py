@@ -128,7 +128,7 @@ def reconcile_snapshot(
     progress = progress_of(warehouse, ways[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=ways[target], watermarks=progress.marks
+        warehouse, config, target, tables=ways[target], watermarks=progress.watermarks
     ) as reconstruction:
         if reconstruction.made.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")

@@ -112,7 +112,7 @@ def _mark(warehouse: Warehouse, source: str) -> None:
     ]
     record_progress(
         warehouse,
-        [_outdated(progress, "decoding") for progress in own if progress.marks],
+        [_outdated(progress, "decoding") for progress in own if progress.watermarks],
         progress_by_target,
     )
 

@@ -82,16 +82,18 @@ def trim_target(
         ]
         if not found:
             return 0
-        marks = {
-            **progress.marks,
+        watermarks = {
+            **progress.watermarks,
             **{
                 batch.shape.label: _noted(reconstruction.frames, batch, progress, past=past)
                 for batch, past in found
             },
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
-        noted = replace(progress.fresh(), marks=marks, status=progress.status, error=progress.error)
-        keep_horizons(warehouse, target, {label: m.horizons for label, m in marks.items()})
+        noted = replace(
+            progress.fresh(), watermarks=watermarks, status=progress.status, error=progress.error
+        )
+        keep_horizons(warehouse, target, {label: m.horizons for label, m in watermarks.items()})
         record_progress(warehouse, [noted], load_progress(warehouse))
         return sum(_deleted(warehouse, batch, past) for batch, past in found)
 
@@ -117,11 +119,12 @@ WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
 
 
 def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past) -> Watermarks:
-    """The marks with the new horizon, and of the earlier ones those that keep something out."""
-    marks = progress.marks.get(batch.shape.label, Watermarks())
+    """The watermarks with the new horizon, and of the earlier ones those that keep something
+    out."""
+    watermarks = progress.watermarks.get(batch.shape.label, Watermarks())
     kept = [
         horizon
-        for horizon in marks.horizons
+        for horizon in watermarks.horizons
         if not frames.sql(
             silver_changes(
                 batch.silver,
@@ -130,7 +133,7 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
             )
         ).isEmpty()
     ]
-    return replace(marks, horizons=(*kept, Horizon(past.pos, progress.applied[0], past.time)))
+    return replace(watermarks, horizons=(*kept, Horizon(past.pos, progress.applied[0], past.time)))
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:

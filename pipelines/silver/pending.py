@@ -58,7 +58,7 @@ class BatchStats(NamedTuple):
     truncates: int
     partials: int
     moves: int
-    removed: Pos | None
+    last_removal: Pos | None
     images: tuple[tuple[str, ...], ...]
     key_columns: tuple[tuple[str, ...], ...]
     zero_dates: int
@@ -151,7 +151,7 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
   count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
   count_if(kind = 'change' AND after_image = 'partial') AS partials,
   count_if({MOVED}) AS moves,
-  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS removed,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS last_removal,
   collect_set({names}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
   collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
@@ -175,7 +175,7 @@ SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   array_distinct(flatten(collect_list(tenants))) AS tenants,
   sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
   sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
-  sum(moves) AS moves, max(removed) AS removed,
+  sum(moves) AS moves, max(last_removal) AS last_removal,
   array_distinct(flatten(collect_list(images))) AS met,
   IF(size(met) <= {_IMAGES}, met, concat(transform(array_distinct(flatten(met)), n -> array(n)),
     slice(filter(met, i -> {twice}), 1, 1))) AS images,
@@ -236,7 +236,7 @@ def _slice(source: str, row: dict[str, Any]) -> BatchStats:
     table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
     logged = row.pop("logged_first"), row.pop("logged_last")
     row["logged"] = logged if logged[0] is not None else None
-    for name in ("lowest", "highest", "removed"):
+    for name in ("lowest", "highest", "last_removal"):
         row[name] = _pos(row[name])
     for name in ("formats", "tenants"):
         row[name] = tuple(sorted(row[name]))
@@ -259,8 +259,8 @@ def with_moves(
     if row is None or not row["moves"]:
         return list(slices)
     first, *rest = slices
-    removed = max(pos for pos in (first.removed, tuple(row["top"])) if pos is not None)
-    return [first._replace(moves=row["moves"], removed=removed), *rest]
+    last_removal = max(pos for pos in (first.last_removal, tuple(row["top"])) if pos is not None)
+    return [first._replace(moves=row["moves"], last_removal=last_removal), *rest]
 
 
 def with_places(
@@ -276,7 +276,7 @@ def with_places(
     changes = _changes(warehouse, slices, also, aside=shape.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS removed "
+        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS last_removal "
         f"FROM (SELECT *, {place(shape)} AS p FROM ({changes})) WHERE op <> 'truncate' OR {cuts}"
     ).first()
     assert row is not None
@@ -285,7 +285,7 @@ def with_places(
             truncates=0,
             lowest=_pos(row["lowest"]),
             highest=_pos(row["highest"]),
-            removed=_pos(row["removed"]),
+            last_removal=_pos(row["last_removal"]),
         )
         for slice_ in slices
     ]

@@ -1,8 +1,8 @@
 """Which source tables feed each target, and which are kept apart since another was there first.
 
-Who fed a target first is read off its progress: the marks of its source tables stand in the order
-in which they came. A source table that meets such a target without being meant to is parked by
-itself, in a row of `gold._progress` under its own name (semantics.md, 70).
+Who fed a target first is read off its progress: the watermarks of its source tables come in the
+order in which they came. A source table that meets such a target without being meant to is parked
+by itself, in a row of `gold._progress` under its own name (semantics.md, 70).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
     for (source, target), progress in progress_by_target.items():
         if target == SOURCE_CURSOR or source not in config.sources or not progress.batch:
             continue
-        came = {label: number for number, label in enumerate(progress.marks)}
+        came = {label: number for number, label in enumerate(progress.watermarks)}
         fed = [
             table
             for names in progress.tables

@@ -18,8 +18,8 @@ from ingest.config.modes import TargetContract
 from ingest.position import Pos, pos_literal
 from pipelines.platform.warehouse import Warehouse
 
-_TOPS_MOST = 32
-CUTS_MOST = 64
+_HIGH_POSITIONS_MOST = 32
+TRUNCATES_MOST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SOURCE_CURSOR = "*"
 """The target name of the row that says how far a source's silver was looked through."""
@@ -68,36 +68,40 @@ class Horizon(NamedTuple):
 class Watermarks:
     """What gold remembers of one source table, to tell which events are late.
 
-    `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
-    truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
-    truncates, the newest of them, and `cut_times` when they happened (µs), where the rows that they
-    leave behind show that; `more_cuts`: silver has others. `partials`: partial images have
-    come. `orphans`: highest pos of a partial image without base. `foreign`: changes have come that
-    name no key, or another one than the target's. `unhashed`: changes have come for which silver
-    has no hash of the key.
-    `changes`: how many were applied, and `widest`: the bytes of the values of the widest, so that
-    what is read of history is known to be little beforehand; None: not known.
+    Positions: `applied` is the highest applied, `last_removal` the highest of an applied delete,
+    key change or truncate, `last_noop` the highest that may have been skipped because it changed
+    nothing, `last_baseless` the highest of a partial image without base. `batch_high_positions`:
+    for some of silver's batches, in order, the highest position that changes have up to there.
+
+    `truncates`: the newest truncates, and `truncate_times` when they happened (µs), where the rows
+    that they leave behind show that; `more_truncates`: silver has others.
+
+    `partials`: partial images have come. `key_overridden`: changes have come that name no key, or
+    another one than the target's. `unhashed`: changes have come for which silver has no hash of the
+    key. `domain`: what its positions are positions in (`ingest.decode.spec.domain`). `tenant`: the
+    one of OceanBase that its changes name.
+
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
-    that tells what a killed run left. `domain`: what its positions are positions in
-    (`ingest.decode.spec.domain`). `tenant`: the one of OceanBase that its changes name. `tops`: for
-    some of silver's batches, in order, the highest pos that changes have up to there.
+    that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of
+    the values of the widest, so that what is read of history is known to be little beforehand;
+    None: not known.
     """
 
     applied: Pos | None = None
-    removed: Pos | None = None
-    skipped: Pos | None = None
-    cuts: tuple[Pos, ...] = ()
-    cut_times: tuple[int | None, ...] = ()
-    more_cuts: bool = False
+    last_removal: Pos | None = None
+    last_noop: Pos | None = None
+    truncates: tuple[Pos, ...] = ()
+    truncate_times: tuple[int | None, ...] = ()
+    more_truncates: bool = False
     partials: bool = False
-    orphans: Pos | None = None
-    foreign: bool = False
+    last_baseless: Pos | None = None
+    key_overridden: bool = False
     unhashed: bool = False
     domain: str | None = None
     tenant: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
-    tops: tuple[tuple[int, Pos], ...] = ()
+    batch_high_positions: tuple[tuple[int, Pos], ...] = ()
     changes: int | None = 0
     widest: int | None = 0
 
@@ -106,16 +110,15 @@ class Watermarks:
         """From JSON."""
         pos = {
             name: tuple(stored[name]) if stored.get(name) else None
-            for name in ("applied", "removed", "skipped", "orphans")
+            for name in ("applied", "last_removal", "last_noop", "last_baseless")
         }
-        cuts = tuple(tuple(cut) for cut in stored.get("cuts", ()))
         return cls(
             **pos,
-            cuts=cuts,
-            cut_times=tuple(stored.get("cut_times", ())),
-            more_cuts=stored.get("more_cuts", False),
+            truncates=tuple(tuple(pos) for pos in stored.get("truncates", ())),
+            truncate_times=tuple(stored.get("truncate_times", ())),
+            more_truncates=stored.get("more_truncates", False),
             partials=stored.get("partials", False),
-            foreign=stored.get("foreign", False),
+            key_overridden=stored.get("key_overridden", False),
             unhashed=stored.get("unhashed", True),
             domain=stored.get("domain"),
             tenant=stored.get("tenant"),
@@ -124,34 +127,43 @@ class Watermarks:
                 for below, batch, time in stored.get("horizons", ())
             ),
             version=stored.get("version"),
-            tops=tuple((batch, tuple(top)) for batch, top in stored.get("tops", ())),
+            batch_high_positions=tuple(
+                (batch, tuple(high)) for batch, high in stored.get("batch_high_positions", ())
+            ),
             changes=stored.get("changes"),
             widest=stored.get("widest"),
         )
 
-    def topped(self, above: int, last: int, top: Pos | None) -> tuple[tuple[int, Pos], ...]:
-        """`tops` once the batches above `above`, up to `last`, are applied: `top` is then the
-        highest pos. Older ones are thinned out."""
-        if top is None:
-            return self.tops
-        kept = [known for known in self.tops if known[0] <= above and known[1] < top]
-        if len(kept) >= _TOPS_MOST:
-            kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
-        return (*kept, (last, top))
+    def high_positions_after(
+        self, above: int, last: int, high: Pos | None
+    ) -> tuple[tuple[int, Pos], ...]:
+        """`batch_high_positions` once the batches above `above`, up to `last`, are applied: `high`
+        is then the highest position. Older ones are thinned out."""
+        if high is None:
+            return self.batch_high_positions
+        kept = [
+            (batch, pos)
+            for batch, pos in self.batch_high_positions
+            if batch <= above and pos < high
+        ]
+        if len(kept) >= _HIGH_POSITIONS_MOST:
+            half = _HIGH_POSITIONS_MOST // 2
+            kept = [*kept[:half:2], *kept[half:]]
+        return (*kept, (last, high))
 
     @property
-    def truncates(self) -> dict[Pos, int | None] | None:
+    def all_truncates(self) -> dict[Pos, int | None] | None:
         """All truncates there were, with their times; None where silver must be asked."""
-        known = not self.more_cuts and len(self.cut_times) == len(self.cuts)
-        return dict(zip(self.cuts, self.cut_times, strict=True)) if known else None
+        known = not self.more_truncates and len(self.truncate_times) == len(self.truncates)
+        return dict(zip(self.truncates, self.truncate_times, strict=True)) if known else None
 
     def with_truncates(self, truncates: Mapping[Pos, int | None]) -> Watermarks:
         """The watermarks of a table whose truncates are these: what is written with every batch
-        holds no more of them than CUTS_MOST."""
-        listed = sorted(truncates)[-CUTS_MOST:]
+        holds no more of them than TRUNCATES_MOST."""
+        listed = sorted(truncates)[-TRUNCATES_MOST:]
         times = tuple(truncates[pos] for pos in listed)
-        more = self.more_cuts or len(truncates) > CUTS_MOST
-        return replace(self, cuts=tuple(listed), cut_times=times, more_cuts=more)
+        more = self.more_truncates or len(truncates) > TRUNCATES_MOST
+        return replace(self, truncates=tuple(listed), truncate_times=times, more_truncates=more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +199,7 @@ class Progress:
     error: str | None = None
     last_pos: Pos | None = None
     freshness: int | None = None
-    marks: dict[str, Watermarks] = field(default_factory=dict)
+    watermarks: dict[str, Watermarks] = field(default_factory=dict)
     tables: dict[Names, int | None] = field(default_factory=dict)
     below: Pos | None = None
     seen: int | None = None
@@ -206,7 +218,7 @@ class Progress:
             batch=self.batch,
             last_pos=self.last_pos,
             freshness=self.freshness,
-            marks=dict(self.marks),
+            watermarks=dict(self.watermarks),
             tables=dict(self.tables),
             below=self.below,
             seen=self.seen,
@@ -230,10 +242,10 @@ class Progress:
             return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
         return None
 
-    def noting(self, marks: Mapping[str, Watermarks]) -> Progress:
-        """The same state, of these source tables with other marks."""
-        now = {**self.marks, **marks}
-        return replace(self.fresh(), marks=now, status=self.status, error=self.error)
+    def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Progress:
+        """The same state, of these source tables with other watermarks."""
+        merged = {**self.watermarks, **watermarks}
+        return replace(self.fresh(), watermarks=merged, status=self.status, error=self.error)
 
     @property
     def applied(self) -> tuple[int, str]:
@@ -244,10 +256,10 @@ class Progress:
 
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
-        marks = {label: asdict(marks) for label, marks in self.marks.items()}
+        watermarks = {label: asdict(known) for label, known in self.watermarks.items()}
         state = json.dumps(
             {
-                "marks": marks,
+                "watermarks": watermarks,
                 "tables": [(*names, batch) for names, batch in self.tables.items()],
                 "below": self.below,
                 "seen": self.seen,
@@ -301,7 +313,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
-            marks={k: Watermarks.of(v) for k, v in state.get("marks", {}).items()},
+            watermarks={k: Watermarks.of(v) for k, v in state.get("watermarks", {}).items()},
             tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
@@ -322,7 +334,7 @@ def made_of(state: str | None) -> TargetContract | None:
 
 def has_rows_applied(state: str | None) -> bool:
     """Whether changes were applied to a target, as the column `state` tells it."""
-    return bool(json.loads(state or "{}").get("marks"))
+    return bool(json.loads(state or "{}").get("watermarks"))
 
 
 def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.fold.fold import Change, State, fold, voided
 from ingest.fold.key_groups import key_groups
-from ingest.fold.lateness import Floors, classify
+from ingest.fold.lateness import LatenessBounds, classify
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.support.databases import Database, delivered
@@ -36,7 +36,7 @@ class Gold:
         self.soft = soft
         self.rows: dict[Key, Held] = {}
         self.history: list[Change] = []
-        self.floors = Floors()
+        self.bounds = LatenessBounds()
         self.refolded = 0
 
     def apply(self, batch: list[Change]) -> None:
@@ -51,13 +51,13 @@ class Gold:
             by_key.setdefault(event.key, []).append(event)
         late = self._put_back(new_cuts, earlier) | self._marked_anew(new_cuts, earlier)
         on_time: dict[Key, State] = {}
-        partials = self.floors.partials or any(event.partial for event in batch)
-        floors = self.floors._replace(partials=partials)
+        partials = self.bounds.partials or any(event.partial for event in batch)
+        bounds = self.bounds._replace(partials=partials)
         for key, events in by_key.items():
             stored = self.rows.get(key)
             pos = stored.pos if stored and not any(stored.pos < cut.pos for cut in cuts) else None
             marked = stored is not None and stored.deleted_at is not None
-            verdict = classify(events, pos, floors, marked=marked)
+            verdict = classify(events, pos, bounds, marked=marked)
             named = any(
                 key in (c.key, c.key_before) and c.pos > verdict.lowest
                 for c in earlier
@@ -80,7 +80,7 @@ class Gold:
 
     def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
         lowest = min((cut.pos for cut in new_cuts), default=None)
-        if lowest is None or self.floors.skipped is None or lowest > self.floors.skipped:
+        if lowest is None or self.bounds.last_noop is None or lowest > self.bounds.last_noop:
             return set()
         above = {c.key for c in earlier if c.key is not None and c.pos > lowest}
         return {
@@ -146,19 +146,20 @@ class Gold:
         return skipped
 
     def _note(self, batch: list[Change], partials: bool, skipped: bool) -> None:
-        floors = self.floors
+        bounds = self.bounds
         top = max((c.pos for c in batch), default=None)
         removing = [
             c.pos
             for c in batch
             if c.op in ("delete", "truncate") or (c.key_before and c.key_before != c.key)
         ]
-        self.floors = Floors(
-            skipped=max(filter(None, [floors.skipped, top if skipped else None]), default=None),
-            removed=max(filter(None, [floors.removed, *removing]), default=None),
+        self.bounds = LatenessBounds(
+            last_noop=max(filter(None, [bounds.last_noop, top if skipped else None]), default=None),
+            last_removal=max(filter(None, [bounds.last_removal, *removing]), default=None),
             partials=partials,
-            orphans=max(
-                filter(None, [floors.orphans, *(c.pos for c in batch if c.partial)]), default=None
+            last_baseless=max(
+                filter(None, [bounds.last_baseless, *(c.pos for c in batch if c.partial)]),
+                default=None,
             ),
         )
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ingest.fold.arrow import end_of, ends_version
 from ingest.fold.fold import Change, Key, State, Step, steps
 from ingest.fold.key_groups import key_groups
-from ingest.fold.lateness import Floors, History, classify_versions
+from ingest.fold.lateness import History, LatenessBounds, classify_versions
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.fold.test_lateness import _batches
@@ -62,9 +62,9 @@ class Target:
     def __init__(self) -> None:
         self.versions: dict[Key, list[Held]] = {}
         self.history: list[Change] = []
-        self.skipped: Pos | None = None
-        self.removed: Pos | None = None
-        self.orphans: Pos | None = None
+        self.last_noop: Pos | None = None
+        self.last_removal: Pos | None = None
+        self.last_baseless: Pos | None = None
         self.rebuilt = 0
 
     def killed(self, batch: list[Change]) -> None:
@@ -78,7 +78,11 @@ class Target:
         self.history += batch
         cuts = [c for c in self.history if c.op == "truncate"]
         new_cuts = sorted((c for c in batch if c.op == "truncate"), key=lambda c: c.pos)
-        floors = Floors(skipped=self.skipped, removed=self.removed, orphans=self.orphans)
+        remembered = LatenessBounds(
+            last_noop=self.last_noop,
+            last_removal=self.last_removal,
+            last_baseless=self.last_baseless,
+        )
         events: dict[Key, list[Change]] = {}
         for event in batch:
             if event.key is not None and event.op != "truncate":
@@ -93,7 +97,7 @@ class Target:
             opens = opened is not None and not ends
             ended = again and newest is not None and opened is None
             stored_now = History(newest, opened=opens, ended=ended, cuts=cuts)
-            judged = classify_versions(of_key, stored_now, floors)
+            judged = classify_versions(of_key, stored_now, remembered)
             overtaken = any(
                 key in (c.key, c.key_before) and c.pos > judged.lowest and c.op != "truncate"
                 for c in earlier
@@ -163,12 +167,12 @@ class Target:
             if c.op in ("delete", "truncate") or (c.key_before and c.key_before != c.key)
         ]
         if inserted < upserts:
-            self.skipped = max(filter(None, [self.skipped, top]), default=None)
+            self.last_noop = max(filter(None, [self.last_noop, top]), default=None)
         if rebuilt:
-            self.skipped = max(c.pos for c in self.history)
-        self.removed = max(filter(None, [self.removed, *removing]), default=None)
+            self.last_noop = max(c.pos for c in self.history)
+        self.last_removal = max(filter(None, [self.last_removal, *removing]), default=None)
         partial = [c.pos for c in batch if c.partial]
-        self.orphans = max(filter(None, [self.orphans, *partial]), default=None)
+        self.last_baseless = max(filter(None, [self.last_baseless, *partial]), default=None)
 
     def told(self) -> list[tuple[Any, ...]]:
         return sorted(

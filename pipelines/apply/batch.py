@@ -61,7 +61,7 @@ class TableBatch:
     newest: int | None = None
 
     def total(self, name: str) -> int:
-        """The sum of a count over the slices."""
+        """The sum of a count over the statistics."""
         return sum(getattr(stats, name) for stats in self.stats)
 
     @property
@@ -170,7 +170,8 @@ class TableBatch:
         """Whether a schema change makes some event of the batch read otherwise than it stands."""
         lowest = min((s.lowest for s in self.stats if s.lowest is not None), default=None)
         top = highest(stats.highest for stats in self.stats)
-        # By `sequence_by` slices do not tell places in the log, where schema changes stand.
+        # By `sequence_by` statistics do not tell positions in the log, where schema changes have
+        # theirs.
         sequenced = bool(self.shape.sequence and self.shape.lineage)
         return sequenced or reaches(self.shape.lineage, lowest, top, images=self.images)
 

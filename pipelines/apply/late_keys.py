@@ -22,7 +22,7 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import groups_around, linked_keys
-from pipelines.apply.prior_images import Traces, based, hashes, trace
+from pipelines.apply.prior_images import PriorImages, based, find_prior_images, hashes
 from pipelines.apply.verdicts import Judged
 from pipelines.platform.rows import array_of, rows
 from pipelines.silver.pending import among
@@ -36,7 +36,7 @@ class Late(NamedTuple):
     `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
     it. `groups`: each with the number of its group, None where they are too many for the driver,
     and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
-    late themselves. `linked`: changes of the key link some. `bounds`, `traces`: where the fold of
+    late themselves. `linked`: changes of the key link some. `bounds`, `prior`: where the fold of
     each has to start below, and where silver has them, as far as that is known. `given`: SQL of
     those whose changes another source table's row no longer sets aside.
     """
@@ -48,7 +48,7 @@ class Late(NamedTuple):
     found: int
     linked: bool
     bounds: Mapping[Key, Pos] = {}
-    traces: Traces | None = None
+    prior: PriorImages | None = None
     given: str | None = None
 
 
@@ -68,18 +68,18 @@ def late_keys(
     found = _keys(judged.verdicts, "late")
     doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
     doubtful = doubtful.select(["key", "pos"])
-    traces = None
+    prior = None
     if doubtful.num_rows or (found and based(batch)):
         what = overtaking if doubtful.num_rows else "false"
-        traces = _traced(frames, batch, bounds, doubts=_places(doubtful), what=what)
+        prior = _find_prior_images(frames, batch, bounds, doubts=_places(doubtful), what=what)
     if doubtful.num_rows:
-        found |= _named_above(frames, batch, doubtful, what=overtaking, traces=traces)
+        found |= _named_above(frames, batch, doubtful, what=overtaking, prior=prior)
     found |= forced
-    groups = groups_around(frames, batch, found, traces=traces) if found else {}
+    groups = groups_around(frames, batch, found, prior=prior) if found else {}
     if groups is None:
         return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
     return _few(frames, groups, found=len(found), brought=bounds)._replace(
-        bounds=bounds, traces=traces
+        bounds=bounds, prior=prior
     )
 
 
@@ -97,7 +97,7 @@ def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> Late:
 
 def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late:
     """As `late_keys`, of keys of which there are changes."""
-    groups = groups_around(frames, batch, keys, traces=None)
+    groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
         listed = f"SELECT key FROM {frames.view(pa.table({'key': array_of(keys)}))}"
         return _set_down(frames, batch, listed, brought=listed)
@@ -181,19 +181,19 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
 
 
 def _named_above(
-    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, traces: Traces | None
+    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, prior: PriorImages | None
 ) -> set[Key]:
     """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
-    moves its key, or for which the SQL `what` is true, which `traces` were asked for."""
+    moves its key, or for which the SQL `what` is true, which `prior` was asked for."""
     found: set[Key] = set()
     narrowed = "true"
-    if traces is not None:
+    if prior is not None:
         lowest = _places(doubtful)
         known = hashes(batch, lowest) or {}
-        found = {key for key, pos in lowest.items() if traces.named.get(known[key], ()) > pos}
-        if not traces.unhashed:
+        found = {key for key, pos in lowest.items() if prior.named.get(known[key], ()) > pos}
+        if not prior.unhashed:
             return found
-        narrowed = f"key_hash IS NULL AND {among(traces.unhashed)}"
+        narrowed = f"key_hash IS NULL AND {among(prior.unhashed)}"
     named = frames.sql(_above(batch, frames.view(doubtful), what, where=narrowed))
     return found | {tuple(key) for (key,) in rows(named)}
 
@@ -209,20 +209,20 @@ def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") 
     )
 
 
-def _traced(
+def _find_prior_images(
     frames: Frames,
     batch: TableBatch,
     bounds: Mapping[Key, Pos],
     *,
     doubts: Mapping[Key, Pos],
     what: str,
-) -> Traces | None:
+) -> PriorImages | None:
     """What silver has of the late and doubtful keys; None where it is not read by hash."""
     below = bounds if based(batch) else None
     known = hashes(batch, doubts if below is None else below)
     if known is None:
         return None
-    found = trace(frames, batch, known, below=below, doubts=doubts, what=what)
+    found = find_prior_images(frames, batch, known, below=below, doubts=doubts, what=what)
     if not batch.total("unhashed"):
         # The batch itself brings every one of them by its hash.
         check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])

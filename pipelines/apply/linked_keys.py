@@ -20,7 +20,7 @@ from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.prior_images import Traces, without_hash
+from pipelines.apply.prior_images import PriorImages, without_hash
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.scratch import set_down
 from pipelines.silver.pending import among
@@ -30,11 +30,11 @@ Pairs = list[tuple[Key, Key]]
 
 
 def groups_around(
-    frames: Frames, batch: TableBatch, keys: Collection[Key], *, traces: Traces | None
+    frames: Frames, batch: TableBatch, keys: Collection[Key], *, prior: PriorImages | None
 ) -> dict[Key, int] | None:
     """The keys and all that changes of the key link to them, each with its group's number; None
-    where that is too much for the driver. `traces`: what silver has of these keys and more."""
-    changes = _key_changes(frames, batch, None if traces is None else traces.unhashed)
+    where that is too much for the driver. `prior`: what silver has of these keys and more."""
+    changes = _key_changes(frames, batch, None if prior is None else prior.unhashed)
     if changes is None:
         return key_groups(keys, [])
     few = changes.most is not None and changes.most <= bounds.KEY_CHANGES

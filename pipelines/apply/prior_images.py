@@ -28,15 +28,15 @@ FIRST_SPAN = 4
 """How many batches are looked through first."""
 
 
-class Traces(NamedTuple):
+class PriorImages(NamedTuple):
     """What silver has of some keys, by the hash of each.
 
-    `bases`: where the newest change stands, by the source's own part of its position, that lies
+    `bases`: the position of the newest change, by the source's own part of its position, that lies
     below the key's bound and seems to leave nothing of what was before; empty: there is none.
     `batches`: those that hold changes from there on, and how many in all. `named`: the newest
-    position at which an earlier change names the key that `trace` was asked for. `searched`: the
-    keys whose base, if there is one, is known. `unhashed`: the batches that hold changes whose key
-    has no hash, and how many. `files`: how many were looked through.
+    position at which an earlier change names the key that `find_prior_images` was asked for.
+    `searched`: the keys whose base, if there is one, is known. `unhashed`: the batches that hold
+    changes whose key has no hash, and how many. `files`: how many were looked through.
     """
 
     bases: dict[int, Pos]
@@ -95,7 +95,7 @@ def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
     return {of_batch: number for of_batch, number in rows(found)}
 
 
-def trace(
+def find_prior_images(
     frames: Frames,
     batch: TableBatch,
     known: Mapping[Key, int],
@@ -103,7 +103,7 @@ def trace(
     below: Mapping[Key, Pos] | None,
     doubts: Mapping[Key, Pos] | None = None,
     what: str = "false",
-) -> Traces:
+) -> PriorImages:
     """Look through silver for some keys, once at most.
 
     `known`: their hashes. `below`: below which position a key's base is to lie; keys without one
@@ -112,7 +112,7 @@ def trace(
     (`late_history.unfounded`): it may lack a column, or not fit.
     """
     doubts = doubts or {}
-    found = Traces({}, {}, {}, set(), without_hash(frames, batch), 0)
+    found = PriorImages({}, {}, {}, set(), without_hash(frames, batch), 0)
     hits: dict[int, list[tuple[Pos, int, int]]] = {}
     files, pending = 0, set(known)
     for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
@@ -162,7 +162,7 @@ def _look(
     parts: Mapping[Key, Pos],
     span: Span,
     what: str,
-    found: Traces,
+    found: PriorImages,
     hits: dict[int, list[tuple[Pos, int, int]]],
 ) -> int:
     """Add what a span has of the keys to `found` and to `hits`: of each batch its highest position,

@@ -44,7 +44,7 @@ class TargetBatch(NamedTuple):
     """
 
     route: Route
-    slices: dict[SourceTable, list[BatchStats]]
+    stats: dict[SourceTable, list[BatchStats]]
     error: str | None
     above: dict[SourceTable, int]
     reaching: dict[Names, int | None]
@@ -52,7 +52,7 @@ class TargetBatch(NamedTuple):
     @property
     def rows(self) -> int:
         """How many changes there are."""
-        return sum(slice_.changes for of_table in self.slices.values() for slice_ in of_table)
+        return sum(each.changes for of_table in self.stats.values() for each in of_table)
 
 
 def advance(
@@ -75,7 +75,7 @@ def advance(
     feeding = _new(task)
     if not feeding:
         return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
-    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    stats = [each for of_table in feeding.values() for each in of_table]
     if progress.made is None:
         found = _with_told(warehouse, feeding, found)
     keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
@@ -86,8 +86,8 @@ def advance(
     _check_made(route, progress, made)
     fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, made=made)
     # What lies below an open transaction is applied again, which no log shows.
-    again = any(slice_.first <= (progress.seen or 0) for slice_ in slices)
-    labels = {*row.watermarks, *map(label_of, task.slices)}
+    again = any(each.first <= (progress.seen or 0) for each in stats)
+    labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(feeding.items()):
         about = Feeding(config, route, table, of_table, made, found, ledger)
@@ -129,10 +129,10 @@ def _keys(
         _check_keyless(config, route, feeding, ledger=ledger, keys=progress.made.keys)
         return progress.made.keys
     first = next(iter(feeding))
-    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
+    stats = [each for of_table in feeding.values() for each in of_table]
     said = found.keys.get(first, ())
     lineage = ledger.lineage(first)
-    return key_of(ledger.warehouse, config, route, slices=slices, lineage=lineage, told=said)
+    return key_of(ledger.warehouse, config, route, stats=stats, lineage=lineage, told=said)
 
 
 def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
@@ -147,12 +147,12 @@ def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
 
 
 class Feeding(NamedTuple):
-    """A source table, with its slices of a survey, and the target that it feeds."""
+    """A source table, with its statistics of the pending changes, and the target that it feeds."""
 
     config: Config
     route: Route
     table: SourceTable
-    slices: list[BatchStats]
+    stats: list[BatchStats]
     made: TargetContract
     found: PendingChanges
     ledger: Ledger
@@ -161,22 +161,20 @@ class Feeding(NamedTuple):
 def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
     """The progress that knows the target's columns, and these, with what the table brings and the
     ledger lets in; what else of them differs from what there was is entered in the ledger."""
-    config, route, table, slices, made, found, ledger = about
+    config, route, table, stats, made, found, ledger = about
     warehouse, keys = ledger.warehouse, made.keys
     before = columns_of(warehouse, route.target) or {}
-    apply_schema_changes(
-        route, keys, before, table=table, found=found, slices=slices, ledger=ledger
-    )
+    apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns))
     if not fresh:
-        row = _unsent(row, table, route, columns=columns, slices=slices, found=found, ledger=ledger)
+        row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
     if keys:
         said = found.keys.get(table, ())
-        _check_key(config, route, table, slices=slices, keys=keys, ledger=ledger, said=said)
+        _check_key(config, route, table, stats=stats, keys=keys, ledger=ledger, said=said)
     return row, columns
 
 
@@ -231,9 +229,9 @@ def _with_told(
     no key or no types: a format may tell a table's schema once, before its rows."""
     lacking = [
         table
-        for table, slices in feeding.items()
+        for table, stats in feeding.items()
         if table not in found.types
-        or (table not in found.keys and any(slice_.keyless for slice_ in slices))
+        or (table not in found.keys and any(each.keyless for each in stats))
     ]
     if not lacking:
         return found
@@ -268,13 +266,13 @@ def _check_key(
     route: Route,
     table: SourceTable,
     *,
-    slices: list[BatchStats],
+    stats: list[BatchStats],
     keys: tuple[str, ...],
     ledger: Ledger,
     said: tuple[str, ...],
 ) -> None:
     """Enter another key that the YAML or the messages name now; the target's own stays."""
-    own = named_keys(config, route, slices, lineage=ledger.lineage(table)) or said
+    own = named_keys(config, route, stats, lineage=ledger.lineage(table)) or said
     named = (*own, *shard_of(route))
     if own and {name.lower() for name in named} != {key.lower() for key in keys}:
         ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
@@ -286,7 +284,7 @@ def _unsent(
     route: Route,
     *,
     columns: Mapping[str, str],
-    slices: list[BatchStats],
+    stats: list[BatchStats],
     found: PendingChanges,
     ledger: Ledger,
 ) -> Progress:
@@ -296,10 +294,10 @@ def _unsent(
     own = [name for name in columns if name.lower() not in keys]
     types = found.types.get(table)
     listed = [column.name for column in types[-1]] if types else None
-    for entry in ledger.drift.sent_again(table, slices):
+    for entry in ledger.drift.sent_again(table, stats):
         ledger.note(entry)
     gone, never = ledger.drift.unsent(
-        table, route, own, slices=slices, listed=listed, never=row.unsent.get(label, ())
+        table, route, own, stats=stats, listed=listed, never=row.unsent.get(label, ())
     )
     ledger.enter(gone, route)
     return replace(row, unsent={**row.unsent, label: never})
@@ -349,14 +347,14 @@ def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
 
 
 def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
-    """The source tables with slices not applied, in the order of their first change."""
+    """The source tables with batches not applied, in the order of their first change."""
     new = {
-        table: [slice_ for slice_ in slices if slice_.batch > task.above[table]]
-        for table, slices in task.slices.items()
+        table: [each for each in stats if each.batch > task.above[table]]
+        for table, stats in task.stats.items()
     }
     first = {
-        table: min((s.lowest for s in slices if s.lowest is not None), default=())
-        for table, slices in new.items()
+        table: min((s.lowest for s in stats if s.lowest is not None), default=())
+        for table, stats in new.items()
     }
     return {
         table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
@@ -372,10 +370,10 @@ def _all_aside(
     found: PendingChanges,
 ) -> Progress:
     """Set aside every change of tables whose rows nothing tells apart."""
-    for table, slices in feeding.items():
+    for table, stats in feeding.items():
         row = replace(
             row,
-            rejected=row.rejected + set_aside(warehouse, table, route, slices=slices),
-            events=row.events + sum(slice_.changes for slice_ in slices),
+            rejected=row.rejected + set_aside(warehouse, table, route, stats=stats),
+            events=row.events + sum(each.changes for each in stats),
         )
     return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)

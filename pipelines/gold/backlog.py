@@ -69,7 +69,7 @@ def newly_keyed(
     found: PendingChanges, progress_by_target: ProgressByTarget, ledger: Ledger
 ) -> Lags:
     """The source tables that were set aside for want of a key, and whose key messages name now."""
-    tables = {*found.keys, *(s.table for s in found.slices if any(s.key_columns))}
+    tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
     firsts = {ledger.moves.get(table, table) for table in tables}
     ways = {table: route for table in firsts if (route := ledger.route(table)) is not None}
     return {
@@ -98,16 +98,16 @@ def with_lagging(
     together: dict[int, list[SourceTable]] = {}
     for first, above in lags.items():
         together.setdefault(above, []).extend([first, *later_names(first, moved)])
-    slices, types = list(found.slices), dict(found.types)
+    stats, types = list(found.stats), dict(found.types)
     for above, tables in together.items():
         older = survey(
             *(warehouse, tables[0].source, above), tables=tables, until=cursor, cut=found.cut
         )
-        slices = [*older.slices, *slices]
+        stats = [*older.stats, *stats]
         for table, listed in older.types.items():
             now = types.get(table, [])
             types[table] = [*listed, *(columns for columns in now if columns not in listed)]
-    return found._replace(slices=slices, types=types)
+    return found._replace(stats=stats, types=types)
 
 
 def ahead(
@@ -153,14 +153,14 @@ def newest(
     """Of each name seen the last batch with changes among those that `found` ends."""
     seen = dict(cursor.tables)
     looked = {name for first in lags for name in (first, *later_names(first, ledger.moves))}
-    for slice_ in found.slices:
-        seen.setdefault(slice_.table[1:], 0)
+    for each in found.stats:
+        seen.setdefault(each.table[1:], 0)
     for table in looked:
         if table[1:] in seen:
             seen[table[1:]] = seen[table[1:]] or 0
-    for slice_ in found.slices:
-        if slice_.changed is not None and slice_.changed <= found.last:
-            seen[slice_.table[1:]] = max(slice_.changed, seen[slice_.table[1:]] or 0)
+    for each in found.stats:
+        if each.changed is not None and each.changed <= found.last:
+            seen[each.table[1:]] = max(each.changed, seen[each.table[1:]] or 0)
     return dict(sorted(seen.items(), key=str))
 
 

@@ -79,7 +79,7 @@ def histories(
             route,
             table,
             later[table],
-            [stats for stats in pending.slices if stats.table == table and stats.changes],
+            [stats for stats in pending.stats if stats.table == table and stats.changes],
             pending.types.get(table, []),
             lineage(table),
         )
@@ -238,14 +238,14 @@ def shard_of(route: Route) -> tuple[str, ...]:
     return (route.shard_column,) if route.shard_column else ()
 
 
-def key_columns(route: Route, slices: Sequence[BatchStats]) -> tuple[str, ...]:
+def key_columns(route: Route, stats: Sequence[BatchStats]) -> tuple[str, ...]:
     """The key columns that the YAML names, else those that the messages name; () = unknown.
 
     Raises TableError where messages name different ones.
     """
     if route.keys:
         return route.keys
-    found = {names for slice_ in slices for names in slice_.key_columns if names}
+    found = {names for each in stats for names in each.key_columns if names}
     if len(found) > 1:
         listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
         raise TableError(f"the messages name different keys, {listed}; set keys for the table")
@@ -257,7 +257,7 @@ def key_of(
     config: Config,
     route: Route,
     *,
-    slices: Sequence[BatchStats],
+    stats: Sequence[BatchStats],
     lineage: Lineage = (),
     told: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
@@ -269,22 +269,20 @@ def key_of(
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = named_keys(config, route, slices, lineage=lineage) or told
+    named = named_keys(config, route, stats, lineage=lineage) or told
     return named + shard_of(route) if named else ()
 
 
 def named_keys(
-    config: Config, route: Route, slices: Sequence[BatchStats], *, lineage: Lineage
+    config: Config, route: Route, stats: Sequence[BatchStats], *, lineage: Lineage
 ) -> tuple[str, ...]:
     """The key columns that the YAML or the messages name now, by what they are called now."""
-    declared = declared_for(config.sources[route.source].keys, slices[-1].table[1:])
+    declared = declared_for(config.sources[route.source].keys, stats[-1].table[1:])
     if not route.keys and declared:
         return renamed(gold_names(declared), lineage, ())
     now = [
-        slice_._replace(
-            key_columns=tuple(renamed(names, lineage, ()) for names in slice_.key_columns)
-        )
-        for slice_ in slices
+        each._replace(key_columns=tuple(renamed(names, lineage, ()) for names in each.key_columns))
+        for each in stats
     ]
     return renamed(key_columns(route, now), lineage, ())
 
@@ -333,18 +331,18 @@ def shape_of(
     return spelled(shape, sorted(images | brought | {own}))
 
 
-def order_domain(source: Source, slices: Sequence[BatchStats], before: str | None = None) -> str:
+def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
     """What the positions of a source table's changes are positions in; `before`: of those that were
     applied.
 
     Raises TableError where they are of two domains.
     """
-    formats = {name for slice_ in slices for name in slice_.formats}
+    formats = {name for each in stats for name in each.formats}
     domains = sorted({domain(source, name) for name in formats} | ({before} if before else set()))
     if len(domains) > 1:
         listed = " and ".join("arrival" if d == "arrival" else f"the log of {d}" for d in domains)
         raise TableError(
-            f"expected the changes of {label_of(slices[-1].table)} in one order, got positions by "
+            f"expected the changes of {label_of(stats[-1].table)} in one order, got positions by "
             f"{listed}, which cannot be compared; set `order: arrival` for the source {source.name}"
             f" and run `ingest redecode --source {source.name}`, or declare a source for each"
         )
@@ -352,17 +350,17 @@ def order_domain(source: Source, slices: Sequence[BatchStats], before: str | Non
 
 
 def one_tenant(
-    source: Source, slices: Sequence[BatchStats], before: str | None = None
+    source: Source, stats: Sequence[BatchStats], before: str | None = None
 ) -> str | None:
     """The OceanBase tenant that a source table's changes name; `before`: that of those that were
     applied.
 
     Raises TableError where they are of two: equal names do not make one table of theirs.
     """
-    named = {name for slice_ in slices for name in slice_.tenants} | ({before} if before else set())
+    named = {name for each in stats for name in each.tenants} | ({before} if before else set())
     if len(named) > 1:
         raise TableError(
-            f"expected the changes of {label_of(slices[-1].table)} of one OceanBase tenant, got "
+            f"expected the changes of {label_of(stats[-1].table)} of one OceanBase tenant, got "
             f"those of {' and '.join(sorted(named))}; set `options: {{tenant: …}}` for the source "
             f"{source.name} and run `ingest redecode --source {source.name}`; declare a source for "
             "each tenant"
@@ -389,10 +387,10 @@ def _sequence(
 
 
 def set_aside(
-    warehouse: Warehouse, table: SourceTable, route: Route, *, slices: Sequence[BatchStats]
+    warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
 ) -> int:
     """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
-    above, last = min(s.first for s in slices) - 1, max(s.batch for s in slices)
+    above, last = min(s.first for s in stats) - 1, max(s.batch for s in stats)
     changes = silver_changes(
         warehouse.name("silver", "cdc"), [table], f"batch > {above} AND batch <= {last}"
     )

@@ -156,7 +156,7 @@ class Reconstruction:
             return made.keys
         said = told.keys.get(first.table, ())
         lineage = first.lineage
-        return key_of(self.warehouse, config, self.route, slices=stats, lineage=lineage, told=said)
+        return key_of(self.warehouse, config, self.route, stats=stats, lineage=lineage, told=said)
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
         types = [listed for feed in feeds for listed in feed.types]

@@ -60,7 +60,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     [feed] = told.feeds
     if columns is None or not feed.stats:
         return None
-    keys = key_of(warehouse, config, route, slices=feed.stats, lineage=feed.lineage)
+    keys = key_of(warehouse, config, route, stats=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
     [batch] = history_batches(

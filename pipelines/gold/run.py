@@ -236,7 +236,7 @@ def _place(
     """Note how far each source table of a task is applied, and how far it then is."""
     progress = progress_of_route(progress_by_target, task.route)
     fed: list[SourceTable] = []
-    for table in task.slices:
+    for table in task.stats:
         names = [table, *later_names(table, ledger.moves)]
         applied = max(cursor.batch, *(reached(progress, name) for name in names))
         task.above[table] = lags.get(table, applied)
@@ -326,7 +326,7 @@ def _tasks(
     had = (SourceTable(ledger.source, *names) for names in seen if seen[names])
     known = {ledger.moves.get(table, table) for table in had}
     closed = ledger.closed(found)
-    changed = dict.fromkeys(slice_.table for slice_ in found.slices if slice_.changes)
+    changed = dict.fromkeys(each.table for each in found.stats if each.changes)
     routed = {
         table: route
         for table in (*changed, *sorted(known - set(changed), key=str))
@@ -350,7 +350,7 @@ def _tasks(
         if table in again:
             error = again[table].why(route.target)
         task = tasks.setdefault(route.target, TargetBatch(route, {}, error, {}, {}))
-        task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
+        task.stats[table] = [s for s in found.stats if s.table == table and s.changes]
     return tasks, apart
 
 

@@ -122,7 +122,7 @@ class Ledger(EntryStore):
     def closed(self, found: PendingChanges) -> set[SourceTable]:
         """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
         names without a target, until that is decided."""
-        coming = {slice_.table for slice_ in found.slices if slice_.changes}
+        coming = {each.table for each in found.stats if each.changes}
         new = [
             self._stated(entry)
             for table, entries in self._waiting.items()
@@ -162,7 +162,7 @@ class Ledger(EntryStore):
         for again in taken_up(self.entries.values(), lambda table: bool(self.route(table))):
             self._waiting.setdefault(again.table, []).append(again)
             self._new.add(again.id)
-        batches = [batch for s in found.slices for batch in s.logged or ()]
+        batches = [batch for s in found.stats for batch in s.logged or ()]
         if batches:
             self._read(found, min(batches), max(batches))
         for entries in self._waiting.values():
@@ -177,7 +177,7 @@ class Ledger(EntryStore):
         seen = [SourceTable(self.source, *names) for names in cursor.tables]
         seen += [
             *(entry.table for entry in self.entries.values()),
-            *(s.table for s in found.slices),
+            *(s.table for s in found.stats),
         ]
         spelt = {_folded(table): self.moves.get(table, table) for table in seen if table.table}
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}

@@ -156,9 +156,9 @@ class Drift:
             why = f"messages name the key ({came}), gold has ({has}); no DDL announced it"
             yield replace(of_data(entry, route, {}, keys=held), why=why)
 
-    def sent_again(self, table: SourceTable, slices: Sequence[BatchStats]) -> list[Entry]:
+    def sent_again(self, table: SourceTable, stats: Sequence[BatchStats]) -> list[Entry]:
         """What waits because a column came no longer, taken back where it comes again."""
-        sent, top = _sent(slices), max((s.highest for s in slices if s.highest), default=())
+        sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
             entry.settled("ignored", why=SentAgain())
             for entry in self._store.of(table)
@@ -172,7 +172,7 @@ class Drift:
         route: Route,
         columns: Iterable[str],
         *,
-        slices: Sequence[BatchStats],
+        stats: Sequence[BatchStats],
         listed: Sequence[str] | None,
         never: Collection[str],
     ) -> tuple[list[Entry], tuple[str, ...]]:
@@ -182,10 +182,10 @@ class Drift:
         `columns`: those of the target beside its key; `listed`: those that came with a type, where
         the messages tell types.
         """
-        sent = _sent(slices)
+        sent = _sent(stats)
         never = set(never) - sent
-        partial = any(slice_.partials for slice_ in slices)
-        formats = {name for slice_ in slices for name in slice_.formats}
+        partial = any(each.partials for each in stats)
+        formats = {name for each in stats for name in each.formats}
         if partial or not sent or (listed is None and not formats <= _ALL_COLUMNS):
             return [], tuple(sorted(never))
         known = sent | _folded(listed or ()) | never
@@ -344,9 +344,9 @@ def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool
     return brings(known) == name
 
 
-def _sent(slices: Iterable[BatchStats]) -> set[str]:
+def _sent(stats: Iterable[BatchStats]) -> set[str]:
     """The columns, in lower case, that some image has."""
-    return {name.lower() for slice_ in slices for image in slice_.images for name in image}
+    return {name.lower() for each in stats for image in each.images for name in image}
 
 
 def _shown(effect: SchemaChange) -> tuple[bool, str | None]:

@@ -116,17 +116,15 @@ def later_names(table: SourceTable, moved: Moves) -> tuple[SourceTable, ...]:
 
 
 def under_first_names(found: PendingChanges, moved: Moves) -> PendingChanges:
-    """The survey with each renamed table's slices and types under its first name."""
+    """The pending changes, of each renamed table under its first name."""
     if not moved:
         return found
-    slices = [
-        slice_._replace(table=moved.get(slice_.table, slice_.table)) for slice_ in found.slices
-    ]
+    stats = [each._replace(table=moved.get(each.table, each.table)) for each in found.stats]
     types = {table: list(columns) for table, columns in found.types.items() if table not in moved}
     for table, columns in found.types.items():
         if table in moved:
             types.setdefault(moved[table], []).extend(columns)
-    return found._replace(slices=slices, types=types)
+    return found._replace(stats=stats, types=types)
 
 
 def _new_names(entry: Entry) -> list[SourceTable]:

@@ -28,7 +28,7 @@ _WIDTH = " + ".join(
 )
 """SQL of the bytes of a change's values."""
 _LOWEST = -(2**63) + 1
-"""The `oldest` of a slice in which some change has no time."""
+"""The `oldest` where some change has no time."""
 _IMAGES = 64
 """Lists of column names of a table that are told one by one."""
 
@@ -74,7 +74,7 @@ class BatchStats(NamedTuple):
 
 
 class PendingChanges(NamedTuple):
-    """The slices of one source above a batch, and the column types that came with them.
+    """What one source has above a batch, table by table, and the column types that came with it.
 
     `last` is the last batch of which everything may be applied, `cut` says what of later ones.
     `keys`: the key columns that schema messages name, the last ones, which messages of rows need
@@ -82,7 +82,7 @@ class PendingChanges(NamedTuple):
     """
 
     last: int
-    slices: list[BatchStats]
+    stats: list[BatchStats]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
     keys: dict[SourceTable, tuple[str, ...]]
     cut: PublishLimit = EVERYTHING
@@ -101,7 +101,7 @@ def survey(
     """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
     `cut`; of `tables` alone where given.
 
-    `apart`: source tables whose batches up to a number make a slice and those above it another.
+    `apart`: source tables whose batches up to a number are counted apart from those above it.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
@@ -111,15 +111,15 @@ def survey(
     rows = _grouped(warehouse, where, _part(cut, apart or {}))
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)
-    slices = [_slice(source, row) for row in rows if row["changes"] or row["ddl"]]
-    slices.sort(key=lambda slice_: slice_.batch)
+    stats = [_batch_stats(source, row) for row in rows if row["changes"] or row["ddl"]]
+    stats.sort(key=lambda each: each.batch)
     if cut.last is not None:
         last = cut.last
-    return PendingChanges(last, slices, types, keys, cut)
+    return PendingChanges(last, stats, types, keys, cut)
 
 
 def _part(cut: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
-    """SQL of which slice of its table a row belongs to."""
+    """SQL of which part of its table's batches a row belongs to."""
     parts = [f"CAST(batch > {cut.last} AS int)"] if cut.last is not None else []
     if apart:
         cases = " ".join(
@@ -203,7 +203,7 @@ def schema_hints(
 ) -> PendingChanges:
     """What the messages of schemas in batches up to `last` say of some tables of one source.
 
-    It has no slices.
+    It has no statistics.
     """
     source = next(iter(tables)).source
     found = warehouse.session.sql(
@@ -232,7 +232,7 @@ def among(batches: Collection[int]) -> str:
     return f"batch IN ({', '.join(map(str, sorted(batches)))})"
 
 
-def _slice(source: str, row: dict[str, Any]) -> BatchStats:
+def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
     table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
     logged = row.pop("logged_first"), row.pop("logged_last")
     row["logged"] = logged if logged[0] is not None else None
@@ -246,34 +246,34 @@ def _slice(source: str, row: dict[str, Any]) -> BatchStats:
 
 
 def with_moves(
-    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, moved: str
+    warehouse: Warehouse, stats: Sequence[BatchStats], also: Iterable[SourceTable], *, moved: str
 ) -> list[BatchStats]:
-    """The slices of a table with key changes counted by `moved`, for keys that silver does not
+    """The statistics of a table with key changes counted by `moved`, for keys that silver does not
     know. `also`: other names that the table has had."""
-    images = (image for slice_ in slices for image in slice_.images)
+    images = (image for each in stats for image in each.images)
     aside = any(steps_aside(name) for image in images for name in image)
-    changes = _changes(warehouse, slices, also, aside=aside)
+    changes = _changes(warehouse, stats, also, aside=aside)
     row = warehouse.session.sql(
         f"SELECT count(*) AS moves, max(pos) AS top FROM ({changes}) WHERE {moved}"
     ).first()
     if row is None or not row["moves"]:
-        return list(slices)
-    first, *rest = slices
+        return list(stats)
+    first, *rest = stats
     last_removal = max(pos for pos in (first.last_removal, tuple(row["top"])) if pos is not None)
     return [first._replace(moves=row["moves"], last_removal=last_removal), *rest]
 
 
 def with_places(
     warehouse: Warehouse,
-    slices: Sequence[BatchStats],
+    stats: Sequence[BatchStats],
     also: Iterable[SourceTable],
     *,
     shape: Projection,
 ) -> tuple[list[BatchStats], int]:
-    """The slices of a table by the order of `shape.sequence`, each with the places of them all, and
-    how many changes have no place."""
+    """The statistics of a table by the order of `shape.sequence`, each with the places of them all,
+    and how many changes have no place."""
     cuts = str(shape.truncates).lower()
-    changes = _changes(warehouse, slices, also, aside=shape.aside)
+    changes = _changes(warehouse, stats, also, aside=shape.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
         f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS last_removal "
@@ -281,36 +281,36 @@ def with_places(
     ).first()
     assert row is not None
     placed = [
-        slice_._replace(
+        each._replace(
             truncates=0,
             lowest=_pos(row["lowest"]),
             highest=_pos(row["highest"]),
             last_removal=_pos(row["last_removal"]),
         )
-        for slice_ in slices
+        for each in stats
     ]
     return placed, int(row["missing"])
 
 
 def _changes(
-    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, aside: bool
+    warehouse: Warehouse, stats: Sequence[BatchStats], also: Iterable[SourceTable], *, aside: bool
 ) -> str:
-    """SQL of the changes of one table's slices, under all its names.
+    """SQL of the changes that the statistics of one table count, under all its names.
 
     `aside`: columns have the names that gold has them under.
     """
-    table = slices[0].table
+    table = stats[0].table
     silver = warehouse.name("silver", "cdc")
     return (
         f"SELECT * FROM {f'({in_gold(silver)})' if aside else silver} "
         f"WHERE source = {sql_text(table.source)}{_narrowed((table, *also))} "
-        f"AND kind = 'change' AND {spanned(slices)}"
+        f"AND kind = 'change' AND {spanned(stats)}"
     )
 
 
-def spanned(slices: Sequence[BatchStats]) -> str:
-    """SQL that is true for silver's rows of the slices of one table."""
-    first, last = min(s.first for s in slices), max(s.batch for s in slices)
+def spanned(stats: Sequence[BatchStats]) -> str:
+    """SQL that is true for silver's rows that the statistics of one table count."""
+    first, last = min(s.first for s in stats), max(s.batch for s in stats)
     return among(range(first, last + 1))
 
 

@@ -84,13 +84,13 @@ def judge_rows(
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
-        told = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
+        fields = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
         if verdict.late:
             for name in _keys(changes):
-                yield result("late", key=list(name), **told)
+                yield result("late", key=list(name), **fields)
             return
         if verdict.doubtful:
-            yield result("doubtful", key=key, **told)
+            yield result("doubtful", key=key, **fields)
         if verdict.stale or verdict.passed:
             yield result("passed" if verdict.passed else "stale", stale=verdict.stale)
         newer = [change for change in changes if stored is None or change.pos > stored]

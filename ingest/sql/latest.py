@@ -92,9 +92,9 @@ def _typed_rows(
     places = {name: place for place, name in enumerate(image)} if image else {}
     texts, values = [], []
     for i, name in enumerate(sets):
-        spelt = shape.spellings.get(name, (name,))
-        by_place = len(spelt) == 1 and spelt[0] in places
-        text = f"texts[{places[spelt[0]]}]" if by_place else shape.text("after", name)
+        spellings = shape.spellings.get(name, (name,))
+        by_place = len(spellings) == 1 and spellings[0] in places
+        text = f"texts[{places[spellings[0]]}]" if by_place else shape.text("after", name)
         texts.append(f", {text} AS `x{i}`")
         values.append(f", {casts.typed(f'`x{i}`', shape.columns[name], shape.zone)} AS `v{i}`")
     keys = ", ".join(column(f"k{i}") for i in range(len(shape.keys)))

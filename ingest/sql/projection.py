@@ -68,14 +68,14 @@ class Projection:
     @property
     def aside(self) -> bool:
         """Whether some column has another name at its source."""
-        named = (*self.columns, *(name for spelt, _ in self.sequence for name in spelt))
+        named = (*self.columns, *(name for spelling, _ in self.sequence for name in spelling))
         return any(map(steps_aside, named))
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
         if name == self.shard:
             return sql_text(self.label)
-        found = [f"{image}[{sql_text(spelt)}]" for spelt in self.spellings.get(name, (name,))]
+        found = [f"{image}[{sql_text(spelling)}]" for spelling in self.spellings.get(name, (name,))]
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
     def typed(self, image: str, name: str) -> str:
@@ -190,11 +190,15 @@ def events(shape: Projection, changes: str) -> str:
     # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
     misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
     names = ", ".join(sql_text(name) for name in shape.columns)
-    image, respelt = _renamed(shape), _respelt(shape)
-    sent = f"map_keys({image if respelt else 'after'})"
-    spelt = [sql_text(n) for key in shape.keys for n in shape.spellings.get(key, (key,))]
+    image, by_spelling = _renamed(shape), _other_spellings(shape)
+    sent = f"map_keys({image if by_spelling else 'after'})"
+    key_spellings = [sql_text(n) for key in shape.keys for n in shape.spellings.get(key, (key,))]
     # What a row was called before is told by its key, whose texts may differ where it does not.
-    others = f"map_filter(before, (k, v) -> k NOT IN ({', '.join(spelt)}))" if spelt else "before"
+    others = (
+        f"map_filter(before, (k, v) -> k NOT IN ({', '.join(key_spellings)}))"
+        if key_spellings
+        else "before"
+    )
     tx = f"concat_ws('/', epoch, coalesce(tx_id, to_json({source_part('pos')})))"
     return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
   IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
@@ -212,26 +216,31 @@ FROM ({changes})"""
 
 def _renamed(shape: Projection) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
-    respelt = _respelt(shape)
+    by_spelling = _other_spellings(shape)
     listed = f"array({_listed(shape)})"
     # A lambda is not compiled: it is for images that have more than the target.
     kept = (
         f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
         f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
     )
-    if not respelt:
+    if not by_spelling:
         return kept
-    cases = " ".join(f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in respelt.items())
+    cases = " ".join(
+        f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in by_spelling.items()
+    )
     return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
 
 
-def _respelt(shape: Projection) -> dict[str, str]:
+def _other_spellings(shape: Projection) -> dict[str, str]:
     """The names under which images have columns that are called otherwise -> what they are."""
     return {
-        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
+        spelling: name
+        for name, all_ in shape.spellings.items()
+        for spelling in all_
+        if spelling != name
     }
 
 
 def _listed(shape: Projection) -> str:
-    names = {spelt for name in shape.columns for spelt in shape.spellings.get(name, (name,))}
+    names = {spelling for name in shape.columns for spelling in shape.spellings.get(name, (name,))}
     return ", ".join(sql_text(name) for name in sorted(names))

@@ -148,9 +148,9 @@ class TableBatch:
     @cached_property
     def partial(self) -> bool:
         """Whether an image of the batch leaves a column of the target as it is."""
-        spelt = ({name.lower() for name in image} for image in self.images)
+        lower_names = ({name.lower() for name in image} for image in self.images)
         every = {name.lower() for name in self.shape.columns}
-        return bool(self.total("partials")) or any(not every <= names for names in spelt)
+        return bool(self.total("partials")) or any(not every <= names for names in lower_names)
 
     @cached_property
     def whole(self) -> bool:

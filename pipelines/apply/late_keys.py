@@ -137,12 +137,12 @@ def _few(
     frames: Frames, groups: Mapping[Key, int], *, found: int, brought: Collection[Key]
 ) -> Late:
     linked = len({*groups.values()}) < len(groups)
-    told = {
+    arrays = {
         "key": array_of(groups),
         "component": pa.array(map(str, groups.values()), pa.string()),
         "brought": pa.array((key in brought for key in groups), pa.bool_()),
     }
-    relation = frames.view(pa.table(told)) if groups else ""
+    relation = frames.view(pa.table(arrays)) if groups else ""
     named = [key for key in groups if key in brought]
     return Late(relation, groups, named, len(groups), found, linked)
 
@@ -151,10 +151,10 @@ def _of_many(
     frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
 ) -> Late:
     """As `late_keys`, of more keys than the driver takes."""
-    told = judged.named(frames)
-    above = _above(batch, f"(SELECT key, pos FROM {told} WHERE kind = 'doubtful')", overtaking)
-    found = " UNION ".join([f"SELECT key FROM {told} WHERE kind = 'late'", above, *also])
-    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {told}")
+    verdicts = judged.named(frames)
+    above = _above(batch, f"(SELECT key, pos FROM {verdicts} WHERE kind = 'doubtful')", overtaking)
+    found = " UNION ".join([f"SELECT key FROM {verdicts} WHERE kind = 'late'", above, *also])
+    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {verdicts}")
 
 
 def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> Late:
@@ -244,8 +244,8 @@ def _bounds(judged: pa.Table) -> dict[Key, Pos]:
     """Where the fold of a late or doubtful key has to start below: what a partial image of the
     batch comes to, and whether it has a base, depends on what was before it."""
     bounds: dict[Key, Pos] = {}
-    told = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
-    columns = (told[name].to_pylist() for name in ("key", "pos", "whole"))
+    late_or_doubtful = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
+    columns = (late_or_doubtful[name].to_pylist() for name in ("key", "pos", "whole"))
     for name, at, whole in zip(*columns, strict=True):
         key, pos = tuple(name), TOP if whole else tuple(at)
         bounds[key] = min(pos, bounds.get(key, pos))

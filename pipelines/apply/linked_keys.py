@@ -95,9 +95,9 @@ def _collected(frames: Frames, pairs: str) -> Pairs | None:
     """The pairs; None where they are too many for the driver, or too large."""
     large = f"{bounds.too_large('key')} OR {bounds.too_large('key_before')}"
     limited = f"SELECT * FROM ({pairs}) LIMIT {bounds.KEY_CHANGES + 1}"
-    told = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
-    told = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({told}) AS p(b, key)"
-    found = list(rows(frames.sql(told)))
+    pairs = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
+    pairs = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({pairs}) AS p(b, key)"
+    found = list(rows(frames.sql(pairs)))
     if len(found) > bounds.KEY_CHANGES or any(before is None for before, _ in found):
         return None
     return [(tuple(before), tuple(key)) for before, key in found]

@@ -51,8 +51,8 @@ class SourceTables:
             if way is None:
                 yield f"{label_of(table)}: in silver only, no entry of its tables file matches"
                 continue
-            told = f"{label_of(table)} -> {config.settings.schemas.gold}.{way.target}"
-            yield f"{told}, {_kept(way, self._keys.get(table, ()))}: {_columns(way, columns)}"
+            led = f"{label_of(table)} -> {config.settings.schemas.gold}.{way.target}"
+            yield f"{led}, {_kept(way, self._keys.get(table, ()))}: {_columns(way, columns)}"
 
 
 def _kept(way: Route, said: tuple[str, ...]) -> str:

@@ -129,7 +129,7 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
             )
     if found.differences:
         call.console.rows(DIFFERENCE, found.differences)
-    call.console.say(f"{target}: {found.told}")
+    call.console.say(f"{target}: {found.summary}")
     if not found.right:
         raise SystemExit(1)
 

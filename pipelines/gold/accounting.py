@@ -44,7 +44,7 @@ class LeftOut(NamedTuple):
     """Changes that a fold of history leaves out, and how many of them no reject tells of."""
 
     changes: int = 0
-    untold: int = 0
+    unrecorded: int = 0
 
 
 def set_aside(reconstruction: Reconstruction, at: datetime) -> int:

@@ -77,7 +77,7 @@ def advance(
         return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
     stats = [each for of_table in feeding.values() for each in of_table]
     if progress.made is None:
-        found = _with_told(warehouse, feeding, found)
+        found = _with_schema_hints(warehouse, feeding, found)
     keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
     mode = mode_of(route, keys)
     if mode is None:
@@ -130,9 +130,11 @@ def _keys(
         return progress.made.keys
     first = next(iter(feeding))
     stats = [each for of_table in feeding.values() for each in of_table]
-    said = found.keys.get(first, ())
+    hinted_keys = found.keys.get(first, ())
     lineage = ledger.lineage(first)
-    return key_of(ledger.warehouse, config, route, stats=stats, lineage=lineage, told=said)
+    return key_of(
+        ledger.warehouse, config, route, stats=stats, lineage=lineage, hinted_keys=hinted_keys
+    )
 
 
 def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
@@ -173,8 +175,10 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     if not fresh:
         row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
     if keys:
-        said = found.keys.get(table, ())
-        _check_key(config, route, table, stats=stats, keys=keys, ledger=ledger, said=said)
+        hinted_keys = found.keys.get(table, ())
+        _check_key(
+            config, route, table, stats=stats, keys=keys, ledger=ledger, hinted_keys=hinted_keys
+        )
     return row, columns
 
 
@@ -222,7 +226,7 @@ def is_gone(target: str) -> str:
     )
 
 
-def _with_told(
+def _with_schema_hints(
     warehouse: Warehouse, feeding: dict[SourceTable, list[BatchStats]], found: PendingChanges
 ) -> PendingChanges:
     """The survey with what earlier messages told of a new target's tables, where those of now say
@@ -269,10 +273,10 @@ def _check_key(
     stats: list[BatchStats],
     keys: tuple[str, ...],
     ledger: Ledger,
-    said: tuple[str, ...],
+    hinted_keys: tuple[str, ...],
 ) -> None:
     """Enter another key that the YAML or the messages name now; the target's own stays."""
-    own = named_keys(config, route, stats, lineage=ledger.lineage(table)) or said
+    own = named_keys(config, route, stats, lineage=ledger.lineage(table)) or hinted_keys
     named = (*own, *shard_of(route))
     if own and {name.lower() for name in named} != {key.lower() for key in keys}:
         ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)

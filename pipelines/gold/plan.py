@@ -29,7 +29,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, survey, with_moves, with_places
 from pipelines.targets.progress import Watermarks
 from pipelines.targets.rejects import no_key_rejects
-from pipelines.targets.table import keys_of, spelled
+from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
     *("ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "RENAME COLUMN", "DROP COLUMNS"),
@@ -259,17 +259,17 @@ def key_of(
     *,
     stats: Sequence[BatchStats],
     lineage: Lineage = (),
-    told: tuple[str, ...] = (),
+    hinted_keys: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """The key columns of a target: those it was made with; of a new one what the YAML says, else
-    what the messages of rows name, else those of schemas (`told`); () = unknown.
+    what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
 
     Raises TableError where messages of a new target name different ones.
     """
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = named_keys(config, route, stats, lineage=lineage) or told
+    named = named_keys(config, route, stats, lineage=lineage) or hinted_keys
     return named + shard_of(route) if named else ()
 
 
@@ -328,7 +328,7 @@ def shape_of(
         sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
-    return spelled(shape, sorted(images | brought | {own}))
+    return with_spellings(shape, sorted(images | brought | {own}))
 
 
 def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
@@ -380,9 +380,9 @@ def _sequence(
     declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
     found = []
     for name in route.sequence_by or ():
-        spelt = {given for image in images for given in image if given.lower() == name.lower()}
+        spellings = {given for image in images for given in image if given.lower() == name.lower()}
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
-        found.append((tuple(sorted(spelt | {name})), type_))
+        found.append((tuple(sorted(spellings | {name})), type_))
     return tuple(found)
 
 

@@ -100,15 +100,15 @@ class Reconstruction:
         moved = renames(entries)
         own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
-        told = histories(
+        found = histories(
             *(warehouse, own),
             renamed_tables=moved,
             lineage=lambda t: lineage_of(e for e in entries if moved.get(e.table, e.table) == t),
             last=last,
         )
         self.entries = [entry for entry in entries if moved.get(entry.table, entry.table) in own]
-        self.typed_names = {c.name for feed in told.feeds for listed in feed.types for c in listed}
-        self.keys = self._key(config, told, today=today, before=before)
+        self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
+        self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
@@ -116,12 +116,12 @@ class Reconstruction:
         self.soft = route.deletes == "soft" and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None or today:
-            columns = self._todays_columns(columns or {}, told.feeds)
+            columns = self._todays_columns(columns or {}, found.feeds)
         self.columns = columns
         if mode != "append" and len(own) > 1 and not route.shard_column:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.batches = history_batches(
-            *(warehouse, config, told.feeds),
+            *(warehouse, config, found.feeds),
             made=self.made,
             columns=columns,
             watermarks=watermarks,
@@ -135,12 +135,12 @@ class Reconstruction:
         self.names = [*columns, *self.added]
 
     def _key(
-        self, config: Config, told: Histories, *, today: bool, before: TargetContract | None
+        self, config: Config, found: Histories, *, today: bool, before: TargetContract | None
     ) -> tuple[str, ...]:
         """The key columns: those that the target has or, where it is gone, had, unless those of
         today are asked for and the YAML names some."""
-        first, *_ = told.feeds
-        stats = [each for feed in told.feeds for each in feed.stats]
+        first, *_ = found.feeds
+        stats = [each for feed in found.feeds for each in feed.stats]
         named = (
             declared_keys(config, self.route, first.table, lineage=first.lineage)
             if today and stats
@@ -154,9 +154,16 @@ class Reconstruction:
             return named
         if made is not None and (gone or made.mode == "append" or not stats):
             return made.keys
-        said = told.keys.get(first.table, ())
+        hinted_keys = found.keys.get(first.table, ())
         lineage = first.lineage
-        return key_of(self.warehouse, config, self.route, stats=stats, lineage=lineage, told=said)
+        return key_of(
+            self.warehouse,
+            config,
+            self.route,
+            stats=stats,
+            lineage=lineage,
+            hinted_keys=hinted_keys,
+        )
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
         types = [listed for feed in feeds for listed in feed.types]

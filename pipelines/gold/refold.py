@@ -51,13 +51,13 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     last, only = progress.applied if progress is not None else (None, "true")
     watermarks = progress.watermarks if progress is not None else {}
-    told = histories(
+    found = histories(
         *(warehouse, {table: route}),
         renamed_tables=ledger.moves,
         lineage=ledger.lineage,
         last=last,
     )
-    [feed] = told.feeds
+    [feed] = found.feeds
     if columns is None or not feed.stats:
         return None
     keys = key_of(warehouse, config, route, stats=feed.stats, lineage=feed.lineage)

@@ -218,11 +218,11 @@ def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     keyed = "key IS NOT NULL AND " if batch.shape.keys else ""
     said = {"reject": "o.id", "had": "o.version"}
     said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
-    told = said if rejects else {}
+    added = said if rejects else {}
     return (
-        f"SELECT {''.join(f'{name}, ' for name in told)}{listed()}, key, "
+        f"SELECT {''.join(f'{name}, ' for name in added)}{listed()}, key, "
         f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(batch.shape)} "
-        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in told.items())} "
+        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in added.items())} "
         f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
     )
 

@@ -56,14 +56,14 @@ def note(warehouse: Warehouse, config: Config, sources: Collection[str], *, silv
 
 def _state(warehouse: Warehouse, config: Config) -> str:
     """What a pass depends on, as one text. No secret is part of it."""
-    told = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
+    digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():
         # What a source's `repr` leaves out, since a secret may be among them.
-        told.update(Declaration.of(source).to_json())
+        digest.update(Declaration.of(source).to_json())
     return json.dumps(
         [
             version("delta-cdc-ingest"),
-            told.hexdigest(),
+            digest.hexdigest(),
             [silver_commit(warehouse), *(warehouse.stamp("gold", name) for name in _OWN)],
             gold_tables(warehouse),
         ]

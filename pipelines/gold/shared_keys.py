@@ -42,9 +42,9 @@ def try_again(
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    told = histories(warehouse, routes, renamed_tables=moved, lineage=ledger.lineage, last=last)
+    found = histories(warehouse, routes, renamed_tables=moved, lineage=ledger.lineage, last=last)
     batches = history_batches(
-        *(warehouse, ledger.config, told.feeds),
+        *(warehouse, ledger.config, found.feeds),
         made=made,
         columns=columns_of(warehouse, route.target) or {},
         watermarks=row.watermarks,

@@ -179,12 +179,14 @@ class Ledger(EntryStore):
             *(entry.table for entry in self.entries.values()),
             *(s.table for s in found.stats),
         ]
-        spelt = {_folded(table): self.moves.get(table, table) for table in seen if table.table}
+        known_names = {
+            _folded(table): self.moves.get(table, table) for table in seen if table.table
+        }
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.config.sources[self.source]
         for entry, statement in in_silver(self.warehouse, source, first, last=last):
             if entry.id not in known:
-                entry = replace(entry, table=known_as(entry.table, statement, spelt))
+                entry = replace(entry, table=known_as(entry.table, statement, known_names))
                 known.add(entry.id)
                 self._waiting.setdefault(entry.table, []).append(entry)
                 self._statements[entry.id] = statement

@@ -83,10 +83,10 @@ class Drift:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
         held = {name.lower(): name for name in columns}
-        told = _folded(route.columns)
+        declared = _folded(route.columns)
         for name, type_ in wanted.items():
             own = held.get(name.lower())
-            if own is None or not (name.lower() in told or name in typed):
+            if own is None or not (name.lower() in declared or name in typed):
                 continue
             change, was = AlterColumnType(own, type_), columns[own]
             fits = holds(route, name, was, coming=type_)

@@ -52,9 +52,9 @@ def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
     if entry.status not in WAITING or entry.target is None:
         return None
     held = columns_of(warehouse, entry.target) or {}
-    spelt = {name.lower(): name for name in held}
+    spelling = {name.lower(): name for name in held}
     taken = {e.name.lower() for e in entry.effects if isinstance(e, DropColumn)}
-    values = [f"{quote(spelt[name])} IS NOT NULL" for name in sorted(taken & set(spelt))]
+    values = [f"{quote(spelling[name])} IS NOT NULL" for name in sorted(taken & set(spelling))]
     if not values or not entry.proposed:
         return None
     counted = f"SELECT count_if({' OR '.join(values)}) FROM {warehouse.name('gold', entry.target)}"

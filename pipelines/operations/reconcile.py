@@ -58,24 +58,28 @@ class Reconciled(NamedTuple):
     @property
     def right(self) -> bool:
         """Whether the rows are those of history, and every change that is in none is a reject."""
-        return self.equal and not self.left_out.untold
+        return self.equal and not self.left_out.unrecorded
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """One sentence: what was counted, what differs, and what history has beside its rows."""
         sides = f"gold has {self.gold}, {self.against} {self.other}"
-        told = f"{sides}; no difference"
+        summary = f"{sides}; no difference"
         if not self.equal:
             kinds = (MISSING, EXTRA, DIFFERENT)
-            told = f"{sides}; {', '.join(f'{self.counts.get(kind, 0):,} {kind}' for kind in kinds)}"
+            summary = (
+                f"{sides}; {', '.join(f'{self.counts.get(kind, 0):,} {kind}' for kind in kinds)}"
+            )
             if len(self.differences) < sum(self.counts.values()):
-                told += f", of which {len(self.differences):,} are listed"
+                summary += f", of which {len(self.differences):,} are listed"
         if self.left_out.changes:
-            told += f"; {self.left_out.changes:,} changes of history have no place in gold"
-            told += ", all of them among the rejects" if not self.left_out.untold else ""
-        if self.left_out.untold:
-            told += f", {self.left_out.untold:,} of them in no reject: `ingest rebuild` enters them"
-        return told
+            summary += f"; {self.left_out.changes:,} changes of history have no place in gold"
+            summary += ", all of them among the rejects" if not self.left_out.unrecorded else ""
+        if self.left_out.unrecorded:
+            summary += (
+                f", {self.left_out.unrecorded:,} of them in no reject: `ingest rebuild` enters them"
+            )
+        return summary
 
 
 def reconcile(

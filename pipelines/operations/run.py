@@ -238,8 +238,8 @@ class Run:
         done.decoded += decoded.messages if decoded is not None else 0
         done.changes += decoded.changes if decoded is not None else 0
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
-        told = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
-        advance(f"silver {name}: {told}", rows > 0)
+        counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
+        advance(f"silver {name}: {counts}", rows > 0)
 
     def _gold(self, advance: Advance) -> None:
         """What silver has brought to the targets; nothing is looked at where nothing changed."""

@@ -30,7 +30,7 @@ _WIDTH = " + ".join(
 _LOWEST = -(2**63) + 1
 """The `oldest` where some change has no time."""
 _IMAGES = 64
-"""Lists of column names of a table that are told one by one."""
+"""Lists of column names of a table that are named one by one."""
 
 
 class BatchStats(NamedTuple):
@@ -192,9 +192,9 @@ FROM by_schema GROUP BY db, schema, `table`, part"""
 _BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
   min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
   max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'
-    AND size(key_columns) > 0) AS told"""
+    AND size(key_columns) > 0) AS last_key"""
 _OVER_SCHEMAS = """collect_list(struct(came, schema_id, columns)) FILTER (WHERE came IS NOT NULL)
-    AS types, max(told).key_columns AS told"""
+    AS types, max(last_key).key_columns AS last_key"""
 """What messages of schemas say of a table: its columns' types, its key."""
 
 
@@ -338,7 +338,7 @@ def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tupl
     """The key each table was last said to have; taken out of the rows."""
     found = {}
     for row in sorted(rows, key=lambda row: int(row.get("last") or 0)):
-        key = row.pop("told")
+        key = row.pop("last_key")
         if key is not None:
             found[SourceTable(source, row["db"], row["schema"], row["table"])] = gold_names(key)
     return found

@@ -111,10 +111,10 @@ def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> lis
     """What gold waits for, a sentence each, where it publishes whole transactions only."""
     sources = [name for name in sources if config.tables[name].publish == "transaction"]
     progress_by_target = load_progress(warehouse) if sources else {}
-    told = []
+    sentences = []
     for source in sources:
         cursor = source_cursor(progress_by_target, source)
         waits = cut(warehouse, config, source, above=cursor.batch).waits
         if waits is not None:
-            told.append(f"source {source}: gold waits for the rest of {waits}")
-    return told
+            sentences.append(f"source {source}: gold waits for the rest of {waits}")
+    return sentences

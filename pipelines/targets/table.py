@@ -211,10 +211,10 @@ def _kept(made: TargetContract) -> str:
 
 def made_for(warehouse: Warehouse, target: str) -> TargetContract | None:
     """What a target was created for; None where it does not exist or does not tell."""
-    told = _property(warehouse, target, _KEPT)
-    if told is None:
+    stored = _property(warehouse, target, _KEPT)
+    if stored is None:
         return None
-    mode, sequence = json.loads(told)
+    mode, sequence = json.loads(stored)
     return TargetContract(mode, keys_of(warehouse, target), tuple(sequence))
 
 
@@ -262,7 +262,7 @@ def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> 
         warehouse.execute(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
 
 
-def spelled(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
+def with_spellings(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
     """The shape with the names that images have its columns under, matched without case."""
     by_lower = {name.lower(): name for name in shape.columns}
     found: dict[str, dict[str, None]] = {}

@@ -50,7 +50,7 @@ def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure
         lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, ways=ways))
     )
     if not found[0].equal:
-        raise AssertionError(f"expected no difference from history, got {found[0].told}")
+        raise AssertionError(f"expected no difference from history, got {found[0].summary}")
     return Figure(
         f"rebuild of {events:,} events, {what}",
         1.0,

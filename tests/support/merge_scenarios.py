@@ -207,7 +207,7 @@ class Laboratory:
             target: reconcile(self.warehouse, self.config, target, ways=ways) for target in targets
         }
         return {
-            target: f"{compared.told} {compared.differences}"
+            target: f"{compared.summary} {compared.differences}"
             for target, compared in found.items()
             if not compared.equal
         }

@@ -165,11 +165,11 @@ def baseless(ordered: Sequence[Change]) -> bool:
     return False
 
 
-def stored_rows(target: str, shape: Projection, *, soft: bool) -> str:
+def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
     """SQL of the target's keys as text, with each row's position and source table.
 
     `marked`: the row is a soft-deleted one.
     """
-    parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
     marked = "_deleted_at IS NOT NULL" if soft else "false"
     return f"SELECT array({parts}) AS key, _pos, _source_table, {marked} AS marked FROM {target}"

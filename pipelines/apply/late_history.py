@@ -103,7 +103,7 @@ def _chosen(frames: Frames, batch: TableBatch, late: Late, *, of: str) -> DataFr
         read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
     hint = "" if late.groups is None else "/*+ BROADCAST(l) */ "
     chosen = (
-        f"SELECT {hint}{read}, l.component FROM ({events(batch.shape, of)}) h "
+        f"SELECT {hint}{read}, l.component FROM ({events(batch.projection, of)}) h "
         f"JOIN {late.relation} l ON l.key = h.key WHERE size(h.misfits) = 0"
     )
     return frames.sql(without_claimed(frames, batch, chosen, given=late.given))

@@ -111,7 +111,7 @@ def marked_by_truncates(batch: TableBatch) -> list[str]:
     above = [cut for cut in batch.earlier_truncates if unseen and cut > unseen[0]]
     if not batch.soft or not above:
         return []
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=True)
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=True)
     positions = ", ".join(map(pos_literal, above))
     return [f"SELECT key FROM ({stored}) WHERE _pos IN ({positions})"]
 
@@ -201,7 +201,9 @@ def _named_above(
 def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") -> str:
     """SQL of the keys of a relation (`key`, `pos`) that an earlier change names above that
     position."""
-    earlier = events(batch.shape, batch.earlier(f"{where} AND ({what} OR {batch.shape.moved})"))
+    earlier = events(
+        batch.projection, batch.earlier(f"{where} AND ({what} OR {batch.projection.moved})")
+    )
     both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
     return (
         f"SELECT DISTINCT d.key FROM {doubtful} d JOIN "

@@ -74,16 +74,16 @@ def _key_changes(
 ) -> _Changes | None:
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
-    where, most = batch.shape.moved, batch.history_changes
+    where, most = batch.projection.moved, batch.history_changes
     if batch.watermarks.last_removal is None and not batch.total("moves"):
         return None
-    if batch.shape.native:
+    if batch.projection.native:
         batches = without_hash(frames, batch) if unhashed is None else unhashed
         if not batches:
             return None
         where += f" AND key_hash IS NULL AND {among(batches)}"
         most = sum(batches.values())
-    moved = events(batch.shape, batch.history(where))
+    moved = events(batch.projection, batch.history(where))
     pairs = (
         f"SELECT DISTINCT key_before, key FROM ({moved}) "
         f"WHERE key IS NOT NULL AND key_before IS NOT NULL"

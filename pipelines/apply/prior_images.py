@@ -56,12 +56,12 @@ class Span(NamedTuple):
 
 def hashes(batch: TableBatch, keys: Collection[Key]) -> dict[Key, int] | None:
     """Silver's hash of each key; None where silver is not to be read by it."""
-    shape = batch.shape
-    types = [shape.columns[name] for name in shape.keys]
+    projection = batch.projection
+    types = [projection.columns[name] for name in projection.keys]
     plain = all(type_ in _HASHED_TYPES or type_.startswith("decimal") for type_ in types)
-    if not plain or len(keys) > _KEYS_MOST or not shape.native:
+    if not plain or len(keys) > _KEYS_MOST or not projection.native:
         return None
-    own = len(shape.keys) - (shape.shard is not None)
+    own = len(projection.keys) - (projection.shard is not None)
     return {key: hash_values(key[:own]) for key in keys}
 
 
@@ -196,4 +196,6 @@ def based(batch: TableBatch) -> bool:
     partials = batch.watermarks.partials or batch.partial
     if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):
         return False
-    return batch.mode == "scd1" and not batch.shape.by_arrival and not batch.shape.sequence
+    return (
+        batch.mode == "scd1" and not batch.projection.by_arrival and not batch.projection.sequence
+    )

@@ -31,7 +31,7 @@ def fast_suffices(batch: TableBatch) -> bool:
 
 def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    rows = latest(batch.shape, batch.changes(), sets=batch.sets, image=batch.image)
+    rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
     with surprises():
         _merge(frames, batch, f"({rows})", counts=counts, exact=False)
@@ -90,7 +90,7 @@ def watermarks_after(
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.mode == "scd1" and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
-        last = outermost(truncates, by_arrival=batch.shape.by_arrival)
+        last = outermost(truncates, by_arrival=batch.projection.by_arrival)
         truncates = {pos: truncates[pos] for pos in last}
     return replace(
         before.with_truncates(truncates),
@@ -103,7 +103,7 @@ def watermarks_after(
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
-        key_overridden=before.key_overridden or (named and not batch.shape.native),
+        key_overridden=before.key_overridden or (named and not batch.projection.native),
     )
 
 
@@ -116,7 +116,9 @@ def widest(batch: TableBatch) -> int | None:
 def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
     """The truncates of the batch as its MERGE takes them."""
     return tuple(
-        Truncate(label=batch.shape.label, pos=pos, by_arrival=batch.shape.by_arrival, time=time)
+        Truncate(
+            label=batch.projection.label, pos=pos, by_arrival=batch.projection.by_arrival, time=time
+        )
         for pos, time in sorted(batch.new_truncates.items())
     )
 
@@ -132,7 +134,7 @@ def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
 
 def _stored(batch: TableBatch) -> str:
     """SQL of the stored rows by key, those that a truncate takes left out."""
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     if not batch.all_truncates:
         return stored
     return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_truncates('_pos')})"
@@ -142,7 +144,7 @@ def _run(batch: TableBatch) -> Run:
     watermarks = batch.watermarks
     return judge_rows(
         soft=batch.soft,
-        by_arrival=batch.shape.by_arrival,
+        by_arrival=batch.projection.by_arrival,
         fresh=batch.fresh,
         truncates=batch.truncates if batch.soft else (),
         bounds=lateness.LatenessBounds(
@@ -170,9 +172,9 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     if first is None or last_noop is None or first > last_noop:
         return []
     above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     return [
-        f"SELECT DISTINCT t.key FROM ({events(batch.shape, batch.earlier(above))}) e "
+        f"SELECT DISTINCT t.key FROM ({events(batch.projection, batch.earlier(above))}) e "
         f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_truncates('t._pos')}"
     ]
 
@@ -184,7 +186,7 @@ def _on_time(
     if judged.large is not None and batch.whole:
         unless = late.relation or frames.view(SCHEMA.empty_table())
         changes = without_copies(batch, batch.changes())
-        rows = latest(batch.shape, changes, sets=batch.sets, unless=unless)
+        rows = latest(batch.projection, changes, sets=batch.sets, unless=unless)
         return [batch.listed(rows)], batch.total("changes")
     states, left = on_time(frames, batch, judged=judged, late=late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
@@ -196,7 +198,7 @@ def _fold_again(
     """SQL of the states of the late keys, how many rows they leave, and the highest place of a
     partial image without base."""
     run = fold_history(
-        soft=batch.soft, by_arrival=batch.shape.by_arrival, truncates=batch.truncates
+        soft=batch.soft, by_arrival=batch.projection.by_arrival, truncates=batch.truncates
     )
     refolded = fold_again(frames, batch, late, run=run, counts=counts)
     states = batch.typed_states(refolded.of_kind("state"), exact=True)
@@ -205,13 +207,13 @@ def _fold_again(
 
 def _none(frames: Frames, batch: TableBatch) -> str:
     """SQL of no rows at all, for a MERGE that only truncates."""
-    shape = batch.shape
+    projection = batch.projection
     nobody = {
         "kind": "state",
-        "key": [""] * len(shape.keys),
+        "key": [""] * len(projection.keys),
         "gone": True,
         "whole": False,
-        "label": shape.label,
+        "label": projection.label,
     }
     view = frames.view(pa.Table.from_pylist([nobody], SCHEMA))
     return f"{batch.typed_states(view, exact=True)} WHERE false"
@@ -224,10 +226,10 @@ def _merge(
         Merge(
             target=batch.target_table,
             rows=rows,
-            keys=batch.shape.keys,
-            columns=batch.shape.columns,
-            sets=tuple(batch.shape.columns) if exact else batch.sets,
-            source=batch.shape.source,
+            keys=batch.projection.keys,
+            columns=batch.projection.columns,
+            sets=tuple(batch.projection.columns) if exact else batch.sets,
+            source=batch.projection.source,
             soft=batch.soft,
             mixed=exact,
             own=batch.shared,

@@ -59,7 +59,7 @@ def judge(
     the columns of that which `run` is to see.
     """
     counts = Counter(rejected=horizon_rejects(frames, batch))
-    all_events = events(batch.shape, batch.changes())
+    all_events = events(batch.projection, batch.changes())
     fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
     joined = ""
     if batch.shared:

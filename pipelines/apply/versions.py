@@ -35,14 +35,14 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if batch.version is None:
         # What a killed run wrote may be this batch.
         raise Surprise
-    steps = versions.changes_as_steps(batch.shape, batch.changes(), sets=batch.sets)
+    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     stored = versions.stored_versions(
-        batch.shape, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
+        batch.projection, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
     )
-    relation = versions.beside(batch.shape, steps, stored)
+    relation = versions.beside(batch.projection, steps, stored)
     counts: Counter[str] = Counter()
     with surprises():
-        rows = versions.rows(batch.shape, relation, sets=batch.sets)
+        rows = versions.rows(batch.projection, relation, sets=batch.sets)
         _merge(frames, batch, rows, counts=counts, exact=False)
     return _watermarks(frames, batch, counts), counts
 
@@ -89,14 +89,14 @@ def of_history(batch: TableBatch, states: str) -> str:
 def of_changes(batch: TableBatch) -> str:
     """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
     are simple; see `ingest.sql.versions.changes_as_steps`."""
-    steps = versions.changes_as_steps(batch.shape, batch.changes(), sets=batch.sets)
+    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     beside = f"SELECT *, {_nothing_open(batch)} FROM ({steps})"
-    return versions.rows(batch.shape, beside, sets=batch.sets)
+    return versions.rows(batch.projection, beside, sets=batch.sets)
 
 
 def history_run(batch: TableBatch) -> Run:
     """What folds the history of keys to every state they had."""
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=False, by_arrival=by_arrival, truncates=batch.truncates, versions=True)
 
 
@@ -104,7 +104,7 @@ def _stored(batch: TableBatch, changes: str) -> str:
     """SQL of what is stored of the keys of the changes: where their newest version began, and the
     open one."""
     keys = _stored_keys(batch, "_pos, _current, _source_table")
-    label = f"_source_table = {sql_text(batch.shape.label)}"
+    label = f"_source_table = {sql_text(batch.projection.label)}"
     return (
         f"SELECT key, max(_pos) AS newest, max(_pos) FILTER (WHERE _current) AS opened "
         f"FROM ({keys}) t LEFT SEMI JOIN (SELECT key AS k FROM ({changes})) ON k = key "
@@ -114,8 +114,8 @@ def _stored(batch: TableBatch, changes: str) -> str:
 
 def _stored_keys(batch: TableBatch, beside: str = "") -> str:
     """SQL of the keys of all versions, as text, with the columns `beside`."""
-    shape = batch.shape
-    parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+    projection = batch.projection
+    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
     listed = ", ".join([f"array({parts}) AS key", *([beside] if beside else [])])
     return f"SELECT {listed} FROM {batch.target_table}"
 
@@ -123,7 +123,7 @@ def _stored_keys(batch: TableBatch, beside: str = "") -> str:
 def _run(batch: TableBatch, *, again: bool) -> Run:
     watermarks, truncates = batch.watermarks, batch.truncates
     return judge_versions(
-        by_arrival=batch.shape.by_arrival,
+        by_arrival=batch.projection.by_arrival,
         bounds=LatenessBounds(
             last_noop=watermarks.last_noop,
             last_removal=watermarks.last_removal,
@@ -138,7 +138,7 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
 def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
     lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
-    if lowest is None or lowest[PHASE] != STREAMED or batch.shape.sequence:
+    if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return "op <> 'truncate'"
     return f"op <> 'truncate' AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
 
@@ -148,8 +148,8 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
     Where that change is a truncate itself, it concerns them all.
     """
-    shape, applied = batch.shape, batch.watermarks.applied
-    label = f"_source_table = {sql_text(shape.label)}"
+    projection, applied = batch.projection, batch.watermarks.applied
+    label = f"_source_table = {sql_text(projection.label)}"
     keys: list[str] = []
     for cut in batch.unseen_truncates:
         if applied is not None and cut > applied:
@@ -158,7 +158,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         found = f"SELECT DISTINCT key FROM ({_stored_keys(batch, '_pos, _source_table')}) "
         found += f"WHERE _pos < {at} AND {label}"
         if all(earlier < cut for earlier in batch.earlier_truncates):
-            above = events(shape, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
+            above = events(projection, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
             found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
         keys.append(found)
     return keys
@@ -172,38 +172,40 @@ def _fold_again(
     refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     rows = of_history(batch, refolded.of_kind("state"))
     keys = _typed_keys(batch, refolded.results)
-    gone = versions.unknown(batch.shape, batch.target_table, keys=keys, known=rows)
+    gone = versions.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
     return [rows, gone], refolded.orphan
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
     """SQL of the rows that states lead to; `exact`: nothing stored is their base."""
-    shape = batch.shape
+    projection = batch.projection
     typed = batch.typed_states(states, exact=exact)
     if exact:
         beside = f"SELECT *, {_nothing_open(batch)} FROM ({typed})"
     else:
         stored = versions.stored_versions(
-            shape, batch.target_table, timely=False, keys=_typed_keys(batch, states)
+            projection, batch.target_table, timely=False, keys=_typed_keys(batch, states)
         )
-        beside = versions.beside(shape, typed, stored)
+        beside = versions.beside(projection, typed, stored)
     filled = "".join(
         f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {slot}, "
         f"_open.{slot}) AS {slot}"
-        for name, slot in shape.slots.items()
-        if name not in shape.keys
+        for name, slot in projection.slots.items()
+        if name not in projection.keys
     )
-    keys = ", ".join(f"_k{i}" for i in range(len(shape.keys)))
+    keys = ", ".join(f"_k{i}" for i in range(len(projection.keys)))
     steps = (
         f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
         f"FROM ({beside})"
     )
-    return versions.rows(shape, steps)
+    return versions.rows(projection, steps)
 
 
 def _nothing_open(batch: TableBatch) -> str:
-    shape = batch.shape
-    fields = ", ".join(f"{slot}: {shape.columns[name]}" for name, slot in shape.slots.items())
+    projection = batch.projection
+    fields = ", ".join(
+        f"{slot}: {projection.columns[name]}" for name, slot in projection.slots.items()
+    )
     return (
         f"CAST(NULL AS struct<_pos: array<bigint>, {fields}>) AS _open, "
         "CAST(NULL AS timestamp) AS _clock"
@@ -221,7 +223,7 @@ def _merge(
         versions.Merge(
             target=batch.target_table,
             rows=rows,
-            shape=batch.shape,
+            projection=batch.projection,
             soft=batch.soft,
             timely=not exact,
             truncates=merged_truncates(batch),

@@ -142,8 +142,8 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     if batch.mode == "scd1" and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
     found = [
-        f"SELECT {listed()}, {reason(batch.shape)}, image, "
-        f"{voided} AS voided FROM ({events(batch.shape, batch.history(images))}) "
+        f"SELECT {listed()}, {reason(batch.projection)}, image, "
+        f"{voided} AS voided FROM ({events(batch.projection, batch.history(images))}) "
         f"WHERE key IS NULL OR size(misfits) > 0"
     ]
     if batch.mode != "append" and batch.total("partials"):
@@ -152,14 +152,14 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
             f"{NO_MISFITS} AS misfits, CAST(NULL AS map<string,string>) AS image, "
             f"false AS voided FROM ({baseless(frames, batch)})"
         )
-    if batch.shape.sequence:
-        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.shape)}) IS NULL"
-        if not batch.shape.truncates:
+    if batch.projection.sequence:
+        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.projection)}) IS NULL"
+        if not batch.projection.truncates:
             where += " AND op <> 'truncate'"
         tables = (batch.table, *batch.later_names)
-        changes = silver_changes(batch.silver, tables, where, aside=batch.shape.aside)
+        changes = silver_changes(batch.silver, tables, where, aside=batch.projection.aside)
         found.append(
-            f"SELECT {listed()}, {placeless(batch.shape)}, "
+            f"SELECT {listed()}, {placeless(batch.projection)}, "
             f"{NO_MISFITS} AS misfits, "
             f"coalesce(after, before) AS image, false AS voided FROM ({changes})"
         )
@@ -197,7 +197,7 @@ def _lost(batch: TableBatch) -> str:
     have a row itself."""
     newest = (
         f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e "
-        f"FROM ({events(batch.shape, batch.history('op <> ' + sql_text('truncate')))}) "
+        f"FROM ({events(batch.projection, batch.history('op <> ' + sql_text('truncate')))}) "
         f"WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key"
     )
     return (

@@ -205,7 +205,7 @@ def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: b
     times = (row.freshness, *(stats.newest for stats in batch.stats))
     return replace(
         row,
-        watermarks={**row.watermarks, batch.shape.label: watermarks},
+        watermarks={**row.watermarks, batch.projection.label: watermarks},
         last_pos=highest([row.last_pos, watermarks.applied]),
         freshness=max((time for time in times if time is not None), default=None),
         **{name: getattr(row, name) + number for name, number in counts.items()},

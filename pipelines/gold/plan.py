@@ -1,4 +1,5 @@
-"""Which shape a target has in one batch: its key, its columns, how its source's rows fit them.
+"""How a target is brought forward by one batch: its key, its columns, how its source's rows fit
+them.
 
 Every batch there is is built here, be it what a source table has new (`table_batch`) or all its
 history (`history_batches`), and what must be asked of Spark for it is asked here.
@@ -150,20 +151,20 @@ def _table_batch(
     watermarks: Watermarks,
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
-    shape = shape_of(config, feed, made.keys, columns=columns)
+    projection = projection_of(config, feed, made.keys, columns=columns)
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
-        shape = replace(shape, native=False)
-    if shape.keys and not shape.native:
-        stats = with_moves(warehouse, stats, feed.later_names, moved=shape.moved)
+        projection = replace(projection, native=False)
+    if projection.keys and not projection.native:
+        stats = with_moves(warehouse, stats, feed.later_names, moved=projection.moved)
     placeless = 0
-    if shape.sequence:
-        stats, placeless = with_places(warehouse, stats, feed.later_names, shape=shape)
+    if projection.sequence:
+        stats, placeless = with_places(warehouse, stats, feed.later_names, projection=projection)
     source = config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
         later_names=feed.later_names,
-        shape=shape,
+        projection=projection,
         stats=stats,
         silver=warehouse.name("silver", "cdc"),
         target=route.target,
@@ -212,7 +213,7 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
     remembered = batch.watermarks.all_truncates
     if remembered is None and not batch.watermarks.more_truncates and not shown:
         remembered = dict.fromkeys(batch.watermarks.truncates)
-    if not batch.shape.truncates or batch.mode == "append":
+    if not batch.projection.truncates or batch.mode == "append":
         return remembered or {}, None
     if remembered is None:
         return {}, batch.history("op = 'truncate'")
@@ -296,7 +297,7 @@ def declared_keys(
     return (*named, *(name for name in shard_of(route) if named))
 
 
-def shape_of(
+def projection_of(
     config: Config, feed: Feed, keys: tuple[str, ...], *, columns: dict[str, str]
 ) -> Projection:
     """How the source table becomes rows of the target."""
@@ -313,7 +314,7 @@ def shape_of(
     source = config.sources[table.source]
     # An append target keeps a row for each change: none of them replaces another.
     ordered = mode_of(route, keys) != "append"
-    shape = Projection(
+    projection = Projection(
         keys=tuple(by_lower[key.lower()] for key in keys),
         columns=columns,
         label=label_of(table),
@@ -328,7 +329,7 @@ def shape_of(
         sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
-    return with_spellings(shape, sorted(images | brought | {own}))
+    return with_spellings(projection, sorted(images | brought | {own}))
 
 
 def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:

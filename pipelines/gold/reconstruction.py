@@ -210,7 +210,7 @@ class Reconstruction:
         frames, batches = self.frames, self.batches
         with self.warehouse.shuffling(sum(batch.total("changes") for batch in batches)):
             fast = [fast_fold(frames, batch) for batch in batches]
-            whole = all(batch.whole and not batch.shape.sequence for batch in batches)
+            whole = all(batch.whole and not batch.projection.sequence for batch in batches)
             plain = whole and all(fast)
             if not plain:
                 before()
@@ -364,9 +364,9 @@ def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
 def exact_fold(frames: Frames, batch: TableBatch) -> str:
     """SQL of all rows, folded event by event where that matters."""
     if batch.mode == "append":
-        rows = append.rows(batch.shape, batch.history(append.IMAGES), checked=False)
-        slots = batch.shape.slots
-        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.shape.keys))
+        rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
+        slots = batch.projection.slots
+        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.projection.keys))
         return f"SELECT {keys}* FROM ({rows})"
     if batch.mode == "scd2":
         states = f"(SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'state')"
@@ -383,23 +383,23 @@ def _run(batch: TableBatch) -> Run:
     """What folds the target's history event by event."""
     if batch.mode == "scd2":
         return history_run(batch)
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
 def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
     if batch.whole:
-        return batch.listed(latest(batch.shape, batch.changes(), sets=batch.sets))
+        return batch.listed(latest(batch.projection, batch.changes(), sets=batch.sets))
     odd = _odd_keys(frames, batch) if not batch.reread else None
     if odd is None:
         return None
     keys = frames.view(pa.table({"key": array_of(odd)}))
-    text = batch.shape.key_text()
+    text = batch.projection.key_text()
     plain = (
         f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({batch.changes()})) c "
         f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
     )
-    folded = batch.listed(latest(batch.shape, plain, sets=batch.sets))
+    folded = batch.listed(latest(batch.projection, plain, sets=batch.sets))
     if not odd:
         return folded
     return (
@@ -415,7 +415,7 @@ def _exact_states(frames: Frames, batch: TableBatch, among: str | None = None) -
 
 def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
     """A relation of what the fold gives of the history of all keys, or those of `among`."""
-    listed = events(batch.shape, batch.history("op <> 'truncate'"))
+    listed = events(batch.projection, batch.history("op <> 'truncate'"))
     chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     if among is not None:
         chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
@@ -436,7 +436,7 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     few += batch.total("deletes") if batch.soft else 0
     if few > bounds.KEYS:
         return None
-    lacking = len(batch.shape.columns) - len(batch.sets)
+    lacking = len(batch.projection.columns) - len(batch.sets)
     odd = (
         "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
         f"OR (op <> 'delete' AND lacks > {lacking})"
@@ -444,7 +444,7 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
     if batch.soft and batch.all_truncates:
         return None
-    changed = events(batch.shape, batch.changes())
+    changed = events(batch.projection, batch.changes())
     named = (
         "SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
         f"FROM ({changed}) WHERE key IS NOT NULL AND ({odd})"

@@ -83,10 +83,10 @@ def refold(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[Ori
         Merge(
             target=batch.target_table,
             rows=f"({_own(batch, rows) if batch.shared else rows})",
-            keys=batch.shape.keys,
-            columns=batch.shape.columns,
-            sets=tuple(batch.shape.columns),
-            source=batch.shape.source,
+            keys=batch.projection.keys,
+            columns=batch.projection.columns,
+            sets=tuple(batch.projection.columns),
+            source=batch.projection.source,
             soft=batch.soft,
             mixed=True,
         )
@@ -105,7 +105,7 @@ def baseless(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> dict[O
 
 
 def _run(batch: TableBatch) -> Run:
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
@@ -119,10 +119,10 @@ def _places(frames: Frames, found: Refolded) -> dict[Origin, Pos]:
 
 def _own(batch: TableBatch, rows: str) -> str:
     """The rows whose key no other source table's row has (27)."""
-    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.shape.keys))
+    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.projection.keys))
     return (
         f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {batch.target_table} t "
-        f"ON {on} AND t._source_table <> {sql_text(batch.shape.label)}"
+        f"ON {on} AND t._source_table <> {sql_text(batch.projection.label)}"
     )
 
 

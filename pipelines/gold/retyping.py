@@ -123,7 +123,7 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
     """Resolve the rejects for want of a key of changes that the batch has applied, now that their
     target has one; those that do not fit say so from now on. Nothing comes to the driver."""
     create_rejects(warehouse)
-    wanted = _open(batch.shape.source, batch.target, Code.NO_KEY.value)
+    wanted = _open(batch.projection.source, batch.target, Code.NO_KEY.value)
     own = f"SELECT * FROM ({present(warehouse)}) WHERE {wanted}"
     tried = _tried(batch, own, rejects=True)
     rows = (
@@ -138,9 +138,9 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
 def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
-    watermarks = progress.watermarks[batch.shape.label]
+    watermarks = progress.watermarks[batch.projection.label]
     noted = {
-        batch.shape.label: replace(
+        batch.projection.label: replace(
             watermarks, last_baseless=highest([watermarks.last_baseless, pos])
         )
     }
@@ -214,14 +214,15 @@ def _verdicts(frames: Frames, batch: TableBatch, chosen: Iterable[Mapping[str, A
 def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     """SQL of the events of the batch that the relation `wanted` names, typed; where that is one of
     `rejects`, with what it says of each."""
-    changes = events(batch.shape, batch.history("true"))
-    keyed = "key IS NOT NULL AND " if batch.shape.keys else ""
+    changes = events(batch.projection, batch.history("true"))
+    keyed = "key IS NOT NULL AND " if batch.projection.keys else ""
     said = {"reject": "o.id", "had": "o.version"}
     said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
     added = said if rejects else {}
     return (
         f"SELECT {''.join(f'{name}, ' for name in added)}{listed()}, key, "
-        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(batch.shape)} "
+        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, "
+        f"{reason(batch.projection)} "
         f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in added.items())} "
         f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
     )
@@ -231,11 +232,13 @@ def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Ke
     """Those of the keys whose row another source table brought (27)."""
     if not batch.shared or not keys:
         return set()
-    parts = ", ".join(as_text(column(k), batch.shape.columns[k]) for k in batch.shape.keys)
+    parts = ", ".join(
+        as_text(column(k), batch.projection.columns[k]) for k in batch.projection.keys
+    )
     named = frames.view(pa.table({"key": array_of(sorted(keys))}))
     rows = frames.sql(
         f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
-        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.shape.label)}) t "
+        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.projection.label)}) t "
         "ON t.key = k.key"
     ).collect()
     return {tuple(row[0]) for row in rows}

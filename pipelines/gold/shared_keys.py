@@ -60,7 +60,7 @@ def try_again(
 def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     free = frames.set_down(
         frames.sql(
-            f"SELECT DISTINCT e.key FROM ({events(batch.shape, batch.history('true'))}) e "
+            f"SELECT DISTINCT e.key FROM ({events(batch.projection, batch.history('true'))}) e "
             f"JOIN ({opened}) r ON {same('e', 'r')} "
             f"LEFT ANTI JOIN ({batch.held_by_others}) o ON o.key = e.key "
             f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"

@@ -181,7 +181,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     )
     progress = replace(progress, untyped=untyped, declared=dict(reconstruction.route.columns))
     other = progress.made is not None and (progress.made.mode, progress.made.keys) != made[:2]
-    batches = {batch.shape.label: batch for batch in reconstruction.batches}
+    batches = {batch.projection.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:
         anew = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
         top = highest(known.applied for known in anew.values())
@@ -238,4 +238,4 @@ def _conservative_watermarks(batch: TableBatch) -> Watermarks:
 
 def _key_overridden(batch: TableBatch) -> bool:
     """Whether silver's own keys of the source table are not the target's."""
-    return bool(batch.shape.keys) and not batch.shape.native
+    return bool(batch.projection.keys) and not batch.projection.native

@@ -85,7 +85,7 @@ def trim_target(
         watermarks = {
             **progress.watermarks,
             **{
-                batch.shape.label: _noted(reconstruction.frames, batch, progress, past=past)
+                batch.projection.label: _noted(reconstruction.frames, batch, progress, past=past)
                 for batch, past in found
             },
         }
@@ -99,8 +99,8 @@ def trim_target(
 
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
-    changes = events(batch.shape, batch.history(f"op <> 'truncate' AND {old}"))
-    moved = events(batch.shape, batch.history(batch.shape.moved))
+    changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
+    moved = events(batch.projection, batch.history(batch.projection.moved))
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if batch.soft else f"({base} OR op = 'delete')"
     rows = frames.view(
@@ -121,7 +121,7 @@ WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
 def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past) -> Watermarks:
     """The watermarks with the new horizon, and of the earlier ones those that keep something
     out."""
-    watermarks = progress.watermarks.get(batch.shape.label, Watermarks())
+    watermarks = progress.watermarks.get(batch.projection.label, Watermarks())
     kept = [
         horizon
         for horizon in watermarks.horizons

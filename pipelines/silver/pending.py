@@ -268,16 +268,17 @@ def with_places(
     stats: Sequence[BatchStats],
     also: Iterable[SourceTable],
     *,
-    shape: Projection,
+    projection: Projection,
 ) -> tuple[list[BatchStats], int]:
-    """The statistics of a table by the order of `shape.sequence`, each with the places of them all,
-    and how many changes have no place."""
-    cuts = str(shape.truncates).lower()
-    changes = _changes(warehouse, stats, also, aside=shape.aside)
+    """The statistics of a table by the order of `projection.sequence`, each with the places of them
+    all, and how many changes have no place."""
+    cuts = str(projection.truncates).lower()
+    changes = _changes(warehouse, stats, also, aside=projection.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS last_removal "
-        f"FROM (SELECT *, {place(shape)} AS p FROM ({changes})) WHERE op <> 'truncate' OR {cuts}"
+        f"max(p) FILTER (WHERE op = 'delete' OR {projection.moved}) AS last_removal "
+        f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
+        f"WHERE op <> 'truncate' OR {cuts}"
     ).first()
     assert row is not None
     placed = [

@@ -262,9 +262,9 @@ def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> 
         warehouse.execute(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
 
 
-def with_spellings(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
-    """The shape with the names that images have its columns under, matched without case."""
-    by_lower = {name.lower(): name for name in shape.columns}
+def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> Projection:
+    """The projection with the names that images have its columns under, matched without case."""
+    by_lower = {name.lower(): name for name in projection.columns}
     found: dict[str, dict[str, None]] = {}
     for image in images:
         for name in image:
@@ -272,4 +272,4 @@ def with_spellings(shape: Projection, images: Iterable[Sequence[str]]) -> Projec
             if column is not None:
                 found.setdefault(column, {})[name] = None
     spellings = {name: tuple(names) for name, names in found.items() if tuple(names) != (name,)}
-    return replace(shape, spellings=spellings)
+    return replace(projection, spellings=spellings)

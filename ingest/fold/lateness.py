@@ -63,7 +63,7 @@ def classify(
     """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    late = any(moves(event) for event in ordered) or tied(ordered)
+    late = any(changes_key(event) for event in ordered) or tied(ordered)
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)
@@ -113,7 +113,7 @@ def classify_versions(
     newer = [event for event in ordered if event.pos != stored.newest]
     partial = any(event.partial for event in ordered)
     late = (
-        any(moves(event) for event in ordered)
+        any(changes_key(event) for event in ordered)
         or tied(ordered)
         or any(voided(event, stored.cuts) for event in ordered)
         or any(_at_or_below(event, stored.newest) for event in newer)
@@ -135,7 +135,7 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
     return event.pos[:SOURCE_PART] <= newest[:SOURCE_PART]
 
 
-def moves(event: Change) -> bool:
+def changes_key(event: Change) -> bool:
     return event.key_before is not None and event.key_before != event.key
 
 

@@ -119,10 +119,10 @@ class Projection:
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
 
     @property
-    def moved(self) -> str:
+    def changes_key(self) -> str:
         """SQL that is true for an update that changed the key."""
         if self.native:
-            return MOVED
+            return CHANGES_KEY
         before, after = self.key_text(before=True), self.key_text()
         return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
 
@@ -159,7 +159,7 @@ def from_text(text: str, type_: str) -> str:
     return text if type_ == "string" else f"CAST({text} AS {type_})"
 
 
-MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+CHANGES_KEY = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 
 def as_today(projection: Projection, changes: str) -> str:
@@ -204,9 +204,9 @@ def events(projection: Projection, changes: str) -> str:
     tx = f"concat_ws('/', epoch, coalesce(tx_id, to_json({source_part('pos')})))"
     return f"""SELECT op, pos, {sql_text(projection.label)} AS label,
   IF(op = 'truncate', NULL, {projection.key_text()}) AS key,
-  IF({projection.moved}, {projection.key_text(before=True)}, NULL) AS key_before,
+  IF({projection.changes_key}, {projection.key_text(before=True)}, NULL) AS key_before,
   IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
-  IF({projection.moved}, {others}, before) AS before,
+  IF({projection.changes_key}, {others}, before) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
   value_hash AS digest, batch, {listed()},

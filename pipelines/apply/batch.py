@@ -158,7 +158,7 @@ class TableBatch:
         return (
             len({frozenset(image) for image in self.images}) <= 1
             and not self.total("partials")
-            and not self.total("moves")
+            and not self.total("key_changes")
             and not self.total("truncates")
             # A row that ends amid the batch leaves nothing to the columns that later images lack.
             and not (self.mode == "scd1" and self.total("deletes") and (self.soft or self.partial))

@@ -53,17 +53,22 @@ class Late(NamedTuple):
 
 
 def late_keys(
-    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+    frames: Frames,
+    batch: TableBatch,
+    judged: Judged,
+    *,
+    overtaking: str,
+    forced_keys: Sequence[str],
 ) -> Late:
     """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
-    late, and those that SQL `also` gives; with all that key changes link to them.
+    late, and those that SQL `forced_keys` gives; with all that key changes link to them.
 
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
     """
-    forced = frames.few_keys(" UNION ".join(also)) if also else set()
+    forced = frames.few_keys(" UNION ".join(forced_keys)) if forced_keys else set()
     if judged.too_many or forced is None:
-        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
+        return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
     bounds = _bounds(judged.verdicts)
     found = _keys(judged.verdicts, "late")
     doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
@@ -77,7 +82,7 @@ def late_keys(
     found |= forced
     groups = groups_around(frames, batch, found, prior=prior) if found else {}
     if groups is None:
-        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
+        return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
     return _few(frames, groups, found=len(found), brought=bounds)._replace(
         bounds=bounds, prior=prior
     )
@@ -148,12 +153,17 @@ def _few(
 
 
 def _of_many(
-    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+    frames: Frames,
+    batch: TableBatch,
+    judged: Judged,
+    *,
+    overtaking: str,
+    forced_keys: Sequence[str],
 ) -> Late:
     """As `late_keys`, of more keys than the driver takes."""
     verdicts = judged.named(frames)
     above = _above(batch, f"(SELECT key, pos FROM {verdicts} WHERE kind = 'doubtful')", overtaking)
-    found = " UNION ".join([f"SELECT key FROM {verdicts} WHERE kind = 'late'", above, *also])
+    found = " UNION ".join([f"SELECT key FROM {verdicts} WHERE kind = 'late'", above, *forced_keys])
     return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {verdicts}")
 
 
@@ -202,7 +212,7 @@ def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") 
     """SQL of the keys of a relation (`key`, `pos`) that an earlier change names above that
     position."""
     earlier = events(
-        batch.projection, batch.earlier(f"{where} AND ({what} OR {batch.projection.moved})")
+        batch.projection, batch.earlier(f"{where} AND ({what} OR {batch.projection.changes_key})")
     )
     both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
     return (

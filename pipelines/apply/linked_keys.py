@@ -74,8 +74,8 @@ def _key_changes(
 ) -> _Changes | None:
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
-    where, most = batch.projection.moved, batch.history_changes
-    if batch.watermarks.last_removal is None and not batch.total("moves"):
+    where, most = batch.projection.changes_key, batch.history_changes
+    if batch.watermarks.last_removal is None and not batch.total("key_changes"):
         return None
     if batch.projection.native:
         batches = without_hash(frames, batch) if unhashed is None else unhashed
@@ -83,9 +83,9 @@ def _key_changes(
             return None
         where += f" AND key_hash IS NULL AND {among(batches)}"
         most = sum(batches.values())
-    moved = events(batch.projection, batch.history(where))
+    key_changes = events(batch.projection, batch.history(where))
     pairs = (
-        f"SELECT DISTINCT key_before, key FROM ({moved}) "
+        f"SELECT DISTINCT key_before, key FROM ({key_changes}) "
         f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
     )
     return _Changes(pairs, most)

@@ -86,8 +86,8 @@ def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
 
 
 def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
-    """The batches of silver that hold changes whose key has no hash, as it is moved or not told;
-    and how many each holds."""
+    """The batches of silver that hold changes whose key has no hash, as the change changes it or
+    does not name it; and how many each holds."""
     if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
     changes = batch.history("op <> 'truncate' AND key_hash IS NULL")

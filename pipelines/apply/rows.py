@@ -47,7 +47,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     beside = "t._pos AS stored, t.marked"
     judged = judge(frames, batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
     orphan = None

@@ -57,7 +57,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         run=_run(batch, again=batch.version is None),
     )
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []

@@ -188,7 +188,7 @@ def _feed(about: Feeding, columns: Mapping[str, str]) -> Feed:
     types = _ordering_types(
         ledger.warehouse, route, table, columns=columns, found=found, ledger=ledger
     )
-    names = later_names(table, ledger.moves)
+    names = later_names(table, ledger.first_names)
     return Feed(route, table, names, stats, types, ledger.lineage(table))
 
 
@@ -260,8 +260,8 @@ def _ordering_types(
     if {name.lower() for name in route.sequence_by or ()} <= known:
         return []
     if table not in found.types:
-        names = [table, *later_names(table, ledger.moves)]
-        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.moves)
+        names = [table, *later_names(table, ledger.first_names)]
+        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.first_names)
     return found.types.get(table, [])[-1:]
 
 

@@ -42,10 +42,10 @@ def lagging(
 ) -> Lags:
     """The source tables of which the cursor has passed what their targets have not applied."""
     found: dict[SourceTable, int] = {}
-    moved = ledger.moves
+    first_names = ledger.first_names
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
-        first = moved.get(table, table)
+        first = first_names.get(table, table)
         if not table.table or ghost(first.table):
             continue
         route = ledger.route(first)
@@ -70,7 +70,7 @@ def newly_keyed(
 ) -> Lags:
     """The source tables that were set aside for want of a key, and whose key messages name now."""
     tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
-    firsts = {ledger.moves.get(table, table) for table in tables}
+    firsts = {ledger.first_names.get(table, table) for table in tables}
     ways = {table: route for table in firsts if (route := ledger.route(table)) is not None}
     return {
         table: 0
@@ -94,10 +94,10 @@ def with_lagging(
 ) -> PendingChanges:
     """The survey of what is above the source cursor, with what lags behind it; `cursor` is its
     batch."""
-    moved = ledger.moves
+    first_names = ledger.first_names
     together: dict[int, list[SourceTable]] = {}
     for first, above in lags.items():
-        together.setdefault(above, []).extend([first, *later_names(first, moved)])
+        together.setdefault(above, []).extend([first, *later_names(first, first_names)])
     stats, types = list(found.stats), dict(found.types)
     for above, tables in together.items():
         older = survey(
@@ -115,19 +115,19 @@ def ahead(
 ) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
     cursor: only some targets were brought forward then."""
-    moved = ledger.moves
+    first_names = ledger.first_names
     found: dict[SourceTable, int] = {}
     for (source, target), progress in progress_by_target.items():
         if source != cursor.source or target == SOURCE_CURSOR:
             continue
         for names, batch in progress.tables.items():
-            first = moved.get(table := SourceTable(source, *names), table)
+            first = first_names.get(table := SourceTable(source, *names), table)
             if (batch or 0) > max(cursor.batch, found.get(first, 0)):
                 found[first] = batch or 0
     return {
         name: batch
         for first, batch in found.items()
-        for name in (first, *later_names(first, moved))
+        for name in (first, *later_names(first, first_names))
     }
 
 
@@ -152,7 +152,7 @@ def newest(
 ) -> dict[Names, int | None]:
     """Of each name seen the last batch with changes among those that `found` ends."""
     seen = dict(cursor.tables)
-    looked = {name for first in lags for name in (first, *later_names(first, ledger.moves))}
+    looked = {name for first in lags for name in (first, *later_names(first, ledger.first_names))}
     for each in found.stats:
         seen.setdefault(each.table[1:], 0)
     for table in looked:

@@ -15,7 +15,7 @@ from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
 from pipelines.ledger.entries import load_entries
-from pipelines.ledger.renames import Moves, renames
+from pipelines.ledger.renames import FirstNames, renames
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
 from pipelines.targets.feeders import feeders
@@ -36,14 +36,14 @@ class KnownTargets(NamedTuple):
     names: tuple[str, ...]
 
 
-def ways(config: Config, tables: Iterable[SourceTable], moved: Moves) -> RoutesByTarget:
+def ways(config: Config, tables: Iterable[SourceTable], first_names: FirstNames) -> RoutesByTarget:
     """Where the tables go: renamed ones where they went under their first names, those of
     undeclared sources and without a matching entry nowhere."""
     found: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
             continue
-        first = moved.get(table, table)
+        first = first_names.get(table, table)
         way = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
         if way is not None:
             found.setdefault(way.target, []).append((table, way))

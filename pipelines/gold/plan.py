@@ -25,9 +25,9 @@ from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch, silver_changes
-from pipelines.ledger.renames import Moves, later_names, under_first_names
+from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, survey, with_moves, with_places
+from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_places
 from pipelines.targets.progress import Watermarks
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, with_spellings
@@ -66,15 +66,15 @@ def histories(
     warehouse: Warehouse,
     routes: Mapping[SourceTable, Route],
     *,
-    renamed_tables: Moves,
+    first_names: FirstNames,
     lineage: Callable[[SourceTable], Lineage],
     last: int | None = None,
 ) -> Histories:
     """What silver has of source tables of one source under all their names, up to batch `last`."""
-    later = {table: later_names(table, renamed_tables) for table in routes}
+    later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
     pending = survey(warehouse, names[0].source, 0, tables=names, until=last)
-    pending = under_first_names(pending, renamed_tables)
+    pending = under_first_names(pending, first_names)
     feeds = [
         Feed(
             route,
@@ -156,7 +156,9 @@ def _table_batch(
         # Silver's own keys and hashes then are not the target's.
         projection = replace(projection, native=False)
     if projection.keys and not projection.native:
-        stats = with_moves(warehouse, stats, feed.later_names, moved=projection.moved)
+        stats = with_key_changes(
+            warehouse, stats, feed.later_names, condition=projection.changes_key
+        )
     placeless = 0
     if projection.sequence:
         stats, placeless = with_places(warehouse, stats, feed.later_names, projection=projection)

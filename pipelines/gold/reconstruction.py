@@ -97,16 +97,20 @@ class Reconstruction:
         self.source = route.source
         self.frames = Frames(warehouse)
         entries = load_entries(warehouse, self.source).values()
-        moved = renames(entries)
-        own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
+        first_names = renames(entries)
+        own = {first_names.get(table, table): way for table, way in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
         found = histories(
             *(warehouse, own),
-            renamed_tables=moved,
-            lineage=lambda t: lineage_of(e for e in entries if moved.get(e.table, e.table) == t),
+            first_names=first_names,
+            lineage=lambda t: lineage_of(
+                e for e in entries if first_names.get(e.table, e.table) == t
+            ),
             last=last,
         )
-        self.entries = [entry for entry in entries if moved.get(entry.table, entry.table) in own]
+        self.entries = [
+            entry for entry in entries if first_names.get(entry.table, entry.table) in own
+        ]
         self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
         self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
@@ -432,7 +436,7 @@ def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None)
 
 def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     """The keys that SQL alone cannot fold; None where there are too many to name."""
-    few = batch.total("partials") + batch.total("moves")
+    few = batch.total("partials") + batch.total("key_changes")
     few += batch.total("deletes") if batch.soft else 0
     if few > bounds.KEYS:
         return None

@@ -53,7 +53,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     watermarks = progress.watermarks if progress is not None else {}
     found = histories(
         *(warehouse, {table: route}),
-        renamed_tables=ledger.moves,
+        first_names=ledger.first_names,
         lineage=ledger.lineage,
         last=last,
     )

@@ -79,7 +79,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     routes = {
         table: route
         for name in tables_of(warehouse, ledger.source, chosen)
-        if (route := ledger.route(table := ledger.moves.get(name, name))) is not None
+        if (route := ledger.route(table := ledger.first_names.get(name, name))) is not None
         and route.target == target
     }
     made = made_for(warehouse, target)

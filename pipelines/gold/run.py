@@ -158,7 +158,7 @@ def _merge_source(
     if ledger.renewed():
         # What was surveyed lacks the truncates that silver has now.
         return once_more()
-    found = under_first_names(found, ledger.moves)
+    found = under_first_names(found, ledger.first_names)
     tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
     for task in tasks.values():
         _place(task, cursor, progress_by_target, lags=lags, seen=seen, ledger=ledger)
@@ -237,7 +237,7 @@ def _place(
     progress = progress_of_route(progress_by_target, task.route)
     fed: list[SourceTable] = []
     for table in task.stats:
-        names = [table, *later_names(table, ledger.moves)]
+        names = [table, *later_names(table, ledger.first_names)]
         applied = max(cursor.batch, *(reached(progress, name) for name in names))
         task.above[table] = lags.get(table, applied)
         fed += names
@@ -296,7 +296,7 @@ def _gone(
     is nothing new for them is no reason to say nothing."""
     ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     seen = source_cursor(progress_by_target, source).tables
-    firsts = {ledger.moves.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
+    firsts = {ledger.first_names.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
     closed = ledger.closed(PendingChanges(0, [], {}, {}))
     routed = {
         route.target
@@ -324,7 +324,7 @@ def _tasks(
     `seen`: the source tables that had changes so far.
     """
     had = (SourceTable(ledger.source, *names) for names in seen if seen[names])
-    known = {ledger.moves.get(table, table) for table in had}
+    known = {ledger.first_names.get(table, table) for table in had}
     closed = ledger.closed(found)
     changed = dict.fromkeys(each.table for each in found.stats if each.changes)
     routed = {

@@ -34,15 +34,15 @@ def try_again(
     ledger: Ledger, route: Route, made: TargetContract, *, row: Progress, last: int
 ) -> Progress:
     """Give the keys that are free now to the source tables whose changes wait for them."""
-    warehouse, moved = ledger.warehouse, ledger.moves
+    warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
     if opened is None:
         return row
-    waiting = (moved.get(table, table) for table in _waiting(warehouse, route, opened))
+    waiting = (first_names.get(table, table) for table in _waiting(warehouse, route, opened))
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    found = histories(warehouse, routes, renamed_tables=moved, lineage=ledger.lineage, last=last)
+    found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
     batches = history_batches(
         *(warehouse, ledger.config, found.feeds),
         made=made,

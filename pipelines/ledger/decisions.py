@@ -180,7 +180,7 @@ class Ledger(EntryStore):
             *(s.table for s in found.stats),
         ]
         known_names = {
-            _folded(table): self.moves.get(table, table) for table in seen if table.table
+            _folded(table): self.first_names.get(table, table) for table in seen if table.table
         }
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.config.sources[self.source]

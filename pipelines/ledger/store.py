@@ -13,7 +13,7 @@ from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from pipelines.ledger.entries import Entry, lineage_of, load_entries, write
-from pipelines.ledger.renames import Moves, later_names, renames
+from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import ProgressByTarget
@@ -38,7 +38,7 @@ class EntryStore:
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
-        self._moves: Moves | None = None
+        self._first_names: FirstNames | None = None
         self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
 
     @cached_property
@@ -51,7 +51,7 @@ class EntryStore:
 
     def of(self, table: SourceTable) -> list[Entry]:
         """The entries of one source table, under all names it has had."""
-        names = [table, *later_names(table, self.moves)]  # which has the entries loaded
+        names = [table, *later_names(table, self.first_names)]  # which has the entries loaded
         return [entry for name in names for entry in list(self._of_tables.get(name, {}).values())]
 
     def lineage(self, table: SourceTable) -> Lineage:
@@ -59,11 +59,11 @@ class EntryStore:
         return lineage_of(self.of(table))
 
     @property
-    def moves(self) -> Moves:
+    def first_names(self) -> FirstNames:
         """The source tables that were renamed: new name -> first name."""
-        found = self._moves
+        found = self._first_names
         if found is None:
-            found = self._moves = renames(list(self.entries.values()))
+            found = self._first_names = renames(list(self.entries.values()))
         return found
 
     def unfinished(self) -> list[Entry]:
@@ -105,7 +105,7 @@ class EntryStore:
         self.entries[entry.id] = entry
         self._of_tables.setdefault(entry.table, {})[entry.id] = entry
         if any(isinstance(effect, RenameTable) for effect in entry.effects):
-            self._moves = None
+            self._first_names = None
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold; None where it lives in silver only."""

@@ -186,7 +186,7 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
     fed: dict[str, dict[Names, int | None]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
-        route = ledger.route(ledger.moves.get(name, name))
+        route = ledger.route(ledger.first_names.get(name, name))
         if route is not None and name in led:
             fed.setdefault(route.target, {})[db, schema, table] = batch
     limit, last = cut(warehouse, config, source, above=0), last_batch(warehouse)

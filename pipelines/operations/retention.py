@@ -100,13 +100,13 @@ def trim_target(
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
     changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
-    moved = events(batch.projection, batch.history(batch.projection.moved))
+    key_changes = events(batch.projection, batch.history(batch.projection.changes_key))
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if batch.soft else f"({base} OR op = 'delete')"
     rows = frames.view(
         frames.sql(
             f"""WITH old AS (SELECT o.* FROM ({changes}) o LEFT ANTI JOIN (
-  SELECT explode(array(key, key_before)) AS key FROM ({moved}) WHERE key_before IS NOT NULL) m
+  SELECT explode(array(key, key_before)) AS key FROM ({key_changes}) WHERE key_before IS NOT NULL) m
   ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
 bases AS (SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} GROUP BY key)
 SELECT {listed("o")}, o.batch, b.base.pos, b.base.event_time

@@ -37,9 +37,9 @@ from pipelines.silver.history import (
     data_columns,
     history_view,
     listed,
-    moves,
     of_key,
     order,
+    previous_keys,
 )
 from pipelines.silver.transactions import transactions
 from pipelines.targets.table import keys_of
@@ -334,11 +334,11 @@ def _earlier(
 ) -> list[Earlier]:
     """The keys that the rows looked for had before, followed back through changes of the key."""
     found: dict[str, Earlier] = {}
-    asked = moves(query, columns, looked, held=None)
+    asked = previous_keys(query, columns, looked, held=None)
     while True:
         met = [Earlier(was, tuple(until)) for was, until in rows(warehouse.session.sql(asked))]
         new = [was for was in met if was.key not in found or found[was.key].until < was.until]
         if not new:
             return list(found.values())
         found.update((was.key, was) for was in new)
-        asked = moves(query, columns, looked, held=new)
+        asked = previous_keys(query, columns, looked, held=new)

@@ -90,7 +90,7 @@ def of_key(columns: Mapping[str, str], looked: Looked, earlier: Sequence[Earlier
     return " OR ".join([*terms, *_had(columns, looked, earlier)])
 
 
-def moves(
+def previous_keys(
     view: str, columns: Mapping[str, str], looked: Looked, *, held: Sequence[Earlier] | None
 ) -> str:
     """SQL of the keys, as JSON, that rows of the query `view` had before they got the wanted values

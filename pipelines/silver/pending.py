@@ -16,7 +16,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
-from ingest.sql.projection import MOVED, Projection
+from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
@@ -57,7 +57,7 @@ class BatchStats(NamedTuple):
     deletes: int
     truncates: int
     partials: int
-    moves: int
+    key_changes: int
     last_removal: Pos | None
     images: tuple[tuple[str, ...], ...]
     key_columns: tuple[tuple[str, ...], ...]
@@ -150,8 +150,8 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
   max(pos) FILTER (WHERE kind = 'change') AS highest,
   count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
   count_if(kind = 'change' AND after_image = 'partial') AS partials,
-  count_if({MOVED}) AS moves,
-  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS last_removal,
+  count_if({CHANGES_KEY}) AS key_changes,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {CHANGES_KEY}) AS last_removal,
   collect_set({names}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
   collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
@@ -175,7 +175,7 @@ SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   array_distinct(flatten(collect_list(tenants))) AS tenants,
   sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
   sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
-  sum(moves) AS moves, max(last_removal) AS last_removal,
+  sum(key_changes) AS key_changes, max(last_removal) AS last_removal,
   array_distinct(flatten(collect_list(images))) AS met,
   IF(size(met) <= {_IMAGES}, met, concat(transform(array_distinct(flatten(met)), n -> array(n)),
     slice(filter(met, i -> {twice}), 1, 1))) AS images,
@@ -245,38 +245,42 @@ def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
     return BatchStats(table=table, **row)
 
 
-def with_moves(
-    warehouse: Warehouse, stats: Sequence[BatchStats], also: Iterable[SourceTable], *, moved: str
+def with_key_changes(
+    warehouse: Warehouse,
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
+    *,
+    condition: str,
 ) -> list[BatchStats]:
-    """The statistics of a table with key changes counted by `moved`, for keys that silver does not
-    know. `also`: other names that the table has had."""
+    """The statistics of a table with key changes counted by `condition`, for keys that silver does
+    not know. `later_names`: other names that the table has had."""
     images = (image for each in stats for image in each.images)
     aside = any(steps_aside(name) for image in images for name in image)
-    changes = _changes(warehouse, stats, also, aside=aside)
+    changes = _changes(warehouse, stats, later_names, aside=aside)
     row = warehouse.session.sql(
-        f"SELECT count(*) AS moves, max(pos) AS top FROM ({changes}) WHERE {moved}"
+        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) WHERE {condition}"
     ).first()
-    if row is None or not row["moves"]:
+    if row is None or not row["key_changes"]:
         return list(stats)
     first, *rest = stats
     last_removal = max(pos for pos in (first.last_removal, tuple(row["top"])) if pos is not None)
-    return [first._replace(moves=row["moves"], last_removal=last_removal), *rest]
+    return [first._replace(key_changes=row["key_changes"], last_removal=last_removal), *rest]
 
 
 def with_places(
     warehouse: Warehouse,
     stats: Sequence[BatchStats],
-    also: Iterable[SourceTable],
+    later_names: Iterable[SourceTable],
     *,
     projection: Projection,
 ) -> tuple[list[BatchStats], int]:
     """The statistics of a table by the order of `projection.sequence`, each with the places of them
     all, and how many changes have no place."""
     cuts = str(projection.truncates).lower()
-    changes = _changes(warehouse, stats, also, aside=projection.aside)
+    changes = _changes(warehouse, stats, later_names, aside=projection.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {projection.moved}) AS last_removal "
+        f"max(p) FILTER (WHERE op = 'delete' OR {projection.changes_key}) AS last_removal "
         f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
         f"WHERE op <> 'truncate' OR {cuts}"
     ).first()
@@ -294,7 +298,11 @@ def with_places(
 
 
 def _changes(
-    warehouse: Warehouse, stats: Sequence[BatchStats], also: Iterable[SourceTable], *, aside: bool
+    warehouse: Warehouse,
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
+    *,
+    aside: bool,
 ) -> str:
     """SQL of the changes that the statistics of one table count, under all its names.
 
@@ -304,7 +312,7 @@ def _changes(
     silver = warehouse.name("silver", "cdc")
     return (
         f"SELECT * FROM {f'({in_gold(silver)})' if aside else silver} "
-        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *also))} "
+        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *later_names))} "
         f"AND kind = 'change' AND {spanned(stats)}"
     )
 

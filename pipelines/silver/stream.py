@@ -108,7 +108,7 @@ def _stream(
     writer = _writer(checkpoint)
     run = decode({source.name: decode_spec(source)})
     settings = warehouse.settings
-    halves = source.format in ("auto", "dataworks")
+    splits = source.format in ("auto", "dataworks")
     tables = _tables(warehouse, source, checkpoint)
     local = warehouse.local
     # Spark Connect runs `append` in another process, where nobody would hear a request to stop.
@@ -131,7 +131,7 @@ def _stream(
             counts = _append(place, decoded(batch, place, own), once=once, number=own)
         written.append(counts)
         once = (f"{writer}/pairs", number)
-        if halves and (number != unfinished or place.noted("silver", "cdc", once) is None):
+        if splits and (number != unfinished or place.noted("silver", "cdc", once) is None):
             pairs = join_split_updates(
                 place, source.name, own, counts=counts, once=once, to=numbers[0] + 1
             )

@@ -22,7 +22,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
 from pipelines.apply.late_keys import Late, check_found
-from pipelines.apply.set_aside import baseless_rejects, settle
+from pipelines.apply.set_aside import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
 
@@ -81,7 +81,7 @@ def fold_again(
     if batch.watermarks.last_baseless is not None:
         partial = "after_image = 'partial'"
         code = Code.NO_BASE_IMAGE
-        settle(frames, batch, late.relation, code=code, where=partial, still=baseless)
+        resolve_rejects(frames, batch, late.relation, code=code, where=partial, still=baseless)
     counts["late"] += late.found
     counts["keys_refolded"] += late.keys
     counts["files_read"] += refolded.files

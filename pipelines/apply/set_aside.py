@@ -15,9 +15,9 @@ from pipelines.targets.rejects import (
     NO_MISFITS,
     append,
     as_rejects,
+    change_rejects,
     claimed,
     code_and_error,
-    mark,
     present,
 )
 
@@ -127,7 +127,7 @@ def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
     )
 
 
-def settle(
+def resolve_rejects(
     frames: Frames,
     batch: TableBatch,
     keys: str,
@@ -154,7 +154,9 @@ def settle(
         settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN ({kept}) k ON {same('k', 's')}"
     found = frames.sql(f"SELECT DISTINCT id, version FROM ({settled})")
     if not found.isEmpty():
-        mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")
+        change_rejects(
+            warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})"
+        )
 
 
 def _rows(batch: TableBatch, found: str, *, misfits: str = NO_MISFITS) -> str:

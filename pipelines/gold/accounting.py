@@ -4,8 +4,8 @@ A fold of all history leaves out what has no place in the target: a null key, a 
 fit its column, a partial image without base, a change without a value to order it by, a row whose
 key another source table's row holds. A batch sets such changes aside as it meets them. A target
 that is made anew meets them all at once, and under other columns other ones: `set_aside` enters
-what is left out, before the rows are replaced, and `settle` resolves, afterwards, what is not left
-out any more. What a later truncate voids is entered by no fold, since no row lacks it.
+what is left out, before the rows are replaced, and `resolve_rejects` resolves, afterwards, what is
+not left out any more. What a later truncate voids is entered by no fold, since no row lacks it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
     return int(row[0]) if row is not None else 0
 
 
-def settle(reconstruction: Reconstruction, at: datetime) -> int:
+def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     """Once the rows are replaced: enter the rows that lost their key to another source table's, and
     resolve what was open before `at` and is not left out any more. How many rows lost."""
     warehouse = reconstruction.warehouse

@@ -299,7 +299,7 @@ def _unsent(
     types = found.types.get(table)
     listed = [column.name for column in types[-1]] if types else None
     for entry in ledger.drift.sent_again(table, stats):
-        ledger.note(entry)
+        ledger.stage_entry(entry)
     gone, never = ledger.drift.unsent(
         table, route, own, stats=stats, listed=listed, never=row.unsent.get(label, ())
     )

@@ -29,7 +29,7 @@ from pipelines.ledger.renames import renames
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
     """See an approved entry through, and write what came of it; gives it as it then is."""
-    return ledger.put(seen_through(ledger, entry))
+    return ledger.save_entry(seen_through(ledger, entry))
 
 
 def seen_through(ledger: Ledger, entry: Entry) -> Entry:
@@ -37,7 +37,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     for other in overtaken(entry, ledger.of(entry.table)):
-        ledger.put(other.settled("superseded", why=Overtaken(entry.id)))
+        ledger.save_entry(other.with_status("superseded", why=Overtaken(entry.id)))
     try:
         if route is not None and exists:
             _check_names(ledger, entry, route)

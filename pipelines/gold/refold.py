@@ -33,7 +33,7 @@ from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.set_aside import ORIGIN
-from pipelines.gold.accounting import set_aside, settle
+from pipelines.gold.accounting import resolve_rejects, set_aside
 from pipelines.gold.known import known
 from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
@@ -166,7 +166,7 @@ def fill(
             aside.append(set_aside(reconstruction, began))
 
     reconstruction.tried(checked, before=before)
-    lost = settle(reconstruction, began) if accounted else 0
+    lost = resolve_rejects(reconstruction, began) if accounted else 0
     metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
     return Filled(int(metrics.get("numOutputRows") or 0), sum(aside) + lost)
 

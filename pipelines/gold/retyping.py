@@ -30,7 +30,7 @@ from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import highest, record_progress
-from pipelines.targets.rejects import REJECTS, create_rejects, mark, present
+from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, present
 from pipelines.targets.table import made_for
 
 
@@ -114,7 +114,7 @@ def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
     view = f"_tried_{id(now)}"
     warehouse.session.createDataFrame(now, kinds).createOrReplaceTempView(view)
     try:
-        mark(warehouse, f"SELECT * FROM {view}")
+        change_rejects(warehouse, f"SELECT * FROM {view}")
     finally:
         warehouse.session.catalog.dropTempView(view)
 
@@ -132,7 +132,7 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
         f"IF(fits, was_misfits, misfits) AS misfits FROM ({tried})"
     )
     if not warehouse.session.sql(rows).isEmpty():
-        mark(warehouse, rows)
+        change_rejects(warehouse, rows)
 
 
 def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:

@@ -154,7 +154,7 @@ def _merge_source(
         return []
     found, lags = _surveyed(ledger, cursor, progress_by_target, limit=limit, lags=lags)
     seen = newest(cursor, found, lags, ledger=ledger)
-    ledger.log(found)
+    ledger.log_statements(found)
     if ledger.renewed():
         # What was surveyed lacks the truncates that silver has now.
         return once_more()

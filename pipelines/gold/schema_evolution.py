@@ -82,7 +82,7 @@ def apply_schema_changes(
             f"it was created; another key needs another target"
         )
     for entry in ledger.drift.stepping_aside(table, route, wanted):
-        ledger.note(entry)
+        ledger.stage_entry(entry)
     if ledger.apply_statements(table, route):
         columns = columns_of(ledger.warehouse, route.target) or {}
     typed = {column.name for listed in types for column in listed}

@@ -31,14 +31,16 @@ def silver_commit(warehouse: Warehouse) -> str:
 
 def unchanged(warehouse: Warehouse, config: Config, sources: Collection[str]) -> bool:
     """Whether a pass over these sources would find what the last one left."""
-    noted = read_note(_file(warehouse))
-    if any(source not in noted for source in sources):
+    remembered = read_note(_file(warehouse))
+    if any(source not in remembered for source in sources):
         return False
     now = _state(warehouse, config)
-    return all(noted[source] == now for source in sources)
+    return all(remembered[source] == now for source in sources)
 
 
-def note(warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str) -> None:
+def remember(
+    warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str
+) -> None:
     """After a pass over these sources with nothing to say. `silver`: its commit before the pass."""
     parked = any(
         progress.status != "ok"
@@ -49,8 +51,11 @@ def note(warehouse: Warehouse, config: Config, sources: Collection[str], *, silv
     begun = any(entry.status == "approved" for found in entries for entry in found)
     if parked or begun or silver_commit(warehouse) != silver:
         return
-    noted = {**read_note(_file(warehouse)), **dict.fromkeys(sources, _state(warehouse, config))}
-    kept = {source: state for source, state in noted.items() if source in config.sources}
+    remembered = {
+        **read_note(_file(warehouse)),
+        **dict.fromkeys(sources, _state(warehouse, config)),
+    }
+    kept = {source: state for source, state in remembered.items() if source in config.sources}
     write_whole(_file(warehouse), json.dumps(kept).encode())
 
 

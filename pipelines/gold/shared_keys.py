@@ -20,7 +20,7 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
-from pipelines.apply.set_aside import settle
+from pipelines.apply.set_aside import resolve_rejects
 from pipelines.gold.plan import histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
@@ -70,7 +70,7 @@ def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     if frames.sql(keys).isEmpty():
         return Counter()
     counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
-    settle(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
     return counts
 
 

@@ -140,7 +140,7 @@ class Drift:
                 )
                 given = source_name(name)
                 why = f"`{given}` is a column of gold's own: the source's is `{name}` there"
-                yield entry.settled("applied", why=why)
+                yield entry.with_status("applied", why=why)
 
     def other_key(
         self, table: SourceTable, route: Route, held: Sequence[str], *, names: Sequence[str]
@@ -160,7 +160,7 @@ class Drift:
         """What waits because a column came no longer, taken back where it comes again."""
         sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
-            entry.settled("ignored", why=SentAgain())
+            entry.with_status("ignored", why=SentAgain())
             for entry in self._store.of(table)
             if entry.status in WAITING and is_unsent(entry)
             if (entry.pos or ()) < top and column_of(entry.effects[0]) in sent
@@ -333,7 +333,7 @@ def announced(entry: Entry, others: Iterable[Entry]) -> tuple[Entry, list[Entry]
         )
         return joined, []
     why = f"announced by {entry.id}"
-    return entry, [d.settled("superseded", why=why) for d in drifts if d.status in WAITING]
+    return entry, [d.with_status("superseded", why=why) for d in drifts if d.status in WAITING]
 
 
 def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool:

@@ -129,7 +129,9 @@ class Entry:
             self.version + 1,
         )
 
-    def settled(self, status: str, *, by: str = POLICY, why: str | Reason | None = None) -> Entry:
+    def with_status(
+        self, status: str, *, by: str = POLICY, why: str | Reason | None = None
+    ) -> Entry:
         """The entry with a decision, and who took it when."""
         return replace(
             self,
@@ -162,7 +164,7 @@ def load_entries(warehouse: Warehouse, source: str | None = None) -> dict[str, E
     """The entries as they stand, of one source or all, by id, in order of position."""
     if not warehouse.exists("gold", "_ddl"):
         return {}
-    entries: list[Entry] = warehouse.kept("gold", "_ddl", lambda: _read(warehouse))
+    entries: list[Entry] = warehouse.cached("gold", "_ddl", lambda: _read(warehouse))
     return {entry.id: entry for entry in entries if source in (None, entry.table.source)}
 
 
@@ -174,7 +176,7 @@ def _read(warehouse: Warehouse) -> list[Entry]:
     return sorted((entry_of(row.asDict()) for row in rows), key=_order)
 
 
-def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
+def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     """Write the entries, new ones beside the others; gives them with their new versions."""
     entries = list(entries)
     if not entries:
@@ -193,7 +195,7 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
         upsert(warehouse, "gold", "_ddl", columns=DDL, rows=[*known, *new])
     written = [replace(entry, version=entry.version + 1) for entry in entries]
     entries_by_id = {**before, **{entry.id: entry for entry in written}}
-    warehouse.keep("gold", "_ddl", sorted(entries_by_id.values(), key=_order))
+    warehouse.cache("gold", "_ddl", sorted(entries_by_id.values(), key=_order))
     return written
 
 

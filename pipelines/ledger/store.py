@@ -12,7 +12,7 @@ from ingest.ddl.changes import Lineage, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from pipelines.ledger.entries import Entry, lineage_of, load_entries, write
+from pipelines.ledger.entries import Entry, lineage_of, load_entries, write_entries
 from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
@@ -43,7 +43,8 @@ class EntryStore:
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
-        """Every entry of the source as it stands, by id; `note` and `put` alone change it."""
+        """Every entry of the source as it is, by id; `stage_entry` and `save_entry` alone change
+        it."""
         found = load_entries(self.warehouse, self.source)
         for entry in found.values():
             self._of_tables.setdefault(entry.table, {})[entry.id] = entry
@@ -77,29 +78,29 @@ class EntryStore:
             self._statements[entry.id] = statement_of(entry, limits)
         return self._statements[entry.id]
 
-    def note(self, entry: Entry) -> None:
-        """Hold an entry as it now is; it is written by `write_noted`."""
+    def stage_entry(self, entry: Entry) -> None:
+        """Hold an entry as it now is; it is written by `save_staged`."""
         self._hold(entry)
         self._unsaved[entry.id] = entry
 
-    def put(self, entry: Entry) -> Entry:
+    def save_entry(self, entry: Entry) -> Entry:
         """Hold an entry and write it at once."""
-        (written,) = self.put_all([entry])
+        (written,) = self.save_entries([entry])
         return written
 
-    def put_all(self, entries: Sequence[Entry]) -> list[Entry]:
+    def save_entries(self, entries: Sequence[Entry]) -> list[Entry]:
         """Hold entries and write them at once, by one commit."""
         for entry in entries:
             self._unsaved.pop(entry.id, None)
         with self._writing:
-            written = write(self.warehouse, entries)
+            written = write_entries(self.warehouse, entries)
         for entry in written:
             self._hold(entry)
         return written
 
-    def write_noted(self) -> None:
-        """Write the entries that were noted, by one commit."""
-        self.put_all(list(self._unsaved.values()))
+    def save_staged(self) -> None:
+        """Write the entries that were staged, by one commit."""
+        self.save_entries(list(self._unsaved.values()))
 
     def _hold(self, entry: Entry) -> None:
         self.entries[entry.id] = entry

@@ -71,10 +71,10 @@ def decide(
                 entry = ledger.entries[asked.id]
                 if entry.status not in SETTLED[verb]:
                     if verb == "reject":
-                        entry = counted(ledger, entry).settled("rejected", by=by, why=why)
+                        entry = counted(ledger, entry).with_status("rejected", by=by, why=why)
                     else:
                         entry = _approved(ledger, entry, by=by, why=why)
-                    ledger.note(entry)
+                    ledger.stage_entry(entry)
                 done.append(entry)
         finally:
             for ledger in ledgers.values():
@@ -125,7 +125,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
         entry = seen
     # What came of the one before is written by the same commit.
-    ledger.note(entry.settled("approved", by=by, why=why))
+    ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
     return seen_through(ledger, ledger.entries[entry.id])
 

@@ -28,7 +28,7 @@ from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped_columns
-from pipelines.ledger.entries import WAITING, Entry, write
+from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import (
@@ -103,7 +103,7 @@ def rebuild(
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
             record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
-            write(warehouse, _confirmed(reconstruction))
+            write_entries(warehouse, _confirmed(reconstruction))
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return done._replace(merged=merged)
@@ -160,7 +160,7 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
         return isinstance(effect, ChangeKey) and keys >= {key.lower() for key in effect.keys}
 
     return [
-        entry.settled("applied", by="rebuild")
+        entry.with_status("applied", by="rebuild")
         for entry in reconstruction.entries
         if entry.status in WAITING
         if any(map(kept, entry.effects))

@@ -36,7 +36,14 @@ from pipelines.silver.counts import count
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.targets.progress import load_progress
-from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rejects, merge, present
+from pipelines.targets.rejects import (
+    DECODE_ID,
+    NO_MISFITS,
+    REJECTS,
+    create_rejects,
+    merge_rejects,
+    present,
+)
 
 
 class Replayed(NamedTuple):
@@ -152,7 +159,7 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
     }
     columns = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
     try:
-        merge(
+        merge_rejects(
             warehouse,
             f"SELECT {columns} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
             f"{place}, min_by(struct(error_code, error), `row`) AS why FROM {view} "

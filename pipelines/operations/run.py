@@ -255,7 +255,7 @@ class Run:
         self._quiet = True
         self._merge(advance)
         if self._quiet and silver is not None and not self._stop():
-            self._looked_at(lambda: settled.note(*about, silver=silver))
+            self._looked_at(lambda: settled.remember(*about, silver=silver))
 
     def _looked_at(self, work: Callable[[], Result]) -> Result | None:
         """What `work` gives, which only saves work; None where it failed, which is said."""

@@ -13,7 +13,7 @@ def source_tables(warehouse: Warehouse) -> list[SourceTable]:
     """Every source table with a change in silver, in order of name."""
     if not warehouse.exists("silver", "cdc"):
         return []
-    return warehouse.kept("silver", "cdc", lambda: _read(warehouse))
+    return warehouse.cached("silver", "cdc", lambda: _read(warehouse))
 
 
 def _read(warehouse: Warehouse) -> list[SourceTable]:

@@ -291,7 +291,7 @@ ProgressByTarget = dict[tuple[str, str], Progress]
 
 def load_progress(warehouse: Warehouse) -> ProgressByTarget:
     """The progress of every target; read anew only where another process has recorded something."""
-    return dict(warehouse.kept("gold", "_progress", lambda: _read(warehouse)))
+    return dict(warehouse.cached("gold", "_progress", lambda: _read(warehouse)))
 
 
 def _read(warehouse: Warehouse) -> ProgressByTarget:
@@ -365,7 +365,7 @@ def record_progress(
     for row in rows:
         progress = replace(row.fresh(), status=row.status, error=row.error)
         progress_by_target[row.source, row.target] = progress
-    warehouse.keep("gold", "_progress", dict(progress_by_target))
+    warehouse.cache("gold", "_progress", dict(progress_by_target))
 
 
 def _next(row: Progress, before: Progress | None) -> Progress:

@@ -123,12 +123,16 @@ def judge_versions(
         newest, opened = _pos(events[0]["stored"]), _pos(events[0]["opened"])
         key = changes[0].key
         assert key is not None
-        ends = [end_of(cut, key) for cut in new_truncates if opened and ends_version(cut, opened)]
+        ends = [
+            end_of(truncate, key)
+            for truncate in new_truncates
+            if opened and ends_version(truncate, opened)
+        ]
         stored = History(
             newest,
             opened=opened is not None and not ends,
             ended=again and newest is not None and opened is None,
-            cuts=truncates,
+            truncates=truncates,
         )
         verdict = classify_versions(changes, stored, bounds)
         if verdict.late:
@@ -164,14 +168,14 @@ def fold_history(
     return grouped(results)
 
 
-def ends_version(cut: Change, opened: Pos) -> bool:
+def ends_version(truncate: Change, opened: Pos) -> bool:
     """Whether a truncate ends the version that began at `opened`."""
-    return reaches(cut.pos, opened, by_arrival=cut.by_arrival)
+    return reaches(truncate.pos, opened, by_arrival=truncate.by_arrival)
 
 
-def end_of(cut: Change, key: Key) -> Change:
+def end_of(truncate: Change, key: Key) -> Change:
     """What a truncate is to one key."""
-    return cut._replace(op="delete", key=key)
+    return truncate._replace(op="delete", key=key)
 
 
 def _pos(stored: Sequence[int] | None) -> Pos | None:

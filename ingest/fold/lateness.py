@@ -85,12 +85,12 @@ def classify(
 class History(NamedTuple):
     """What is stored of the versions of a key. `newest`: where the newest began; `opened`: a row is
     there; `ended`: none is, though there were some, and the batch may be what ended them, applied
-    before. `cuts`: the truncates that there were."""
+    before. `truncates`: those that there were."""
 
     newest: Pos | None
     opened: bool
     ended: bool
-    cuts: Sequence[Change]
+    truncates: Sequence[Change]
 
 
 class VersionsVerdict(NamedTuple):
@@ -115,7 +115,7 @@ def classify_versions(
     late = (
         any(changes_key(event) for event in ordered)
         or tied(ordered)
-        or any(voided(event, stored.cuts) for event in ordered)
+        or any(voided(event, stored.truncates) for event in ordered)
         or any(_at_or_below(event, stored.newest) for event in newer)
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))

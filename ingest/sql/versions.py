@@ -190,10 +190,12 @@ def merge_sql(merge: Merge) -> str:
         f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
         f"VALUES ({', '.join(values)})"
     )
-    return "\n".join([*clauses, *(_cut(merge, truncate) for truncate in merge.truncates)])
+    return "\n".join(
+        [*clauses, *(_truncate_clause(merge, truncate) for truncate in merge.truncates)]
+    )
 
 
-def _cut(merge: Merge, truncate: Truncate) -> str:
+def _truncate_clause(merge: Merge, truncate: Truncate) -> str:
     time = "CAST(NULL AS bigint)" if truncate.time is None else truncate.time
     at = f"timestamp_micros({time})"
     ends = [f"t._valid_to = greatest(t._valid_from, {at})", "t._current = false"]

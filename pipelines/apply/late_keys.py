@@ -113,7 +113,7 @@ def marked_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
     before; none where there is no such truncate."""
     unseen = batch.unseen_truncates
-    above = [cut for cut in batch.earlier_truncates if unseen and cut > unseen[0]]
+    above = [truncate for truncate in batch.earlier_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []
     stored = lateness.stored_rows(batch.target_table, batch.projection, soft=True)

@@ -130,7 +130,7 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
             last_baseless=watermarks.last_baseless,
         ),
         truncates=truncates,
-        new_truncates=[cut for cut in truncates if cut.pos in batch.new_truncates],
+        new_truncates=[truncate for truncate in truncates if truncate.pos in batch.new_truncates],
         again=again,
     )
 
@@ -151,13 +151,13 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     projection, applied = batch.projection, batch.watermarks.applied
     label = f"_source_table = {sql_text(projection.label)}"
     keys: list[str] = []
-    for cut in batch.unseen_truncates:
-        if applied is not None and cut > applied:
+    for truncate in batch.unseen_truncates:
+        if applied is not None and truncate > applied:
             break
-        at = pos_literal(cut)
+        at = pos_literal(truncate)
         found = f"SELECT DISTINCT key FROM ({_stored_keys(batch, '_pos, _source_table')}) "
         found += f"WHERE _pos < {at} AND {label}"
-        if all(earlier < cut for earlier in batch.earlier_truncates):
+        if all(earlier < truncate for earlier in batch.earlier_truncates):
             above = events(projection, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
             found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
         keys.append(found)

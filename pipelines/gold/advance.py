@@ -74,7 +74,7 @@ def advance(
     row = progress = _known(warehouse, route, progress.fresh())
     feeding = _new(task)
     if not feeding:
-        return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
+        return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)
     stats = [each for of_table in feeding.values() for each in of_table]
     if progress.made is None:
         found = _with_schema_hints(warehouse, feeding, found)
@@ -98,7 +98,7 @@ def advance(
             columns=columns,
             watermarks=row.watermarks.get(label_of(table), Watermarks()),
             above=task.above[table],
-            only=found.cut.only,
+            only=found.limit.only,
             fresh=fresh,
             shared=shared,
             newest=row.freshness,
@@ -111,7 +111,7 @@ def advance(
         fresh = False
     if shared and mode != "append" and _freed(row):
         row = try_again(ledger, route, made, row=row, last=found.last)
-    row = replace(row, below=found.cut.below, seen=found.cut.newest)
+    row = replace(row, below=found.limit.below, seen=found.limit.newest)
     return replace(row, batch=found.last, made=made)
 
 
@@ -380,4 +380,4 @@ def _all_aside(
             rejected=row.rejected + set_aside(warehouse, table, route, stats=stats),
             events=row.events + sum(each.changes for each in stats),
         )
-    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
+    return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)

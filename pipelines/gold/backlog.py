@@ -101,7 +101,7 @@ def with_lagging(
     stats, types = list(found.stats), dict(found.types)
     for above, tables in together.items():
         older = survey(
-            *(warehouse, tables[0].source, above), tables=tables, until=cursor, cut=found.cut
+            *(warehouse, tables[0].source, above), tables=tables, until=cursor, limit=found.limit
         )
         stats = [*older.stats, *stats]
         for table, listed in older.types.items():

@@ -43,7 +43,7 @@ from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, survey
-from pipelines.silver.transactions import PublishLimit, cut
+from pipelines.silver.transactions import PublishLimit, publish_limit
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
     Names,
@@ -147,7 +147,7 @@ def _merge_source(
     # A run ended in the middle of a schema change.
     for entry in ledger.unfinished():
         finish(ledger, entry)
-    limit = cut(warehouse, config, source, above=cursor.batch)
+    limit = publish_limit(warehouse, config, source, above=cursor.batch)
     lags = lagging(config, cursor, progress_by_target, ledger=ledger)
     stuck = limit.below is not None and (cursor.below, cursor.seen) == (limit.below, limit.newest)
     if stuck and not lags and not _any_parked(progress_by_target, source):
@@ -204,7 +204,7 @@ def _surveyed(
     warehouse = ledger.warehouse
     with warehouse.shuffling():
         apart = ahead(cursor, progress_by_target, ledger)
-        found = survey(warehouse, ledger.source, cursor.batch, cut=limit, apart=apart)
+        found = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
         lags = {**lags, **newly_keyed(found, progress_by_target, ledger)}
         return with_lagging(warehouse, found, lags, ledger=ledger, cursor=cursor.batch), lags
 
@@ -381,6 +381,10 @@ def _advanced_cursor(
 ) -> list[Progress]:
     """How far silver was looked through, where that is news."""
     reached = replace(
-        cursor.fresh(), batch=found.last, tables=seen, below=found.cut.below, seen=found.cut.newest
+        cursor.fresh(),
+        batch=found.last,
+        tables=seen,
+        below=found.limit.below,
+        seen=found.limit.newest,
     )
     return [reached] if reached != cursor.fresh() else []

@@ -43,7 +43,7 @@ from pipelines.silver.chunks import join_shards, walk_from
 from pipelines.silver.counts import Counts, count
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
-from pipelines.silver.transactions import cut
+from pipelines.silver.transactions import publish_limit
 from pipelines.targets.progress import (
     SOURCE_CURSOR,
     Names,
@@ -189,7 +189,7 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
         route = ledger.route(ledger.first_names.get(name, name))
         if route is not None and name in led:
             fed.setdefault(route.target, {})[db, schema, table] = batch
-    limit, last = cut(warehouse, config, source, above=0), last_batch(warehouse)
+    limit, last = publish_limit(warehouse, config, source, above=0), last_batch(warehouse)
     noted: list[Progress] = []
     for (of, target), progress in list(progress_by_target.items()):
         if of != source or target == SOURCE_CURSOR or progress.outdated is None:

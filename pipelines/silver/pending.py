@@ -76,7 +76,7 @@ class BatchStats(NamedTuple):
 class PendingChanges(NamedTuple):
     """What one source has above a batch, table by table, and the column types that came with it.
 
-    `last` is the last batch of which everything may be applied, `cut` says what of later ones.
+    `last` is the last batch of which everything may be applied, `limit` says what of later ones.
     `keys`: the key columns that schema messages name, the last ones, which messages of rows need
     not name.
     """
@@ -85,7 +85,7 @@ class PendingChanges(NamedTuple):
     stats: list[BatchStats]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
     keys: dict[SourceTable, tuple[str, ...]]
-    cut: PublishLimit = EVERYTHING
+    limit: PublishLimit = EVERYTHING
 
 
 def survey(
@@ -95,32 +95,32 @@ def survey(
     *,
     tables: Iterable[SourceTable] = (),
     until: int | None = None,
-    cut: PublishLimit = EVERYTHING,
+    limit: PublishLimit = EVERYTHING,
     apart: Mapping[SourceTable, int] | None = None,
 ) -> PendingChanges:
     """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
-    `cut`; of `tables` alone where given.
+    `limit`; of `tables` alone where given.
 
     `apart`: source tables whose batches up to a number are counted apart from those above it.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
     where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
-    if cut.waits is not None:
-        where += f" AND {cut.only}"
-    rows = _grouped(warehouse, where, _part(cut, apart or {}))
+    if limit.waits is not None:
+        where += f" AND {limit.only}"
+    rows = _grouped(warehouse, where, _part(limit, apart or {}))
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)
     stats = [_batch_stats(source, row) for row in rows if row["changes"] or row["ddl"]]
     stats.sort(key=lambda each: each.batch)
-    if cut.last is not None:
-        last = cut.last
-    return PendingChanges(last, stats, types, keys, cut)
+    if limit.last is not None:
+        last = limit.last
+    return PendingChanges(last, stats, types, keys, limit)
 
 
-def _part(cut: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
+def _part(limit: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
     """SQL of which part of its table's batches a row belongs to."""
-    parts = [f"CAST(batch > {cut.last} AS int)"] if cut.last is not None else []
+    parts = [f"CAST(batch > {limit.last} AS int)"] if limit.last is not None else []
     if apart:
         cases = " ".join(
             f"WHEN {named(table)} THEN CAST(batch > {batch} AS int)"
@@ -143,8 +143,8 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
   max(batch) FILTER (WHERE kind = 'change') AS changed,
   min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,
   max(batch) FILTER (WHERE kind = 'ddl') AS ddl_last,
-  min(batch) FILTER (WHERE op = 'truncate') AS cut_first,
-  max(batch) FILTER (WHERE op = 'truncate') AS cut_last,
+  min(batch) FILTER (WHERE op = 'truncate') AS truncate_first,
+  max(batch) FILTER (WHERE op = 'truncate') AS truncate_last,
   count_if(kind = 'change') AS changes, count_if(kind = 'ddl') AS ddl,
   min(pos) FILTER (WHERE kind = 'change') AS lowest,
   max(pos) FILTER (WHERE kind = 'change') AS highest,
@@ -168,8 +168,8 @@ WHERE {where} AND kind IN ('change', 'ddl', 'schema')
 GROUP BY db, schema, `table`, part, schema_id)
 SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   coalesce(max(changed), max(ddl_last)) AS batch, max(changed) AS changed,
-  least(min(ddl_first), min(cut_first)) AS logged_first,
-  greatest(max(ddl_last), max(cut_last)) AS logged_last,
+  least(min(ddl_first), min(truncate_first)) AS logged_first,
+  greatest(max(ddl_last), max(truncate_last)) AS logged_last,
   greatest(max(changed), max(ddl_last)) AS last, max(newest_row).format AS format,
   array_distinct(flatten(collect_list(formats))) AS formats,
   array_distinct(flatten(collect_list(tenants))) AS tenants,
@@ -276,13 +276,13 @@ def with_places(
 ) -> tuple[list[BatchStats], int]:
     """The statistics of a table by the order of `projection.sequence`, each with the places of them
     all, and how many changes have no place."""
-    cuts = str(projection.truncates).lower()
+    voids = str(projection.truncates).lower()
     changes = _changes(warehouse, stats, later_names, aside=projection.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
         f"max(p) FILTER (WHERE op = 'delete' OR {projection.changes_key}) AS last_removal "
         f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
-        f"WHERE op <> 'truncate' OR {cuts}"
+        f"WHERE op <> 'truncate' OR {voids}"
     ).first()
     assert row is not None
     placed = [

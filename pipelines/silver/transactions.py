@@ -71,7 +71,7 @@ def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> s
     )
 
 
-def cut(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
+def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
     """How far gold may go in what silver has of `source` above batch `above`."""
     if config.tables[source].publish != "transaction":
         return EVERYTHING
@@ -114,7 +114,7 @@ def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> lis
     sentences = []
     for source in sources:
         cursor = source_cursor(progress_by_target, source)
-        waits = cut(warehouse, config, source, above=cursor.batch).waits
+        waits = publish_limit(warehouse, config, source, above=cursor.batch).waits
         if waits is not None:
             sentences.append(f"source {source}: gold waits for the rest of {waits}")
     return sentences

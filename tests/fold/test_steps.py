@@ -76,8 +76,8 @@ class Target:
     def apply(self, batch: list[Change], *, again: bool = False) -> None:
         earlier = list(self.history)
         self.history += batch
-        cuts = [c for c in self.history if c.op == "truncate"]
-        new_cuts = sorted((c for c in batch if c.op == "truncate"), key=lambda c: c.pos)
+        truncates = [c for c in self.history if c.op == "truncate"]
+        new_truncates = sorted((c for c in batch if c.op == "truncate"), key=lambda c: c.pos)
         remembered = LatenessBounds(
             last_noop=self.last_noop,
             last_removal=self.last_removal,
@@ -87,16 +87,20 @@ class Target:
         for event in batch:
             if event.key is not None and event.op != "truncate":
                 events.setdefault(event.key, []).append(event)
-        late = self._put_back(new_cuts, earlier)
+        late = self._put_back(new_truncates, earlier)
         on_time: dict[Key, list[State]] = {}
         for key, of_key in events.items():
             stored = self.versions.get(key, [])
             newest = max((held.pos for held in stored), default=None)
             opened = next((held.pos for held in stored if held.end is None), None)
-            ends = [end_of(cut, key) for cut in new_cuts if opened and ends_version(cut, opened)]
+            ends = [
+                end_of(truncate, key)
+                for truncate in new_truncates
+                if opened and ends_version(truncate, opened)
+            ]
             opens = opened is not None and not ends
             ended = again and newest is not None and opened is None
-            stored_now = History(newest, opened=opens, ended=ended, cuts=cuts)
+            stored_now = History(newest, opened=opens, ended=ended, truncates=truncates)
             judged = classify_versions(of_key, stored_now, remembered)
             overtaken = any(
                 key in (c.key, c.key_before) and c.pos > judged.lowest and c.op != "truncate"
@@ -114,7 +118,7 @@ class Target:
             if key not in late:
                 inserted += self._go_on(key, states)
         self._rebuild(late)
-        self._cut(new_cuts, touched)
+        self._truncate(new_truncates, touched)
         self._note(batch, inserted, bool(late))
 
     def _go_on(self, key: Key, states: list[State]) -> int:
@@ -124,16 +128,16 @@ class Target:
         self.versions[key] = [*ended, *bounds(states, opened)]
         return len(self.versions[key]) - len(stored)
 
-    def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
+    def _put_back(self, new_truncates: list[Change], earlier: list[Change]) -> set[Key]:
         known = {c.pos for c in earlier if c.op == "truncate"}
         found: set[Key] = set()
-        for cut in {c.pos for c in new_cuts} - known:
-            above = {c.key for c in earlier if c.key is not None and c.pos > cut}
+        for truncate in {c.pos for c in new_truncates} - known:
+            above = {c.key for c in earlier if c.key is not None and c.pos > truncate}
             found |= {
                 key
                 for key, held in self.versions.items()
-                if (any(other > cut for other in known) or key in above)
-                and any(version.pos < cut for version in held)
+                if (any(other > truncate for other in known) or key in above)
+                and any(version.pos < truncate for version in held)
             }
         return found
 
@@ -150,11 +154,11 @@ class Target:
         for key in keys:
             self.versions[key] = bounds(states.get(key, []), None)
 
-    def _cut(self, new_cuts: list[Change], touched: set[Key]) -> None:
+    def _truncate(self, new_truncates: list[Change], touched: set[Key]) -> None:
         for key in self.versions.keys() - touched:
-            for cut in new_cuts:
+            for truncate in new_truncates:
                 self.versions[key] = [
-                    held._replace(end=cut.pos[2]) if _open_at(held, cut) else held
+                    held._replace(end=truncate.pos[2]) if _open_at(held, truncate) else held
                     for held in self.versions[key]
                 ]
 
@@ -182,8 +186,8 @@ class Target:
         )
 
 
-def _open_at(held: Held, cut: Change) -> bool:
-    return held.end is None and held.pos < cut.pos
+def _open_at(held: Held, truncate: Change) -> bool:
+    return held.end is None and held.pos < truncate.pos
 
 
 def _held(database: Database) -> list[tuple[Any, ...]]:

@@ -34,7 +34,7 @@ from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
-from pipelines.targets.table import columns_of, horizons_of, made_for
+from pipelines.targets.table import columns_of, contract_of, horizons_of
 
 
 class TargetBatch(NamedTuple):
@@ -76,25 +76,25 @@ def advance(
     if not feeding:
         return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)
     stats = [each for of_table in feeding.values() for each in of_table]
-    if progress.made is None:
+    if progress.contract is None:
         found = _with_schema_hints(warehouse, feeding, found)
     keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
     mode = mode_of(route, keys)
     if mode is None:
         return _all_aside(warehouse, route, feeding, row=row, found=found)
-    made = TargetContract.by(route, mode, keys)
-    _check_made(route, progress, made)
-    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, made=made)
+    contract = TargetContract.by(route, mode, keys)
+    _check_contract(route, progress, contract)
+    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, contract=contract)
     # What lies below an open transaction is applied again, which no log shows.
     again = any(each.first <= (progress.seen or 0) for each in stats)
     labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(feeding.items()):
-        about = Feeding(config, route, table, of_table, made, found, ledger)
+        about = Feeding(config, route, table, of_table, contract, found, ledger)
         row, columns = _grown(about, row, fresh=fresh)
         batch = table_batch(
             *(warehouse, config, _feed(about, columns)),
-            made=made,
+            contract=contract,
             columns=columns,
             watermarks=row.watermarks.get(label_of(table), Watermarks()),
             above=task.above[table],
@@ -110,9 +110,9 @@ def advance(
         row = _applied(about, row, batch, was_unkeyed=was_unkeyed)
         fresh = False
     if shared and mode != "append" and _freed(row):
-        row = try_again(ledger, route, made, row=row, last=found.last)
+        row = try_again(ledger, route, contract, row=row, last=found.last)
     row = replace(row, below=found.limit.below, seen=found.limit.newest)
-    return replace(row, batch=found.last, made=made)
+    return replace(row, batch=found.last, contract=contract)
 
 
 def _keys(
@@ -125,9 +125,9 @@ def _keys(
     ledger: Ledger,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
-    if progress.made is not None and progress.made.mode == "append":
-        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.made.keys)
-        return progress.made.keys
+    if progress.contract is not None and progress.contract.mode == "append":
+        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.contract.keys)
+        return progress.contract.keys
     first = next(iter(feeding))
     stats = [each for of_table in feeding.values() for each in of_table]
     hinted_keys = found.keys.get(first, ())
@@ -137,14 +137,14 @@ def _keys(
     )
 
 
-def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
+def _check_contract(route: Route, progress: Progress, contract: TargetContract) -> None:
     """Raise TableError where the configuration asks for another kind of target than there is."""
-    if progress.made is None or not progress.made.differs(made):
+    if progress.contract is None or not progress.contract.differs(contract):
         return
-    grave = "" if progress.made.mode == made.mode else " --yes"
+    grave = "" if progress.contract.mode == contract.mode else " --yes"
     raise TableError(
-        f"expected {progress.made}, with which {route.target} was made, got {made}; `ingest "
-        f"rebuild {route.target}{grave}` makes it so, or set what it was made with"
+        f"expected {progress.contract}, with which {route.target} was made, got {contract}; "
+        f"`ingest rebuild {route.target}{grave}` makes it so, or set what it was made with"
     )
 
 
@@ -155,7 +155,7 @@ class Feeding(NamedTuple):
     route: Route
     table: SourceTable
     stats: list[BatchStats]
-    made: TargetContract
+    contract: TargetContract
     found: PendingChanges
     ledger: Ledger
 
@@ -163,8 +163,8 @@ class Feeding(NamedTuple):
 def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
     """The progress that knows the target's columns, and these, with what the table brings and the
     ledger lets in; what else of them differs from what there was is entered in the ledger."""
-    config, route, table, stats, made, found, ledger = about
-    warehouse, keys = ledger.warehouse, made.keys
+    config, route, table, stats, contract, found, ledger = about
+    warehouse, keys = ledger.warehouse, contract.keys
     before = columns_of(warehouse, route.target) or {}
     apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
     columns = columns_of(warehouse, route.target) or {}
@@ -294,7 +294,7 @@ def _unsent(
 ) -> Progress:
     """The progress, once columns that are no longer sent are entered."""
     label = label_of(table)
-    keys = {key.lower() for key in (*(row.made.keys if row.made else ()), *shard_of(route))}
+    keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
     own = [name for name in columns if name.lower() not in keys]
     types = found.types.get(table)
     listed = [column.name for column in types[-1]] if types else None
@@ -342,12 +342,12 @@ def _freed(row: Progress) -> bool:
 def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
     """The progress with what the target was created for, and where its history was trimmed, told
     by itself where need be."""
-    if progress.made is not None:
+    if progress.contract is not None:
         return progress
-    made = made_for(warehouse, route.target)
-    trimmed = horizons_of(warehouse, route.target) if made is not None else {}
+    contract = contract_of(warehouse, route.target)
+    trimmed = horizons_of(warehouse, route.target) if contract is not None else {}
     watermarks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
-    return replace(progress, made=made, watermarks={**watermarks, **progress.watermarks})
+    return replace(progress, contract=contract, watermarks={**watermarks, **progress.watermarks})
 
 
 def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:

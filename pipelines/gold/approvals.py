@@ -66,10 +66,10 @@ def _fold_again(ledger: Ledger, entry: Entry, route: Route, *, refold: bool) -> 
 def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
     """Raise TableError where a table's new name has a target of its own."""
     for table, first in renames([entry]).items():
-        way = ledger.route(table)
-        if way is not None and way.target != route.target:
-            if ledger.warehouse.exists("gold", way.target):
+        new_route = ledger.route(table)
+        if new_route is not None and new_route.target != route.target:
+            if ledger.warehouse.exists("gold", new_route.target):
                 raise TableError(
                     f"expected no target for {table} before {first} took that name, got "
-                    f"{way.target}; reject this change, or take {way.target} away first"
+                    f"{new_route.target}; reject this change, or take {new_route.target} away first"
                 )

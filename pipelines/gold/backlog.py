@@ -71,17 +71,17 @@ def newly_keyed(
     """The source tables that were set aside for want of a key, and whose key messages name now."""
     tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
     firsts = {ledger.first_names.get(table, table) for table in tables}
-    ways = {table: route for table in firsts if (route := ledger.route(table)) is not None}
+    routes = {table: route for table in firsts if (route := ledger.route(table)) is not None}
     return {
         table: 0
-        for table, way in ways.items()
-        if unkeyed(progress_of_route(progress_by_target, way))
+        for table, route in routes.items()
+        if unkeyed(progress_of_route(progress_by_target, route))
     }
 
 
 def unkeyed(progress: Progress) -> bool:
     """Whether all that a target had so far was set aside for want of a key."""
-    return progress.made is None and progress.batch > 0 and not progress.watermarks
+    return progress.contract is None and progress.batch > 0 and not progress.watermarks
 
 
 def _keyed_since(config: Config, route: Route, table: SourceTable, *, progress: Progress) -> bool:

@@ -32,11 +32,13 @@ _LISTED = 20
 class KnownTargets(NamedTuple):
     """The targets that can be asked for: by their ways, and all by name."""
 
-    ways: RoutesByTarget
+    routes: RoutesByTarget
     names: tuple[str, ...]
 
 
-def ways(config: Config, tables: Iterable[SourceTable], first_names: FirstNames) -> RoutesByTarget:
+def routes(
+    config: Config, tables: Iterable[SourceTable], first_names: FirstNames
+) -> RoutesByTarget:
     """Where the tables go: renamed ones where they went under their first names, those of
     undeclared sources and without a matching entry nowhere."""
     found: dict[str, list[tuple[SourceTable, Route]]] = {}
@@ -44,15 +46,15 @@ def ways(config: Config, tables: Iterable[SourceTable], first_names: FirstNames)
         if table.source not in config.sources or ghost(table.table):
             continue
         first = first_names.get(table, table)
-        way = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
-        if way is not None:
-            found.setdefault(way.target, []).append((table, way))
+        route = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
+        if route is not None:
+            found.setdefault(route.target, []).append((table, route))
     return found
 
 
 def known(warehouse: Warehouse, config: Config) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    reached = ways(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
+    reached = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
     reached = _without_parked(warehouse, config, reached)
     return KnownTargets(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
 
@@ -62,10 +64,11 @@ def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget)
     if not warehouse.exists("gold", "_progress"):
         return found
     feeding = feeders(config, load_progress(warehouse))
-    clashes = collisions((way for tables in found.values() for way in tables), feeding)
+    clashes = collisions((route for tables in found.values() for route in tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
-        target: [way for way in tables if way[0] not in apart] for target, tables in found.items()
+        target: [route for route in tables if route[0] not in apart]
+        for target, tables in found.items()
     }
     return {target: tables for target, tables in kept.items() if tables}
 

@@ -94,7 +94,7 @@ def history_batches(
     config: Config,
     feeds: Iterable[Feed],
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Mapping[str, Watermarks],
     only: str = "true",
@@ -107,7 +107,7 @@ def history_batches(
             known = watermarks.get(label_of(feed.table), Watermarks())
             kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
             batch = _table_batch(
-                warehouse, config, feed, made=made, columns=columns, watermarks=kept
+                warehouse, config, feed, contract=contract, columns=columns, watermarks=kept
             )
             batches.append(replace(batch, only=only, shared=shared))
     return with_truncates(warehouse, batches)
@@ -118,7 +118,7 @@ def table_batch(
     config: Config,
     feed: Feed,
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Watermarks,
     above: int,
@@ -130,9 +130,11 @@ def table_batch(
 ) -> TableBatch:
     """What a source table has new for its target, in silver's batches above `above`. `version`: the
     target's when that was last recorded."""
-    batch = _table_batch(warehouse, config, feed, made=made, columns=columns, watermarks=watermarks)
+    batch = _table_batch(
+        warehouse, config, feed, contract=contract, columns=columns, watermarks=watermarks
+    )
     now = None
-    if made.mode != "scd1":
+    if contract.mode != "scd1":
         now = recorded(warehouse, feed.route.target, version, fresh=fresh)
     batch = replace(
         batch, above=above, only=only, fresh=fresh, shared=shared, newest=newest, version=now
@@ -146,12 +148,12 @@ def _table_batch(
     config: Config,
     feed: Feed,
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Watermarks,
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
-    projection = projection_of(config, feed, made.keys, columns=columns)
+    projection = projection_of(config, feed, contract.keys, columns=columns)
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
         projection = replace(projection, native=False)
@@ -171,7 +173,7 @@ def _table_batch(
         silver=warehouse.name("silver", "cdc"),
         target=route.target,
         target_table=warehouse.name("gold", route.target),
-        mode=made.mode,
+        mode=contract.mode,
         soft=route.deletes == "soft",
         above=0,
         last=max(each.batch for each in stats),

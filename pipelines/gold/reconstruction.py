@@ -61,7 +61,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Progress, Watermarks, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
-from pipelines.targets.table import METADATA, columns_of, made_for, wanted_columns
+from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
 
 Result = TypeVar("Result")
 
@@ -98,7 +98,7 @@ class Reconstruction:
         self.frames = Frames(warehouse)
         entries = load_entries(warehouse, self.source).values()
         first_names = renames(entries)
-        own = {first_names.get(table, table): way for table, way in sorted(tables, key=str)}
+        own = {first_names.get(table, table): route for table, route in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
         found = histories(
             *(warehouse, own),
@@ -116,7 +116,7 @@ class Reconstruction:
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
-        self.made = TargetContract.by(route, mode, self.keys)
+        self.contract = TargetContract.by(route, mode, self.keys)
         self.soft = route.deletes == "soft" and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None or today:
@@ -126,7 +126,7 @@ class Reconstruction:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.batches = history_batches(
             *(warehouse, config, found.feeds),
-            made=self.made,
+            contract=self.contract,
             columns=columns,
             watermarks=watermarks,
             only=only,
@@ -151,13 +151,13 @@ class Reconstruction:
             else ()
         )
         gone = not self.warehouse.exists("gold", self.target)
-        made = before if gone else made_for(self.warehouse, self.target)
-        if named and made is not None and _folded(named) == _folded(made.keys):
-            return made.keys
+        contract = before if gone else contract_of(self.warehouse, self.target)
+        if named and contract is not None and _folded(named) == _folded(contract.keys):
+            return contract.keys
         if named:
             return named
-        if made is not None and (gone or made.mode == "append" or not stats):
-            return made.keys
+        if contract is not None and (gone or contract.mode == "append" or not stats):
+            return contract.keys
         hinted_keys = found.keys.get(first.table, ())
         lineage = first.lineage
         return key_of(
@@ -182,7 +182,7 @@ class Reconstruction:
     @property
     def row_keys(self) -> tuple[str, ...]:
         """The columns that tell rows apart: of versions the keys alone, of images their place."""
-        return self.keys if self.made.mode != "append" else ("_source_table", "_pos")
+        return self.keys if self.contract.mode != "append" else ("_source_table", "_pos")
 
     @property
     def compared(self) -> list[str]:
@@ -195,7 +195,7 @@ class Reconstruction:
     def present(self) -> list[str]:
         """SQL, all of it true for the gold rows that the source has now."""
         soft = ["_deleted_at IS NULL"] if self.soft else []
-        return [*soft, "_current"] if self.made.mode == "scd2" else soft
+        return [*soft, "_current"] if self.contract.mode == "scd2" else soft
 
     def __enter__(self) -> Reconstruction:
         return self
@@ -239,7 +239,7 @@ class Reconstruction:
     @property
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
-        keyed = self.made.mode == "scd1" and self.route.shard_column is None
+        keyed = self.contract.mode == "scd1" and self.route.shard_column is None
         return keyed and len(self.batches) > 1
 
     def exact(self) -> str:
@@ -262,7 +262,7 @@ class Reconstruction:
         live = " UNION ALL ".join(
             f"SELECT {', '.join([*values, *added])} FROM ({part})" for part in parts
         )
-        if len(parts) > 1 and self.made.mode == "scd1":
+        if len(parts) > 1 and self.contract.mode == "scd1":
             live = self._one_owner(live)
         named = [f"{slot} AS {column(name)}" for name, slot in places.items()]
         return f"SELECT {', '.join([*named, *self.added])} FROM ({live})"
@@ -312,7 +312,7 @@ def as_applied(
         last=last,
         only=only,
         today=today,
-        before=progress.made,
+        before=progress.contract,
     )
 
 

@@ -24,7 +24,7 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         if route is None:
             continue
         progress = progress_of_route(ledger.progress_by_target, route)
-        if progress.made is None or progress.declared in (None, dict(route.columns)):
+        if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
         ledger.enter(ledger.drift.declared(first, route), route)
         noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))

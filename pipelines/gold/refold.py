@@ -65,7 +65,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
         return None
     [batch] = history_batches(
         *(warehouse, config, [feed]),
-        made=TargetContract.by(route, "scd1", keys),
+        contract=TargetContract.by(route, "scd1", keys),
         columns=columns,
         watermarks=watermarks,
         only=only,
@@ -140,8 +140,8 @@ def overwrite(reconstruction: Reconstruction, *, accounted: bool = True) -> Fill
     listed = ", ".join(map(column, reconstruction.names))
     warehouse = reconstruction.warehouse
 
-    def replace(made: str) -> None:
-        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {made}")
+    def replace(rows: str) -> None:
+        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {rows}")
 
     return fill(reconstruction, replace, accounted=accounted)
 
@@ -157,9 +157,9 @@ def fill(
     began = datetime.now(UTC)
     aside: list[int] = []
 
-    def checked(made: str) -> None:
+    def checked(rows: str) -> None:
         check(reconstruction.warehouse)
-        replace(made)
+        replace(rows)
 
     def before() -> None:
         if accounted:
@@ -174,10 +174,12 @@ def fill(
 def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress_by_target.get((ledger.source, route.target))
-    ways = known(ledger.warehouse, ledger.config).ways.get(route.target)
-    if progress is None or not progress.applied[0] or not ways:
+    routes = known(ledger.warehouse, ledger.config).routes.get(route.target)
+    if progress is None or not progress.applied[0] or not routes:
         return None
-    return as_applied(ledger.warehouse, ledger.config, route.target, tables=ways, progress=progress)
+    return as_applied(
+        ledger.warehouse, ledger.config, route.target, tables=routes, progress=progress
+    )
 
 
 def refill(ledger: Ledger, route: Route) -> None:

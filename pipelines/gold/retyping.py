@@ -31,7 +31,7 @@ from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import highest, record_progress
 from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, present
-from pipelines.targets.table import made_for
+from pipelines.targets.table import contract_of
 
 
 class Reason(NamedTuple):
@@ -82,9 +82,9 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
         if (route := ledger.route(table := ledger.first_names.get(name, name))) is not None
         and route.target == target
     }
-    made = made_for(warehouse, target)
+    contract = contract_of(warehouse, target)
     found: Verdicts = {}
-    if made is not None and made.mode != "scd1":
+    if contract is not None and contract.mode != "scd1":
         for route in list(routes.values())[:1]:
             found = _whole_again(ledger, route, chosen)
     else:
@@ -157,7 +157,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     with history as reconstruction:
         for batch in reconstruction.batches:
             rows = _verdicts(reconstruction.frames, batch, mine)
-            versions = reconstruction.made.mode == "scd2"
+            versions = reconstruction.contract.mode == "scd2"
             waiting = baseless(reconstruction.frames, batch, _keys(rows)) if versions else {}
             for row in rows:
                 origin = origin_of(row.asDict())

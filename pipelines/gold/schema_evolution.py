@@ -12,7 +12,7 @@ from pipelines.gold.plan import shard_of
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges
-from pipelines.targets.table import check_kept, columns_of, create, wanted_columns
+from pipelines.targets.table import check_contract, columns_of, create, wanted_columns
 
 
 def create_target(
@@ -22,7 +22,7 @@ def create_target(
     *,
     found: PendingChanges,
     ledger: Ledger,
-    made: TargetContract,
+    contract: TargetContract,
 ) -> bool:
     """Create the target with the columns of all the tables that feed it, unless it exists.
 
@@ -30,7 +30,7 @@ def create_target(
     """
     soft = route.deletes == "soft"
     if warehouse.exists("gold", route.target):
-        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        check_contract(warehouse, route.target, mode=contract.mode, soft=soft)
         _check_excluded(warehouse, route)
         return False
     types = [columns for table in feeding for columns in found.types.get(table, [])]
@@ -39,12 +39,12 @@ def create_target(
     if shard and shard in {name.lower() for image in images for name in image}:
         raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
     # Where there is no key it is a column all the same.
-    first = made.keys or shard_of(route)
+    first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
     for table, stats in feeding.items():
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
         wanted = ledger.beginning(table, wanted, first, lowest=lowest)
-    create(warehouse, route.target, wanted, made=made, soft=soft)
+    create(warehouse, route.target, wanted, contract=contract, soft=soft)
     return True
 
 

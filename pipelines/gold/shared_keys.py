@@ -31,7 +31,7 @@ from pipelines.targets.table import columns_of
 
 
 def try_again(
-    ledger: Ledger, route: Route, made: TargetContract, *, row: Progress, last: int
+    ledger: Ledger, route: Route, contract: TargetContract, *, row: Progress, last: int
 ) -> Progress:
     """Give the keys that are free now to the source tables whose changes wait for them."""
     warehouse, first_names = ledger.warehouse, ledger.first_names
@@ -45,7 +45,7 @@ def try_again(
     found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
     batches = history_batches(
         *(warehouse, ledger.config, found.feeds),
-        made=made,
+        contract=contract,
         columns=columns_of(warehouse, route.target) or {},
         watermarks=row.watermarks,
         shared=True,

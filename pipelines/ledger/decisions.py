@@ -127,7 +127,7 @@ class Ledger(EntryStore):
             self._stated(entry)
             for table, entries in self._waiting.items()
             for entry in entries
-            if table in coming or self._made(table)
+            if table in coming or self._target_exists(table)
         ]
         waiting = held([*self.entries.values(), *new])
         gone = generations.frozen(self.entries.values())
@@ -136,7 +136,7 @@ class Ledger(EntryStore):
             for entry in [*self.entries.values(), *new]
             if generations.anew(entry) and entry.status in (*WAITING, "approved")
         }
-        return gone | anew | {table for table in waiting if not self._made(table)}
+        return gone | anew | {table for table in waiting if not self._target_exists(table)}
 
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
@@ -153,7 +153,7 @@ class Ledger(EntryStore):
         creates = entry.kind == "create_table" or (read is not None and generations.creates(read))
         return creates and not generations.anew(entry)
 
-    def _made(self, table: SourceTable) -> bool:
+    def _target_exists(self, table: SourceTable) -> bool:
         route = self.route(table)
         return route is not None and self.warehouse.exists("gold", route.target)
 

@@ -120,6 +120,8 @@ class EntryStore:
         watermarks = (
             progress.watermarks.get(label_of(entry.table)) if progress is not None else None
         )
-        sequenced = progress is not None and progress.made is not None and progress.made.sequence
+        sequenced = (
+            progress is not None and progress.contract is not None and progress.contract.sequence
+        )
         # By `sequence_by` the highest may be anywhere in the log.
         return (entry.pos if sequenced else watermarks.applied) if watermarks is not None else None

@@ -39,7 +39,7 @@ from pipelines.targets.progress import (
     progress_of,
     record_progress,
 )
-from pipelines.targets.table import check_kept, columns_of, create, create_anew, made_for
+from pipelines.targets.table import check_contract, columns_of, contract_of, create, create_anew
 
 REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
 
@@ -75,7 +75,7 @@ def rebuild(
     config: Config,
     target: str,
     *,
-    ways: RoutesByTarget,
+    routes: RoutesByTarget,
     confirmed: bool = True,
 ) -> Rebuilt:
     """Make the target anew; see above. Raises TableError where it can have no rows.
@@ -83,7 +83,7 @@ def rebuild(
     Unless `confirmed`, a rebuild that changes the key or the mode of a table does nothing.
     """
     began = time.monotonic()
-    source = ways[target][0][0].source
+    source = routes[target][0][0].source
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, source, target)
@@ -91,10 +91,10 @@ def rebuild(
             raise TableError(progress.why_outdated)
         if progress.applied[0]:
             with as_applied(
-                warehouse, config, target, tables=ways[target], progress=progress, today=True
+                warehouse, config, target, tables=routes[target], progress=progress, today=True
             ) as reconstruction:
                 gone = not warehouse.exists("gold", target)
-                changes = [] if gone else _changes(reconstruction, progress.made)
+                changes = [] if gone else _changes(reconstruction, progress.contract)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
                 filled = _filled(reconstruction, gone=gone, changes=changes)
@@ -111,15 +111,21 @@ def rebuild(
 
 def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
     """Write the rows, into the table as it is where that will do."""
-    warehouse, target, made = reconstruction.warehouse, reconstruction.target, reconstruction.made
+    warehouse, target, contract = (
+        reconstruction.warehouse,
+        reconstruction.target,
+        reconstruction.contract,
+    )
     if gone:
-        create(warehouse, target, reconstruction.columns, made=made, soft=reconstruction.soft)
+        create(
+            warehouse, target, reconstruction.columns, contract=contract, soft=reconstruction.soft
+        )
     if not changes:
-        check_kept(warehouse, target, mode=made.mode, soft=reconstruction.soft)
+        check_contract(warehouse, target, mode=contract.mode, soft=reconstruction.soft)
         return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:
-        create_anew(warehouse, target, reconstruction.typed(rows), made=made)
+        create_anew(warehouse, target, reconstruction.typed(rows), contract=contract)
 
     return fill(reconstruction, replaced)
 
@@ -138,13 +144,15 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
         elif canonical_type(was[1]) != canonical_type(type_):
             found.append(Change(f"column {name} {was[1]} becomes {type_}"))
     found += [Change(f"column {name} {type_} goes") for name, type_ in held.values()]
-    kept = made_for(warehouse, target) or before
-    made = reconstruction.made
-    if kept is not None and kept.mode != made.mode:
-        now, then = kept.mode.removeprefix("scd"), made.mode.removeprefix("scd")
+    kept = contract_of(warehouse, target) or before
+    contract = reconstruction.contract
+    if kept is not None and kept.mode != contract.mode:
+        now, then = kept.mode.removeprefix("scd"), contract.mode.removeprefix("scd")
         found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
-    if kept is not None and {key.lower() for key in kept.keys} != {k.lower() for k in made.keys}:
-        old, new = ", ".join(kept.keys) or "none", ", ".join(made.keys) or "none"
+    if kept is not None and {key.lower() for key in kept.keys} != {
+        k.lower() for k in contract.keys
+    }:
+        old, new = ", ".join(kept.keys) or "none", ", ".join(contract.keys) or "none"
         found.append(Change(f"key ({old}) becomes ({new})", grave=True))
     return found
 
@@ -171,7 +179,7 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
 def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
     """Parked or not, the target is where it was; but no row is below a change that was skipped, as
     a version may be, and deletes and truncates are what the configuration makes of them now."""
-    made = reconstruction.made
+    contract = reconstruction.contract
     untyped = untyped_columns(
         progress.untyped,
         reconstruction.columns,
@@ -180,7 +188,10 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         typed=reconstruction.typed_names,
     )
     progress = replace(progress, untyped=untyped, declared=dict(reconstruction.route.columns))
-    other = progress.made is not None and (progress.made.mode, progress.made.keys) != made[:2]
+    other = (
+        progress.contract is not None
+        and (progress.contract.mode, progress.contract.keys) != contract[:2]
+    )
     batches = {batch.projection.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:
         anew = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
@@ -194,13 +205,13 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         return replace(
             progress.fresh(),
             watermarks=anew,
-            made=made,
+            contract=contract,
             outdated=None,
             unsent={},
             last_pos=top,
             freshness=max(times, default=None),
         )
-    versions = made.mode == "scd2" or other or gone
+    versions = contract.mode == "scd2" or other or gone
     watermarks = {}
     for label, known in progress.watermarks.items():
         batch = batches.get(label)
@@ -210,10 +221,12 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             last_noop=known.applied if versions else None,
             key_overridden=known.key_overridden or (batch is not None and _key_overridden(batch)),
         )
-    differed = progress.made is not None and progress.made.differs(made)
+    differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
     status, error = ("ok", None) if well else (progress.status, progress.error)
-    return replace(progress.fresh(), watermarks=watermarks, made=made, status=status, error=error)
+    return replace(
+        progress.fresh(), watermarks=watermarks, contract=contract, status=status, error=error
+    )
 
 
 def _conservative_watermarks(batch: TableBatch) -> Watermarks:

@@ -83,23 +83,23 @@ class Reconciled(NamedTuple):
 
 
 def reconcile(
-    warehouse: Warehouse, config: Config, target: str, *, ways: RoutesByTarget
+    warehouse: Warehouse, config: Config, target: str, *, routes: RoutesByTarget
 ) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
     Raises TableError where there is no such table.
     """
     with lease(warehouse, "gold"):
-        progress = progress_of(warehouse, ways[target][0][0].source, target)
+        progress = progress_of(warehouse, routes[target][0][0].source, target)
         gold = _pinned(warehouse, target)
     with as_applied(
-        warehouse, config, target, tables=ways[target], progress=progress
+        warehouse, config, target, tables=routes[target], progress=progress
     ) as reconstruction:
         compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
         other = reconstruction.tried(
-            lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos")),
+            lambda expected: _side(warehouse, summary(f"({expected})", compared, seen="_pos")),
             before=lambda: out.append(left_out(reconstruction)),
         )
         found: Differences = ([], {})
@@ -120,7 +120,7 @@ def reconcile_snapshot(
     config: Config,
     target: str,
     *,
-    ways: RoutesByTarget,
+    routes: RoutesByTarget,
     path: str,
     format_: str | None,
 ) -> Reconciled:
@@ -129,12 +129,12 @@ def reconcile_snapshot(
     Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
     there is no such table.
     """
-    progress = progress_of(warehouse, ways[target][0][0].source, target)
+    progress = progress_of(warehouse, routes[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=ways[target], watermarks=progress.watermarks
+        warehouse, config, target, tables=routes[target], watermarks=progress.watermarks
     ) as reconstruction:
-        if reconstruction.made.mode == "append":
+        if reconstruction.contract.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(
             warehouse, config, reconstruction, path=path, format_=format_

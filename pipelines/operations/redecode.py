@@ -93,11 +93,11 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
 
 def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str:
     """What a rebuild did, or why there was none."""
-    ways = known(warehouse, config).ways
-    if target not in ways:
+    routes = known(warehouse, config).routes
+    if target not in routes:
         return "no source table leads there any more"
     try:
-        return rebuild(warehouse, config, target, ways=ways, confirmed=False)
+        return rebuild(warehouse, config, target, routes=routes, confirmed=False)
     except IngestError as error:
         return str(error)
 
@@ -182,7 +182,7 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
         "GROUP BY db, schema, `table`"
     ).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {table for way in known(warehouse, config).ways.values() for table, _ in way}
+    led = {table for route in known(warehouse, config).routes.values() for table, _ in route}
     fed: dict[str, dict[Names, int | None]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)

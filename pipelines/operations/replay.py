@@ -73,7 +73,7 @@ def replay(warehouse: Warehouse, config: Config, source: str, *, code: str | Non
         declarations.check(warehouse, config.sources[source])
         decoded = _decoded(warehouse, config.sources[source], code)
     merged = merge_tables(warehouse, config, sources=[source]) if decoded.resolved else []
-    merged += _made(warehouse, config, source)
+    merged += _created(warehouse, config, source)
     with lease(warehouse, "gold"):
         typed = _typed(warehouse, config, source, code=code)
     return Replay((decoded, typed), merged)
@@ -207,7 +207,7 @@ def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
     return bronze.join(undecoded, list(MESSAGE), "left_semi")
 
 
-def _made(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
+def _created(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
     """Targets that could not be made for want of a key, made where there is one now."""
     if not warehouse.exists("gold", "_rejects"):
         return []

@@ -73,7 +73,7 @@ def trim_target(
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
         # By `sequence_by` a change has another position than silver's, where horizons stand.
-        if reconstruction.made.mode != "scd1" or reconstruction.made.sequence:
+        if reconstruction.contract.mode != "scd1" or reconstruction.contract.sequence:
             return 0
         found = [
             (batch, past)

@@ -23,7 +23,7 @@ from pipelines.operations.listings import DDL, ddl
 from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SOURCE_CURSOR, has_rows_applied, made_of
+from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
 from pipelines.targets.rejects import DECODE_ID
 
 SOURCE = ("kind", "source", "messages", "lag", "unread_files", "rejects", "stepped_back")
@@ -173,7 +173,7 @@ def table_rows(
             why,
             pending.get(target, 0),
             old,
-            label(made_of(last_run.get("state"))),
+            label(contract_in(last_run.get("state"))),
         ]
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:

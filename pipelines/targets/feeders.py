@@ -51,5 +51,5 @@ def kept_apart(
 
 
 def _led(config: Config, table: SourceTable) -> str | None:
-    way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
-    return way.target.lower() if way is not None else None
+    route = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+    return route.target.lower() if route is not None else None

@@ -171,8 +171,8 @@ class Progress:
     """One row of `gold._progress`: how far a target is after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `seen`. `made`: what the target was created for; None = not created yet. `tables`: by name
-    of a source table the batch up to which it is applied; in the source cursor's row, the last
+    up to `seen`. `contract`: what the target was created for; None = not created yet. `tables`: by
+    name of a source table the batch up to which it is applied; in the source cursor's row, the last
     batch that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types
     that its entry gave its columns when they were last looked at. `unsent`: by label of a source
     table the target's columns, in lower case, that it never sent. `outdated`: the rows are from
@@ -203,7 +203,7 @@ class Progress:
     tables: dict[Names, int | None] = field(default_factory=dict)
     below: Pos | None = None
     seen: int | None = None
-    made: TargetContract | None = None
+    contract: TargetContract | None = None
     untyped: tuple[str, ...] = ()
     declared: Mapping[str, str] | None = None
     unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class Progress:
             tables=dict(self.tables),
             below=self.below,
             seen=self.seen,
-            made=self.made,
+            contract=self.contract,
             untyped=self.untyped,
             declared=self.declared,
             unsent=self.unsent,
@@ -263,7 +263,7 @@ class Progress:
                 "tables": [(*names, batch) for names, batch in self.tables.items()],
                 "below": self.below,
                 "seen": self.seen,
-                "made": self.made,
+                "contract": self.contract,
                 "untyped": self.untyped,
                 "declared": self.declared,
                 "unsent": self.unsent,
@@ -317,7 +317,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
-            made=made_of(last["state"]),
+            contract=contract_in(last["state"]),
             untyped=tuple(state.get("untyped", ())),
             declared=state.get("declared"),
             unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
@@ -327,9 +327,9 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
     return found
 
 
-def made_of(state: str | None) -> TargetContract | None:
+def contract_in(state: str | None) -> TargetContract | None:
     """What a target was created for, as the column `state` tells it."""
-    return TargetContract.of(json.loads(state or "{}").get("made"))
+    return TargetContract.of(json.loads(state or "{}").get("contract"))
 
 
 def has_rows_applied(state: str | None) -> bool:

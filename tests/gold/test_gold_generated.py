@@ -127,10 +127,10 @@ def test_gold_is_what_the_databases_hold(
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config.settings, spark)
-    ways = known(warehouse, config).ways
-    assert len(ways) == len(databases)
-    for target in ways:
-        assert reconcile(warehouse, config, target, ways=ways).differences == []
-        rebuild(warehouse, config, target, ways=ways)
-        assert reconcile(warehouse, config, target, ways=ways).equal
+    routes = known(warehouse, config).routes
+    assert len(routes) == len(databases)
+    for target in routes:
+        assert reconcile(warehouse, config, target, routes=routes).differences == []
+        rebuild(warehouse, config, target, routes=routes)
+        assert reconcile(warehouse, config, target, routes=routes).equal
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held

@@ -171,12 +171,12 @@ class Gold:
 def _batches(database: Database, chance: random.Random) -> list[list[Change]]:
     offsets: dict[int, int] = {}
     result = []
-    for batch in delivered(database.told, chance, partitions=3, batches=5):
+    for batch in delivered(database.changes, chance, partitions=3, batches=5):
         changes = []
         for partition, lane in enumerate(batch):
-            for told in lane:
+            for logged in lane:
                 offset = offsets[partition] = offsets.get(partition, -1) + 1
-                changes.append(change(told, partition=partition, offset=offset))
+                changes.append(change(logged, partition=partition, offset=offset))
         result.append(changes)
     return result
 

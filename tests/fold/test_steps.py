@@ -19,7 +19,7 @@ from ingest.fold.lateness import History, LatenessBounds, classify_versions
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.fold.test_lateness import _batches
-from tests.support.databases import Database, Row, Told
+from tests.support.databases import Database, LoggedChange, Row
 
 
 class Held(NamedTuple):
@@ -178,7 +178,7 @@ class Target:
         partial = [c.pos for c in batch if c.partial]
         self.last_baseless = max(filter(None, [self.last_baseless, *partial]), default=None)
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def as_rows(self) -> list[tuple[Any, ...]]:
         return sorted(
             (held.pos[2], held.end, sorted(held.row.items(), key=str))
             for stored in self.versions.values()
@@ -213,15 +213,17 @@ def test_31_batch_by_batch_equals_what_the_database_held(
         if again:
             target.killed(batch)
         target.apply(batch, again=again)
-    assert target.told() == _held(database)
+    assert target.as_rows() == _held(database)
 
 
 def test_31_what_is_on_time_rebuilds_nothing() -> None:
     chance = random.Random(31)
     database = Database(chance, partials=False, truncates=False)
     database.live(200)
-    steady = [told for told in database.told if told.before is None or told.op != "update"]
-    changes = [change(told, partition=0, offset=n) for n, told in enumerate(steady)]
+    steady = [
+        logged for logged in database.changes if logged.before is None or logged.op != "update"
+    ]
+    changes = [change(logged, partition=0, offset=n) for n, logged in enumerate(steady)]
     target = Target()
     for start in range(0, len(changes), 10):
         target.apply(changes[start : start + 10])
@@ -234,7 +236,7 @@ def test_31_a_refold_can_turn_what_began_a_version_into_a_change_that_changes_no
     # A version began with b at 5, then at 3 instead; after c at 4 one begins at 5 again.
     for number, value in ((1, "a"), (5, "b"), (3, "b"), (4, "c")):
         row = {"id": 1, "x": value}
-        told = Told("insert" if number == 1 else "update", number, None, row)
-        target.apply([change(told, partition=0, offset=number)])
+        logged = LoggedChange("insert" if number == 1 else "update", number, None, row)
+        target.apply([change(logged, partition=0, offset=number)])
     held = [(version.pos[2], version.row["x"], version.end) for version in target.versions["1",]]
     assert held == [(1, "a", 3), (3, "b", 4), (4, "c", 5), (5, "b", None)]

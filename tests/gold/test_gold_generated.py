@@ -56,11 +56,11 @@ def write_batches(root: Path, databases: dict[str, Database], chance: random.Ran
     lines: list[list[str]] = [[] for _ in range(BATCHES)]
     for table, database in databases.items():
         offsets = [0] * PARTITIONS
-        arriving = delivered(database.told, chance, partitions=PARTITIONS, batches=BATCHES)
+        arriving = delivered(database.changes, chance, partitions=PARTITIONS, batches=BATCHES)
         for number, batch in enumerate(arriving):
             for partition, lane in enumerate(batch):
-                for told in lane:
-                    text = message(told, table)
+                for logged in lane:
+                    text = message(logged, table)
                     offset = offsets[partition]
                     offsets[partition] += 1
                     lines[number].append(

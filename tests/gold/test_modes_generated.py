@@ -76,9 +76,9 @@ def expected(database: Database, mode: str) -> Rows:
     """What must be held in `mode`, the start of the table's name."""
     rows: Rows = []
     if mode == "appended":
-        for told in database.told:
-            if told.after is not None:
-                rows.append((*(told.after.get(name) for name in COLUMNS), told.number))
+        for logged in database.changes:
+            if logged.after is not None:
+                rows.append((*(logged.after.get(name) for name in COLUMNS), logged.number))
     versions = sorted(database.versions, key=lambda version: version.begin)
     if mode == "marked":
         versions = list({version.row["id"]: version for version in versions}.values())

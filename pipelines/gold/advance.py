@@ -40,14 +40,15 @@ from pipelines.targets.table import columns_of, contract_of, horizons_of
 class TargetBatch(NamedTuple):
     """A target with changes: its route and the source tables that feed it.
 
-    `above`: the batch up to which each source table is applied. `reaching`: how far it then is.
+    `above`: the batch up to which each source table is applied. `applied_batches`: how far it then
+    is.
     """
 
     route: Route
     stats: dict[SourceTable, list[BatchStats]]
     error: str | None
     above: dict[SourceTable, int]
-    reaching: dict[Names, int | None]
+    applied_batches: dict[Names, int | None]
 
     @property
     def rows(self) -> int:

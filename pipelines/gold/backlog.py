@@ -57,7 +57,9 @@ def lagging(
             known = label_of(table) in progress.watermarks and progress.status != "parked"
             last = 0 if known else cursor.batch
         applied = (
-            0 if _keyed_since(config, route, first, progress=progress) else reached(progress, table)
+            0
+            if _keyed_since(config, route, first, progress=progress)
+            else applied_batch(progress, table)
         )
         if applied < last:
             found[first] = min(applied, found.get(first, applied))
@@ -138,7 +140,7 @@ def progress_of_route(progress_by_target: ProgressByTarget, route: Route) -> Pro
     )
 
 
-def reached(progress: Progress, table: SourceTable) -> int:
+def applied_batch(progress: Progress, table: SourceTable) -> int:
     """The batch up to which a target has applied what came under one name."""
     known = progress.tables.get(table[1:])
     if known is not None:
@@ -164,12 +166,12 @@ def newest(
     return dict(sorted(seen.items(), key=str))
 
 
-def reaching(
+def applied_batches(
     progress: Progress, tables: list[SourceTable], seen: Mapping[Names, int | None]
 ) -> dict[Names, int | None]:
     """How far a target has applied each name that feeds it, once `tables` are brought forward."""
     before = {
-        names: reached(progress, SourceTable(progress.source, *names))
+        names: applied_batch(progress, SourceTable(progress.source, *names))
         for names in seen
         if label_of(SourceTable(progress.source, *names)) in progress.watermarks
     }

@@ -54,9 +54,9 @@ def routes(
 
 def known(warehouse: Warehouse, config: Config) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    reached = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
-    reached = _without_parked(warehouse, config, reached)
-    return KnownTargets(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
+    by_target = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
+    by_target = _without_parked(warehouse, config, by_target)
+    return KnownTargets(by_target, tuple(sorted({*by_target, *gold_tables(warehouse)})))
 
 
 def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget) -> RoutesByTarget:

@@ -26,12 +26,12 @@ from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
     Lags,
     ahead,
+    applied_batch,
+    applied_batches,
     lagging,
     newest,
     newly_keyed,
     progress_of_route,
-    reached,
-    reaching,
     with_lagging,
 )
 from pipelines.gold.known import gold_tables
@@ -238,10 +238,10 @@ def _place(
     fed: list[SourceTable] = []
     for table in task.stats:
         names = [table, *later_names(table, ledger.first_names)]
-        applied = max(cursor.batch, *(reached(progress, name) for name in names))
+        applied = max(cursor.batch, *(applied_batch(progress, name) for name in names))
         task.above[table] = lags.get(table, applied)
         fed += names
-    task.reaching.update(reaching(progress, fed, seen))
+    task.applied_batches.update(applied_batches(progress, fed, seen))
 
 
 def _applied(
@@ -369,7 +369,7 @@ def _apply(
         if task.error is not None:
             raise TableError(task.error)
         row = advance(warehouse, config, task, progress=progress, found=found, ledger=ledger)
-        return replace(row, tables=task.reaching, seconds=time.monotonic() - began)
+        return replace(row, tables=task.applied_batches, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
@@ -380,11 +380,11 @@ def _advanced_cursor(
     cursor: Progress, found: PendingChanges, seen: dict[Names, int | None]
 ) -> list[Progress]:
     """How far silver was looked through, where that is news."""
-    reached = replace(
+    advanced = replace(
         cursor.fresh(),
         batch=found.last,
         tables=seen,
         below=found.limit.below,
         seen=found.limit.newest,
     )
-    return [reached] if reached != cursor.fresh() else []
+    return [advanced] if advanced != cursor.fresh() else []

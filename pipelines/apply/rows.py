@@ -50,9 +50,9 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
-    orphan = None
+    last_baseless = None
     if late.keys:
-        refolded, left, orphan = _fold_again(frames, batch, late, counts=counts)
+        refolded, left, last_baseless = _fold_again(frames, batch, late, counts=counts)
         states += refolded
         expected += left
     if states or batch.new_truncates:
@@ -61,7 +61,9 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
     unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
-    watermarks = watermarks_after(batch, unwritten=unwritten, partial=batch.partial, orphan=orphan)
+    watermarks = watermarks_after(
+        batch, unwritten=unwritten, partial=batch.partial, last_baseless=last_baseless
+    )
     return watermarks, counts
 
 
@@ -76,12 +78,13 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
 
 
 def watermarks_after(
-    batch: TableBatch, *, unwritten: bool, partial: bool, orphan: Pos | None = None
+    batch: TableBatch, *, unwritten: bool, partial: bool, last_baseless: Pos | None = None
 ) -> Watermarks:
     """What gold remembers of the source table after the batch.
 
     `unwritten`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were; `orphan`: the highest place of a partial image without base.
+    image left columns as they were; `last_baseless`: the highest position of a partial image
+    without base.
     """
     before = batch.watermarks
     named = any(stats.keyless or stats.key_columns for stats in batch.stats)
@@ -99,7 +102,7 @@ def watermarks_after(
         last_removal=highest([before.last_removal, *(stats.last_removal for stats in batch.stats)]),
         last_noop=highest([before.last_noop, top]) if unwritten else before.last_noop,
         partials=before.partials or partial,
-        last_baseless=highest([before.last_baseless, orphan]),
+        last_baseless=highest([before.last_baseless, last_baseless]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
@@ -202,7 +205,7 @@ def _fold_again(
     )
     refolded = fold_again(frames, batch, late, run=run, counts=counts)
     states = batch.typed_states(refolded.of_kind("state"), exact=True)
-    return [states] if refolded.states else [], refolded.rows, refolded.orphan
+    return [states] if refolded.states else [], refolded.rows, refolded.last_baseless
 
 
 def _none(frames: Frames, batch: TableBatch) -> str:

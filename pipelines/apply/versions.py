@@ -61,14 +61,14 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
-    orphan = None
+    last_baseless = None
     if late.keys:
-        refolded, orphan = _fold_again(frames, batch, late, counts=counts)
+        refolded, last_baseless = _fold_again(frames, batch, late, counts=counts)
         rows += refolded
     if rows or batch.new_truncates:
         merged = " UNION ALL ".join(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
         _merge(frames, batch, f"({merged})", counts=counts, exact=True)
-    return _watermarks(frames, batch, counts, orphan=orphan), counts
+    return _watermarks(frames, batch, counts, last_baseless=last_baseless), counts
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
@@ -173,7 +173,7 @@ def _fold_again(
     rows = of_history(batch, refolded.of_kind("state"))
     keys = _typed_keys(batch, refolded.results)
     gone = versions.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
-    return [rows, gone], refolded.orphan
+    return [rows, gone], refolded.last_baseless
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
@@ -233,13 +233,15 @@ def _merge(
 
 
 def _watermarks(
-    frames: Frames, batch: TableBatch, counts: Counter[str], *, orphan: Pos | None = None
+    frames: Frames, batch: TableBatch, counts: Counter[str], *, last_baseless: Pos | None = None
 ) -> Watermarks:
     """What gold remembers after the batch."""
     upserts = batch.total("changes") - batch.total("deletes") - batch.total("truncates")
     unwritten = counts["inserted"] < upserts
     partial = bool(batch.total("partials"))
-    after = watermarks_after(batch, unwritten=unwritten, partial=partial, orphan=orphan)
+    after = watermarks_after(
+        batch, unwritten=unwritten, partial=partial, last_baseless=last_baseless
+    )
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
         after = replace(after, last_noop=after.applied)

@@ -30,7 +30,7 @@ _LISTED = 20
 
 
 class KnownTargets(NamedTuple):
-    """The targets that can be asked for: by their ways, and all by name."""
+    """The targets that can be asked for: by their routes, and all by name."""
 
     routes: RoutesByTarget
     names: tuple[str, ...]

@@ -110,7 +110,7 @@ def _run(batch: TableBatch) -> Run:
 
 
 def _places(frames: Frames, found: Refolded) -> dict[Origin, Pos]:
-    if found.orphan is None:
+    if found.last_baseless is None:
         return {}
     listed = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
     rows = frames.sql(listed).collect()

@@ -135,7 +135,7 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
         change_rejects(warehouse, rows)
 
 
-def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
+def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
     watermarks = progress.watermarks[batch.projection.label]
@@ -165,7 +165,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                 if row["fits"] and origin in waiting:
                     found[origin] = _BASELESS
             if places := [p for row in rows if (p := waiting.get(origin_of(row.asDict())))]:
-                _note_orphan(ledger, batch, max(places))
+                _save_last_baseless(ledger, batch, max(places))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
             overwrite(reconstruction, accounted=False)
@@ -181,7 +181,7 @@ def _typed_again(
     without_base = refold(frames, batch, keys) if keys else {}
     waiting = [place for row in rows if (place := without_base.get(origin_of(row.asDict())))]
     if waiting:
-        _note_orphan(ledger, batch, max(waiting))
+        _save_last_baseless(ledger, batch, max(waiting))
     others_keys = _keys_of_others(frames, batch, keys)
     found: Verdicts = {}
     for row in rows:

@@ -73,27 +73,29 @@ def arrival(*, timestamp: int | None, ordinal: int | None) -> tuple[int, ...]:
     return (max(timestamp or 0, 0),)
 
 
-def own_stream(cut: Pos, *, by_arrival: bool) -> int | None:
+def own_stream(truncate: Pos, *, by_arrival: bool) -> int | None:
     """The one stream that a truncate reaches; None = whatever lies below it."""
-    return cut[STREAM] if by_arrival and cut[HALF] == OWN_PARTITION else None
+    return truncate[STREAM] if by_arrival and truncate[HALF] == OWN_PARTITION else None
 
 
-def reaches(cut: Pos, pos: Pos, *, by_arrival: bool) -> bool:
+def reaches(truncate: Pos, pos: Pos, *, by_arrival: bool) -> bool:
     """Whether a truncate reaches what stands at `pos`."""
-    return pos < cut and own_stream(cut, by_arrival=by_arrival) in (None, pos[STREAM])
+    return pos < truncate and own_stream(truncate, by_arrival=by_arrival) in (None, pos[STREAM])
 
 
-def reached(cut: Pos, pos: str, *, by_arrival: bool) -> str:
+def reached(truncate: Pos, pos: str, *, by_arrival: bool) -> str:
     """SQL of `reaches`, `pos` being SQL."""
-    own = own_stream(cut, by_arrival=by_arrival)
+    own = own_stream(truncate, by_arrival=by_arrival)
     same = "" if own is None else f" AND element_at({pos}, {STREAM}) = {own}"
-    return f"{pos} < {pos_literal(cut)}{same}"
+    return f"{pos} < {pos_literal(truncate)}{same}"
 
 
-def outermost(cuts: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
+def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
     """Of truncates those that void whatever the others void: the last one, by arrival the last of
     each stream that has its own."""
-    newest = {own_stream(cut, by_arrival=by_arrival): cut for cut in sorted(cuts)}
+    newest = {
+        own_stream(truncate, by_arrival=by_arrival): truncate for truncate in sorted(truncates)
+    }
     return sorted(newest.values())
 
 

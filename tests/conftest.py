@@ -85,7 +85,7 @@ def short_spans() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prior_images, "FIRST_SPAN", 1)
-        patch.setattr(progress, "CUTS_MOST", 1)
+        patch.setattr(progress, "TRUNCATES_MOST", 1)
         yield
 
 

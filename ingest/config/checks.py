@@ -150,7 +150,7 @@ def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
             yield Mistake(document.file, document.line(("tables", i, "target")), text)
 
 
-def respelt(tables: Tables) -> Iterator[str]:
+def renamed_targets(tables: Tables) -> Iterator[str]:
     """A sentence for each target that is not called as it is written."""
     for entry in tables.tables:
         literal = entry.target if "{" not in entry.target else ""

@@ -52,12 +52,12 @@ class TargetContract(NamedTuple):
         )
 
     def __str__(self) -> str:
-        told = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
-        told.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
-        told += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
-        told += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
-        told += [f"truncates {self.truncates}"] if self.truncates not in (None, "apply") else []
-        return ", ".join(told)
+        terms = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
+        terms.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
+        terms += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
+        terms += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
+        terms += [f"truncates {self.truncates}"] if self.truncates not in (None, "apply") else []
+        return ", ".join(terms)
 
 
 def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:

@@ -18,7 +18,7 @@ _ORACLE = re.compile(
     r"\b(?:N?VARCHAR2|NUMBER|N?CLOB|BINARY_(?:FLOAT|DOUBLE)|LONG\s+RAW|SYSDATE|MODIFY\s*\()",
     re.IGNORECASE,
 )
-_SPOKEN = (
+_DIALECT_SYNTAX = (
     ("oracle", re.compile(r"\bADD\s*\(", re.IGNORECASE)),
     (
         "postgres",
@@ -76,7 +76,7 @@ def guess_dialect(text: str, *, db: str | None = None, schema: str | None = None
         return "oracle"
     if schema is None:
         return "oracle" if _QUOTED.search(plain) else "mysql"
-    for dialect, words in _SPOKEN:
+    for dialect, words in _DIALECT_SYNTAX:
         if words.search(plain):
             return dialect
     return "oracle" if schema.isupper() else "postgres"

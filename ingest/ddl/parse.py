@@ -36,7 +36,7 @@ __all__ = [
 
 _DIALECTS = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "sqlserver": "tsql"}
 # What databases call themselves that their family's name does not tell.
-_SPOKEN = {
+_DIALECT_NAMES = {
     "tsql": "tsql",
     "sql server": "tsql",
     "db2": "postgres",  # the nearest grammar: SET DATA TYPE, the standard's type names
@@ -62,8 +62,8 @@ _TRUNCATE = re.compile(
 def dialect_of(db_type: str | None) -> str:
     """The sqlglot dialect of what a message calls its database; `mysql` where it says nothing."""
     name = (db_type or "").lower()
-    spoken = next((dialect for word, dialect in _SPOKEN.items() if word in name), None)
-    return spoken or _DIALECTS[family_of(db_type)]
+    named = next((dialect for word, dialect in _DIALECT_NAMES.items() if word in name), None)
+    return named or _DIALECTS[family_of(db_type)]
 
 
 def parse(

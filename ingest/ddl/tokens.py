@@ -146,14 +146,14 @@ class TokenReader:
         if len(path) > (2 if self.dialect == "mysql" else 3):
             raise Unread(f"expected the name of a table, got {'.'.join(path)[:80]!r}")
         db, schema, _ = self.place
-        name = _respelt(path[-1], self.place.name)
+        name = _known_spelling(path[-1], self.place.name)
         above = path[-2] if len(path) > 1 else ""
         if not above:
             return TableName(path[-3] if len(path) > 2 else db, schema, name)
         if self.dialect == "mysql" or (self.dialect == "oracle" and schema is None and db):
             return TableName(_database(above, db), schema, name)
-        top = _respelt(path[-3], db) if len(path) > 2 else db
-        return TableName(top, _respelt(above, schema), name)
+        top = _known_spelling(path[-3], db) if len(path) > 2 else db
+        return TableName(top, _known_spelling(above, schema), name)
 
     def group(self) -> list[Token]:
         """A balanced `( … )`, parentheses included."""
@@ -193,7 +193,7 @@ class TokenReader:
         return self.text[taken[0].start : taken[-1].end]
 
 
-def _respelt(name: str, known: str | None) -> str:
+def _known_spelling(name: str, known: str | None) -> str:
     return known if known is not None and known.casefold() == name.casefold() else name
 
 
@@ -204,8 +204,8 @@ def _database(name: str, known: str | None) -> str:
     """
     tenant, dot, own = (known or "").partition(".")
     if not dot or "." in name:
-        return _respelt(name, known)
-    return f"{tenant}.{_respelt(name, own)}"
+        return _known_spelling(name, known)
+    return f"{tenant}.{_known_spelling(name, own)}"
 
 
 def _plain(text: str) -> str:

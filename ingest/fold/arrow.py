@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.fold.fold import Change, Folded, Key, Origin, State, Step, fold, steps, voided
-from ingest.fold.lateness import Floors, History, classify, classify_versions
+from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
 from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
 
@@ -63,7 +63,7 @@ def judge_rows(
     soft: bool,
     by_arrival: bool,
     fresh: bool,
-    floors: Floors,
+    bounds: LatenessBounds,
     truncates: Sequence[Change] = (),
 ) -> Run:
     """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
@@ -80,17 +80,17 @@ def judge_rows(
         if not changes:
             return
         stored = _pos(events[0]["stored"])
-        verdict = classify(changes, stored, floors, marked=bool(events[0]["marked"]))
+        verdict = classify(changes, stored, bounds, marked=bool(events[0]["marked"]))
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
-        told = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
+        fields = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}
         if verdict.late:
             for name in _keys(changes):
-                yield result("late", key=list(name), **told)
+                yield result("late", key=list(name), **fields)
             return
         if verdict.doubtful:
-            yield result("doubtful", key=key, **told)
+            yield result("doubtful", key=key, **fields)
         if verdict.stale or verdict.passed:
             yield result("passed" if verdict.passed else "stale", stale=verdict.stale)
         newer = [change for change in changes if stored is None or change.pos > stored]
@@ -102,7 +102,7 @@ def judge_rows(
 def judge_versions(
     *,
     by_arrival: bool,
-    floors: Floors,
+    bounds: LatenessBounds,
     truncates: Sequence[Change],
     new_truncates: Sequence[Change],
     again: bool,
@@ -123,14 +123,18 @@ def judge_versions(
         newest, opened = _pos(events[0]["stored"]), _pos(events[0]["opened"])
         key = changes[0].key
         assert key is not None
-        ends = [end_of(cut, key) for cut in new_truncates if opened and ends_version(cut, opened)]
+        ends = [
+            end_of(truncate, key)
+            for truncate in new_truncates
+            if opened and ends_version(truncate, opened)
+        ]
         stored = History(
             newest,
             opened=opened is not None and not ends,
             ended=again and newest is not None and opened is None,
-            cuts=truncates,
+            truncates=truncates,
         )
-        verdict = classify_versions(changes, stored, floors)
+        verdict = classify_versions(changes, stored, bounds)
         if verdict.late:
             for name in _keys(changes):
                 yield result("late", key=list(name), pos=list(verdict.lowest))
@@ -164,14 +168,14 @@ def fold_history(
     return grouped(results)
 
 
-def ends_version(cut: Change, opened: Pos) -> bool:
+def ends_version(truncate: Change, opened: Pos) -> bool:
     """Whether a truncate ends the version that began at `opened`."""
-    return reaches(cut.pos, opened, by_arrival=cut.by_arrival)
+    return reaches(truncate.pos, opened, by_arrival=truncate.by_arrival)
 
 
-def end_of(cut: Change, key: Key) -> Change:
+def end_of(truncate: Change, key: Key) -> Change:
     """What a truncate is to one key."""
-    return cut._replace(op="delete", key=key)
+    return truncate._replace(op="delete", key=key)
 
 
 def _pos(stored: Sequence[int] | None) -> Pos | None:

@@ -115,8 +115,9 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     By arrival one of a Kafka partition reaches only what came in its own (17).
     """
     return any(
-        change.table == cut.table and reaches(cut.pos, change.pos, by_arrival=cut.by_arrival)
-        for cut in truncates
+        change.table == truncate.table
+        and reaches(truncate.pos, change.pos, by_arrival=truncate.by_arrival)
+        for truncate in truncates
     )
 
 

@@ -29,14 +29,14 @@ from ingest.position import SOURCE_PART, Pos
 from ingest.sql.projection import Projection, as_text, column
 
 
-class Floors(NamedTuple):
+class LatenessBounds(NamedTuple):
     """What gold remembers of the source table; see `pipelines.targets.progress.Watermarks`.
     `partials` counts the batch itself."""
 
-    skipped: Pos | None = None
-    removed: Pos | None = None
+    last_noop: Pos | None = None
+    last_removal: Pos | None = None
     partials: bool = False
-    orphans: Pos | None = None
+    last_baseless: Pos | None = None
 
 
 class Verdict(NamedTuple):
@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
 
 
 def classify(
-    events: Sequence[Change], stored: Pos | None, floors: Floors, *, marked: bool = False
+    events: Sequence[Change], stored: Pos | None, bounds: LatenessBounds, *, marked: bool = False
 ) -> Verdict:
     """Judge one key by its events of the batch (any order) and its stored row's position.
 
@@ -63,15 +63,15 @@ def classify(
     """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    late = any(moves(event) for event in ordered) or tied(ordered)
+    late = any(changes_key(event) for event in ordered) or tied(ordered)
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)
-        floors_of_none = (floors.removed, floors.orphans)
-        doubtful = any(floor is not None and lowest < floor for floor in floors_of_none)
+        bounds_of_none = (bounds.last_removal, bounds.last_baseless)
+        doubtful = any(bound is not None and lowest < bound for bound in bounds_of_none)
         passed = ordered[-1].op == "delete"
     else:
-        late = late or any(_overtaken(event, stored, floors) for event in ordered)
+        late = late or any(_overtaken(event, stored, bounds) for event in ordered)
         late = late or (marked and lowest < stored)
         passed = ordered[-1].pos < stored
     # A partial image after a delete of the same batch needs to know that nothing is there.
@@ -85,12 +85,12 @@ def classify(
 class History(NamedTuple):
     """What is stored of the versions of a key. `newest`: where the newest began; `opened`: a row is
     there; `ended`: none is, though there were some, and the batch may be what ended them, applied
-    before. `cuts`: the truncates that there were."""
+    before. `truncates`: those that there were."""
 
     newest: Pos | None
     opened: bool
     ended: bool
-    cuts: Sequence[Change]
+    truncates: Sequence[Change]
 
 
 class VersionsVerdict(NamedTuple):
@@ -103,7 +103,9 @@ class VersionsVerdict(NamedTuple):
     newer: list[Change]
 
 
-def classify_versions(events: Sequence[Change], stored: History, floors: Floors) -> VersionsVerdict:
+def classify_versions(
+    events: Sequence[Change], stored: History, bounds: LatenessBounds
+) -> VersionsVerdict:
     """Judge one key by its events of the batch (any order) and its versions."""
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
@@ -111,17 +113,17 @@ def classify_versions(events: Sequence[Change], stored: History, floors: Floors)
     newer = [event for event in ordered if event.pos != stored.newest]
     partial = any(event.partial for event in ordered)
     late = (
-        any(moves(event) for event in ordered)
+        any(changes_key(event) for event in ordered)
         or tied(ordered)
-        or any(voided(event, stored.cuts) for event in ordered)
+        or any(voided(event, stored.truncates) for event in ordered)
         or any(_at_or_below(event, stored.newest) for event in newer)
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))
         # What began no version then would begin one now, below where the last one ended.
         or (stored.ended and any(event.op != "delete" for event in newer))
     )
-    hidden = (floors.skipped, floors.removed, floors.orphans)
-    doubtful = any(floor is not None and lowest < floor for floor in hidden)
+    hidden = (bounds.last_noop, bounds.last_removal, bounds.last_baseless)
+    doubtful = any(bound is not None and lowest < bound for bound in hidden)
     return VersionsVerdict(late, doubtful, lowest, newer)
 
 
@@ -133,7 +135,7 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
     return event.pos[:SOURCE_PART] <= newest[:SOURCE_PART]
 
 
-def moves(event: Change) -> bool:
+def changes_key(event: Change) -> bool:
     return event.key_before is not None and event.key_before != event.key
 
 
@@ -145,14 +147,14 @@ def tied(ordered: Sequence[Change]) -> bool:
     return len(parts) < len({identity(event) for event in ordered})
 
 
-def _overtaken(event: Change, stored: Pos, floors: Floors) -> bool:
+def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
     if event.pos == stored:
         return False
     if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
         return True
     if event.pos < stored:
-        return event.partial or floors.partials
-    return floors.skipped is not None and event.pos < floors.skipped
+        return event.partial or bounds.partials
+    return bounds.last_noop is not None and event.pos < bounds.last_noop
 
 
 def baseless(ordered: Sequence[Change]) -> bool:
@@ -163,11 +165,11 @@ def baseless(ordered: Sequence[Change]) -> bool:
     return False
 
 
-def stored_rows(target: str, shape: Projection, *, soft: bool) -> str:
+def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
     """SQL of the target's keys as text, with each row's position and source table.
 
     `marked`: the row is a soft-deleted one.
     """
-    parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
     marked = "_deleted_at IS NOT NULL" if soft else "false"
     return f"SELECT array({parts}) AS key, _pos, _source_table, {marked} AS marked FROM {target}"

@@ -32,7 +32,7 @@ from ingest.wire.contract import (
     TopLevel,
 )
 from ingest.wire.contradictions import refuse_sides
-from ingest.wire.declared import Columns, Convert, declared_for, in_any_case, plain, respelt
+from ingest.wire.declared import Columns, Convert, declared_for, in_any_case, in_sent_names, plain
 from ingest.wire.event_types import CONTROLS, ROWS, STATEMENTS, paired, statement_op
 from ingest.wire.scalars import Scalar, micros_of, number_of, of_protocol, sent_micros_of, text_of
 from ingest.wire.typed_rows import TypedRows
@@ -337,7 +337,7 @@ def columns_of(
     `family` is the type family of the source's database, whose types the YAML names. A DATE is an
     instant; declared as a zone-less type it is what clocks in `zone` showed.
     """
-    declared = respelt(declared, sent)
+    declared = in_sent_names(declared, sent)
     convert = oms_converter(family, zone)
     types: dict[str, str] = {}
     converts: dict[str, Convert | None] = {}

@@ -178,7 +178,7 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
     data, word = rows.read(envelope.data, warnings)
     if data is None:
         raise DecodeError(Code.NO_IMAGE, f"expected columns in data of a {event.op}, got none")
-    settle(data, envelope.data, rows)
+    canonicalize_row(data, envelope.data, rows)
     if event.op == "delete":
         refuse_after(event.op, envelope.old)
         event.before, event.before_image = data, word
@@ -192,7 +192,7 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
     if old is None:
         warnings.append(Code.OLD_MISSING.value)
         return
-    settle(old, envelope.old, rows)
+    canonicalize_row(old, envelope.old, rows)
     before: Row = {**data, **old}
     if len(before) > len(data):
         warnings.append(Code.OLD_COLUMN_NOT_IN_DATA.value)
@@ -293,7 +293,7 @@ _DEFINITION = msgspec.json.Decoder(_Definition | None)
 _KEY = msgspec.json.Decoder(dict[str, Any] | list[Any], float_hook=str)
 
 
-def settle(row: Row, raw: msgspec.Raw, rows: TypedRows) -> None:
+def canonicalize_row(row: Row, raw: msgspec.Raw, rows: TypedRows) -> None:
     """Puts declared JSON and SET columns right, in place.
 
     A JSON column's value stands in the message as JSON itself, a SET as an array of its labels.

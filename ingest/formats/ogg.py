@@ -238,13 +238,13 @@ class Image(NamedTuple):
 
     row: Row | None
     missing: list[str]
-    told: bool
+    companions: bool
 
     def word(self, keys: tuple[str, ...] | None, sure: bool) -> str:
         """How complete the row is; `sure`: it is whole but for what is missing."""
         if self.row is not None and keys and self.row.keys() == set(keys):
             return "key"
-        return "partial" if self.missing or not (sure or self.told) else "full"
+        return "partial" if self.missing or not (sure or self.companions) else "full"
 
 
 def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image | None:
@@ -282,22 +282,22 @@ def _image(
     columns: dict[str, Any], text: bytes, rows: TypedRows, *, warnings: list[str]
 ) -> Image | None:
     missing: list[str] = []
-    told = False
+    companions = False
     if _COMPANION.encode() in text:
         for name in [name for name in columns if name.endswith(_COMPANION)]:
             column = name.removesuffix(_COMPANION)
             # A companion may come without its column, which then is missing all the more; one that
             # is false says that the column is there.
             if columns[name].__class__ is bool and (column in columns or columns[name]):
-                told = True
+                companions = True
                 if columns.pop(name):
                     missing.append(column)
         for name in missing:
             columns.pop(name, None)
     if not columns:
-        return Image(None, missing, told)
+        return Image(None, missing, companions)
     rows.texts(columns, text, warnings)
-    return Image(columns, missing, told)
+    return Image(columns, missing, companions)
 
 
 def ogg_rows(options: FormatOptions, dialect: str) -> TableRows:

@@ -17,52 +17,52 @@ IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""
 
 
-def rows(shape: Projection, changes: str, *, checked: bool) -> str:
+def rows(projection: Projection, changes: str, *, checked: bool) -> str:
     """The images as rows of the target, its columns by their slots, with `_change`, their identity.
 
     `changes` is SQL of silver rows. `checked` raises SURPRISE where a key is NULL or a value does
     not fit; else such rows are left out.
     """
-    checks = [check for _, check in shape.misfits()]
-    if shape.keys:
-        checks.append(f"({shape.key_text()}) IS NULL")
+    checks = [check for _, check in projection.misfits()]
+    if projection.keys:
+        checks.append(f"({projection.key_text()}) IS NULL")
     bad = f"coalesce({' OR '.join(checks)}, false)" if checks else "false"
     pos = f"IF({bad}, raise_error({sql_text(SURPRISE)}), pos)" if checked and checks else "pos"
     where = IMAGES if checked else f"{IMAGES} AND NOT {bad}"
-    slots = shape.slots
-    values = "".join(f"{_value(shape, name)} AS {slot}, " for name, slot in slots.items())
+    slots = projection.slots
+    values = "".join(f"{_value(projection, name)} AS {slot}, " for name, slot in slots.items())
     names = "".join(f"image.{slot} AS {slot}, " for slot in slots.values())
     return f"""SELECT _change, {names}pos AS _pos, image._event_time AS _event_time,
-  {sql_text(shape.source)} AS _source, {sql_text(shape.label)} AS _source_table
+  {sql_text(projection.source)} AS _source, {sql_text(projection.label)} AS _source_table
 FROM (SELECT _change, min(pos) AS pos, min_by(image, pos) AS image
-  FROM (SELECT {identity_sql(shape.by_arrival)} AS _change, {pos} AS pos,
+  FROM (SELECT {identity_sql(projection.by_arrival)} AS _change, {pos} AS pos,
       struct({values}event_time AS _event_time) AS image
-    FROM ({as_today(shape, changes)}) WHERE {where})
+    FROM ({as_today(projection, changes)}) WHERE {where})
   GROUP BY _change)"""
 
 
-def named_rows(shape: Projection, rows: str) -> str:
+def named_rows(projection: Projection, rows: str) -> str:
     """SQL of `rows` with the target's own names, without their identity."""
-    names = "".join(f"{slot} AS {column(name)}, " for name, slot in shape.slots.items())
+    names = "".join(f"{slot} AS {column(name)}, " for name, slot in projection.slots.items())
     return f"SELECT {names}{', '.join(METADATA)} FROM ({rows})"
 
 
-def _value(shape: Projection, name: str) -> str:
-    if name in shape.keys:
-        return shape.typed_key(name)
-    return shape.typed("after", name)
+def _value(projection: Projection, name: str) -> str:
+    if name in projection.keys:
+        return projection.typed_key(name)
+    return projection.typed("after", name)
 
 
-def merge_sql(target: str, shape: Projection, new: str, *, earlier: str) -> str:
+def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) -> str:
     """The MERGE that adds what the target lacks of the rows `new`.
 
     `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
     to the lower pos.
     """
-    listed = ", ".join([*map(column, shape.columns), *METADATA])
-    names = [*shape.slots.values(), *METADATA]
+    listed = ", ".join([*map(column, projection.columns), *METADATA])
+    names = [*projection.slots.values(), *METADATA]
     kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
-    change = identity_sql(shape.by_arrival)
+    change = identity_sql(projection.by_arrival)
     known = f"SELECT {change} AS _change, min(pos) AS held FROM ({earlier}) "
     source = f"""SELECT {kept}, inline(IF(held > _pos,
     array(struct(_pos, false AS _gone), struct(held AS _pos, true AS _gone)),

@@ -12,7 +12,7 @@ SURPRISE = "ingest: this batch needs the exact fold"
 
 
 def latest(
-    shape: Projection,
+    projection: Projection,
     changes: str,
     *,
     sets: tuple[str, ...],
@@ -29,14 +29,14 @@ def latest(
     looked after elsewhere.
     """
     checked = unless is None
-    keys = [column(f"k{i}") for i in range(len(shape.keys))]
+    keys = [column(f"k{i}") for i in range(len(projection.keys))]
     listed = ", ".join(keys)
     nulls = " OR ".join(f"{key} IS NULL" for key in keys)
     surprise = f"raise_error({sql_text(SURPRISE)})"
-    rows = _typed_rows(shape, changes, sets=sets, image=image, checked=checked)
-    bad = f"NOT gone AND ({_misfit(shape, sets)})"
+    rows = _typed_rows(projection, changes, sets=sets, image=image, checked=checked)
+    bad = f"NOT gone AND ({_misfit(projection, sets)})"
     folded = f"struct({', '.join(['gone', 'event_time', *(f'`v{i}`' for i in range(len(sets)))])})"
-    ties = checked and not shape.by_arrival
+    ties = checked and not projection.by_arrival
     if checked:
         folded = f"IF({bad}, {surprise}, {folded})"
     else:
@@ -44,15 +44,17 @@ def latest(
             f"SELECT c.* FROM ({rows}) c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
             f"WHERE NOT ({bad}) AND key_text IS NOT NULL"
         )
-    surprises = f"({nulls})" + (f" OR probe <> {_probe(shape)}" if ties else "")
+    surprises = f"({nulls})" + (f" OR probe <> {_probe(projection)}" if ties else "")
     final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
-    probe, most = (f", {_probe(shape)} AS probe", ", max(probe) AS probe") if ties else ("", "")
-    slots = shape.slots
+    probe, most = (
+        (f", {_probe(projection)} AS probe", ", max(probe) AS probe") if ties else ("", "")
+    )
+    slots = projection.slots
     names = "".join(f", folded.v{i} AS {slots[name]}" for i, name in enumerate(sets))
     key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
     return f"""SELECT {key_names}{names}, folded.gone AS _gone,
   folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
-  CAST(NULL AS array<string>) AS _sets, {sql_text(shape.label)} AS _source_table,
+  CAST(NULL AS array<string>) AS _sets, {sql_text(projection.label)} AS _source_table,
   IF(folded.gone, folded.event_time, NULL) AS _deleted_at
 FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
   FROM (SELECT {listed}, pos, {folded} AS folded{probe}
@@ -60,16 +62,16 @@ FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
   GROUP BY {listed})"""
 
 
-def _probe(shape: Projection) -> str:
+def _probe(projection: Projection) -> str:
     """SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
-    if shape.sequence:
+    if projection.sequence:
         return f"concat({source_part('pos')}, transform({transport_part('pos')}, x -> -x))"
     numbers = ("-"[: i >= LENGTH + SOURCE_PART] + f"pos[{i}]" for i in range(LENGTH))
     return f"array({', '.join(numbers)})"
 
 
 def _typed_rows(
-    shape: Projection,
+    projection: Projection,
     changes: str,
     *,
     sets: tuple[str, ...],
@@ -81,23 +83,27 @@ def _typed_rows(
     typed_keys = ", ".join(
         casts.typed(
             # Where silver knows the key, an event without one is a surprise.
-            shape.text("key", name) if shape.native and checked else shape.key_value(name),
-            shape.columns[name],
-            shape.zone,
+            projection.text("key", name)
+            if projection.native and checked
+            else projection.key_value(name),
+            projection.columns[name],
+            projection.zone,
         )
         + f" AS `k{i}`"
-        for i, name in enumerate(shape.keys)
+        for i, name in enumerate(projection.keys)
     )
-    key_text = "" if checked else f", {shape.key_text()} AS key_text"
+    key_text = "" if checked else f", {projection.key_text()} AS key_text"
     places = {name: place for place, name in enumerate(image)} if image else {}
     texts, values = [], []
     for i, name in enumerate(sets):
-        spelt = shape.spellings.get(name, (name,))
-        by_place = len(spelt) == 1 and spelt[0] in places
-        text = f"texts[{places[spelt[0]]}]" if by_place else shape.text("after", name)
+        spellings = projection.spellings.get(name, (name,))
+        by_place = len(spellings) == 1 and spellings[0] in places
+        text = f"texts[{places[spellings[0]]}]" if by_place else projection.text("after", name)
         texts.append(f", {text} AS `x{i}`")
-        values.append(f", {casts.typed(f'`x{i}`', shape.columns[name], shape.zone)} AS `v{i}`")
-    keys = ", ".join(column(f"k{i}") for i in range(len(shape.keys)))
+        values.append(
+            f", {casts.typed(f'`x{i}`', projection.columns[name], projection.zone)} AS `v{i}`"
+        )
+    keys = ", ".join(column(f"k{i}") for i in range(len(projection.keys)))
     kept = "" if checked else ", key_text"
     xs = "".join(f", `x{i}`" for i in range(len(sets)))
     return f"""SELECT {keys}, pos, gone, event_time{kept}{xs}{"".join(values)}
@@ -107,11 +113,11 @@ FROM (SELECT {keys}, pos, gone, event_time{kept}{"".join(texts)}
     FROM ({changes})))"""
 
 
-def _misfit(shape: Projection, sets: tuple[str, ...]) -> str:
+def _misfit(projection: Projection, sets: tuple[str, ...]) -> str:
     """SQL that is true where a text `x0`… has no typed value `v0`…."""
     checks = [
-        casts.unfit(f"`x{i}`", f"`v{i}`", shape.columns[name])
+        casts.unfit(f"`x{i}`", f"`v{i}`", projection.columns[name])
         for i, name in enumerate(sets)
-        if shape.columns[name] != "string"
+        if projection.columns[name] != "string"
     ]
     return " OR ".join(checks) or "false"

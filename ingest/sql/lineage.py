@@ -207,11 +207,11 @@ def _entries(image: str, found: Mapping[str, Fate]) -> str:
     """SQL of the entries of a map under today's names, with their ranks; null where it stands."""
     if not found:
         return "CAST(NULL AS string)"
-    told = {
+    fates = {
         name: {"hidden": fate.hidden, "turns": [turn._asdict() for turn in fate.turns]}
         for name, fate in found.items()
     }
-    known = _constant(told, _FATES)
+    known = _constant(fates, _FATES)
     fated = f"e -> struct(e.key AS key, e.value AS value, {known}[lower(e.key)] AS fate)"
     seen = f"filter(transform(map_entries({image}), {fated}), {_SHOWN})"
     turned = f"filter(transform({seen}, {_TURNED}), e -> e.turn IS NULL OR e.turn.name IS NOT NULL)"

@@ -105,7 +105,7 @@ def sql(merge: Merge) -> str:
         "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
         f"THEN INSERT ({', '.join(map(column, names))}) "
         f"VALUES ({', '.join(values)})",
-        *(_cut(merge, truncate) for truncate in merge.truncates),
+        *(_truncate_clause(merge, truncate) for truncate in merge.truncates),
     ]
     return "\n".join(clause for clause in clauses if clause)
 
@@ -131,7 +131,7 @@ def reached(truncate: Truncate) -> str:
     return f"t._source_table = {sql_text(truncate.label)} AND {below}"
 
 
-def _cut(merge: Merge, truncate: Truncate) -> str:
+def _truncate_clause(merge: Merge, truncate: Truncate) -> str:
     below = reached(truncate)
     if merge.soft:
         at = f"timestamp_micros({truncate.time or 0})"

@@ -1,4 +1,4 @@
-"""A gold table's shape, and silver's changes of one source table seen through it, as SQL.
+"""How one source table's changes become a gold table's rows, and the SQL that reads them so.
 
 Silver holds canonical text by column name; gold holds typed columns. A Projection says which
 columns a target has, of which types, under which spellings the source sends them, and how rows of
@@ -68,14 +68,14 @@ class Projection:
     @property
     def aside(self) -> bool:
         """Whether some column has another name at its source."""
-        named = (*self.columns, *(name for spelt, _ in self.sequence for name in spelt))
+        named = (*self.columns, *(name for spelling, _ in self.sequence for name in spelling))
         return any(map(steps_aside, named))
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
         if name == self.shard:
             return sql_text(self.label)
-        found = [f"{image}[{sql_text(spelt)}]" for spelt in self.spellings.get(name, (name,))]
+        found = [f"{image}[{sql_text(spelling)}]" for spelling in self.spellings.get(name, (name,))]
         return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
 
     def typed(self, image: str, name: str) -> str:
@@ -119,10 +119,10 @@ class Projection:
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
 
     @property
-    def moved(self) -> str:
+    def changes_key(self) -> str:
         """SQL that is true for an update that changed the key."""
         if self.native:
-            return MOVED
+            return CHANGES_KEY
         before, after = self.key_text(before=True), self.key_text()
         return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
 
@@ -159,25 +159,25 @@ def from_text(text: str, type_: str) -> str:
     return text if type_ == "string" else f"CAST({text} AS {type_})"
 
 
-MOVED = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+CHANGES_KEY = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 
-def as_today(shape: Projection, changes: str) -> str:
+def as_today(projection: Projection, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, without values that did
     not have to fit yet and do not."""
     # By `sequence_by`, the log's own place comes last.
-    pos = in_log("pos") if shape.sequence else "pos"
-    changes = translated(changes, shape.lineage, pos=pos)
-    since = retypings(shape.lineage)
+    pos = in_log("pos") if projection.sequence else "pos"
+    changes = translated(changes, projection.lineage, pos=pos)
+    since = retypings(projection.lineage)
     unfit = [
-        (shape.spellings.get(name, (name,)), since[name.lower()], check)
-        for name, check in (shape.misfits() if since else ())
+        (projection.spellings.get(name, (name,)), since[name.lower()], check)
+        for name, check in (projection.misfits() if since else ())
         if name.lower() in since
     ]
     return without_early(changes, unfit, pos=pos)
 
 
-def events(shape: Projection, changes: str) -> str:
+def events(projection: Projection, changes: str) -> str:
     """One row a change: key and key_before as array<string>, images, what it takes to fold them.
 
     `changes` is SQL of silver rows of kind change of one source table. Columns: op, pos, label,
@@ -185,22 +185,28 @@ def events(shape: Projection, changes: str) -> str:
     partition, offset, row, misfits (array<string>), lacks (how many target columns the image has
     not).
     """
-    changes = as_today(shape, changes)
-    flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in shape.misfits()]
+    changes = as_today(projection, changes)
+    flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in projection.misfits()]
     # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
     misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
-    names = ", ".join(sql_text(name) for name in shape.columns)
-    image, respelt = _renamed(shape), _respelt(shape)
-    sent = f"map_keys({image if respelt else 'after'})"
-    spelt = [sql_text(n) for key in shape.keys for n in shape.spellings.get(key, (key,))]
+    names = ", ".join(sql_text(name) for name in projection.columns)
+    image, by_spelling = _renamed(projection), _other_spellings(projection)
+    sent = f"map_keys({image if by_spelling else 'after'})"
+    key_spellings = [
+        sql_text(n) for key in projection.keys for n in projection.spellings.get(key, (key,))
+    ]
     # What a row was called before is told by its key, whose texts may differ where it does not.
-    others = f"map_filter(before, (k, v) -> k NOT IN ({', '.join(spelt)}))" if spelt else "before"
+    others = (
+        f"map_filter(before, (k, v) -> k NOT IN ({', '.join(key_spellings)}))"
+        if key_spellings
+        else "before"
+    )
     tx = f"concat_ws('/', epoch, coalesce(tx_id, to_json({source_part('pos')})))"
-    return f"""SELECT op, pos, {sql_text(shape.label)} AS label,
-  IF(op = 'truncate', NULL, {shape.key_text()}) AS key,
-  IF({shape.moved}, {shape.key_text(before=True)}, NULL) AS key_before,
+    return f"""SELECT op, pos, {sql_text(projection.label)} AS label,
+  IF(op = 'truncate', NULL, {projection.key_text()}) AS key,
+  IF({projection.changes_key}, {projection.key_text(before=True)}, NULL) AS key_before,
   IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
-  IF({shape.moved}, {others}, before) AS before,
+  IF({projection.changes_key}, {others}, before) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
   value_hash AS digest, batch, {listed()},
@@ -210,28 +216,37 @@ def events(shape: Projection, changes: str) -> str:
 FROM ({changes})"""
 
 
-def _renamed(shape: Projection) -> str:
+def _renamed(projection: Projection) -> str:
     """SQL of the after image with target column names, without columns the target lacks."""
-    respelt = _respelt(shape)
-    listed = f"array({_listed(shape)})"
+    by_spelling = _other_spellings(projection)
+    listed = f"array({_listed(projection)})"
     # A lambda is not compiled: it is for images that have more than the target.
     kept = (
         f"IF(size(array_except(map_keys(after), {listed})) = 0, after, "
         f"map_filter(after, (k, v) -> array_contains({listed}, k)))"
     )
-    if not respelt:
+    if not by_spelling:
         return kept
-    cases = " ".join(f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in respelt.items())
+    cases = " ".join(
+        f"WHEN {sql_text(old)} THEN {sql_text(new)}" for old, new in by_spelling.items()
+    )
     return f"transform_keys({kept}, (k, v) -> CASE k {cases} ELSE k END)"
 
 
-def _respelt(shape: Projection) -> dict[str, str]:
+def _other_spellings(projection: Projection) -> dict[str, str]:
     """The names under which images have columns that are called otherwise -> what they are."""
     return {
-        spelt: name for name, all_ in shape.spellings.items() for spelt in all_ if spelt != name
+        spelling: name
+        for name, all_ in projection.spellings.items()
+        for spelling in all_
+        if spelling != name
     }
 
 
-def _listed(shape: Projection) -> str:
-    names = {spelt for name in shape.columns for spelt in shape.spellings.get(name, (name,))}
+def _listed(projection: Projection) -> str:
+    names = {
+        spelling
+        for name in projection.columns
+        for spelling in projection.spellings.get(name, (name,))
+    }
     return ", ".join(sql_text(name) for name in sorted(names))

@@ -69,16 +69,17 @@ def _of_text(text: str) -> list[str]:
     ]
 
 
-def place(shape: Projection) -> str:
-    """SQL of the `pos` of a silver row by the columns of `shape.sequence`; null = it has none."""
+def place(projection: Projection) -> str:
+    """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null = it has
+    none."""
     listed, missing = [], ["op = 'truncate'"]
-    for spellings, type_ in shape.sequence:
+    for spellings, type_ in projection.sequence:
         after = ", ".join(f"after[{sql_text(name)}]" for name in spellings)
         before = ", ".join(
             f"{image}[{sql_text(name)}]" for image in ("before", "key") for name in spellings
         )
         value = f"IF(op = 'delete', coalesce({before}), coalesce({after}))"
-        found = numbers(value, type_, shape.zone)
+        found = numbers(value, type_, projection.zone)
         listed += found
         missing.append(f"({found[0]}) IS NULL")
     return (
@@ -87,12 +88,12 @@ def place(shape: Projection) -> str:
     )
 
 
-def ordered(shape: Projection, changes: str) -> str:
+def ordered(projection: Projection, changes: str) -> str:
     """The silver rows `changes` with `pos` as the table's own order has it.
 
     Rows without a place are left out.
     """
-    if not shape.sequence:
+    if not projection.sequence:
         return changes
-    placed = f"SELECT *, {place(shape)} AS _place FROM ({changes})"
+    placed = f"SELECT *, {place(projection)} AS _place FROM ({changes})"
     return f"SELECT * EXCEPT (pos, _place), _place AS pos FROM ({placed}) WHERE _place IS NOT NULL"

@@ -25,41 +25,41 @@ from ingest.sql.projection import Projection, column
 _ADDED = ("_valid_from", "_valid_to", "_current")
 
 
-def changes_as_steps(shape: Projection, changes: str, *, sets: Sequence[str]) -> str:
+def changes_as_steps(projection: Projection, changes: str, *, sets: Sequence[str]) -> str:
     """A batch's changes as steps, where every image is whole and has the columns `sets`.
 
     Here as in all that follows the target's columns go by their slots.
     Raises SURPRISE where a key is NULL or a value does not fit.
     """
-    keys = [f"{shape.typed_key(name)} AS _k{i}" for i, name in enumerate(shape.keys)]
-    slots = shape.slots
-    values = [f"{shape.typed('after', name)} AS {slots[name]}" for name in sets]
-    checks = " OR ".join(check for _, check in shape.misfits()) or "false"
-    nulls = " OR ".join(f"{shape.typed_key(name)} IS NULL" for name in shape.keys)
+    keys = [f"{projection.typed_key(name)} AS _k{i}" for i, name in enumerate(projection.keys)]
+    slots = projection.slots
+    values = [f"{projection.typed('after', name)} AS {slots[name]}" for name in sets]
+    checks = " OR ".join(check for _, check in projection.misfits()) or "false"
+    nulls = " OR ".join(f"{projection.typed_key(name)} IS NULL" for name in projection.keys)
     bad = f"coalesce((op <> 'delete' AND ({checks})) OR {nulls}, false)"
     return f"""SELECT {", ".join([*keys, *values])},
   op = 'delete' AS _gone, IF({bad}, raise_error({sql_text(SURPRISE)}), pos) AS _pos,
-  event_time AS _event_time, {sql_text(shape.label)} AS _source_table
+  event_time AS _event_time, {sql_text(projection.label)} AS _source_table
 FROM ({changes})"""
 
 
-def stored_versions(shape: Projection, target: str, *, timely: bool, keys: str) -> str:
+def stored_versions(projection: Projection, target: str, *, timely: bool, keys: str) -> str:
     """What is stored of the source table's keys: `_open`, the open version, and `_clock`.
 
     `_clock` is the time below which no version can begin. `timely`: no event is older than any time
     in the target, so that only open versions matter; else those of `keys`, a relation of `_k0`….
     """
-    columns = ", ".join(f"t.{column(name)} AS {slot}" for name, slot in shape.slots.items())
-    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(shape.keys))
+    columns = ", ".join(f"t.{column(name)} AS {slot}" for name, slot in projection.slots.items())
+    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(projection.keys))
     opened = f"struct(t._pos AS _pos, {columns})"
-    own = f"t._source_table = {sql_text(shape.label)}"
+    own = f"t._source_table = {sql_text(projection.label)}"
     if timely:
         return (
             f"SELECT {names}, {opened} AS _open, t._valid_from AS _clock FROM {target} t "
             f"WHERE t._current AND {own}"
         )
-    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(shape.keys))
-    grouped = ", ".join(f"t.{column(key)}" for key in shape.keys)
+    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(projection.keys))
+    grouped = ", ".join(f"t.{column(key)}" for key in projection.keys)
     return (
         f"SELECT {names}, max_by({opened}, t._pos) FILTER (WHERE t._current) AS _open, "
         f"max(coalesce(t._valid_to, t._valid_from)) AS _clock "
@@ -67,32 +67,32 @@ def stored_versions(shape: Projection, target: str, *, timely: bool, keys: str) 
     )
 
 
-def beside(shape: Projection, steps: str, stored: str) -> str:
+def beside(projection: Projection, steps: str, stored: str) -> str:
     """Steps beside what `stored_versions` has of their keys."""
-    same = " AND ".join(f"b._k{i} = s._k{i}" for i in range(len(shape.keys)))
+    same = " AND ".join(f"b._k{i} = s._k{i}" for i in range(len(projection.keys)))
     return f"SELECT s.*, b._open, b._clock FROM ({steps}) s LEFT JOIN ({stored}) b ON {same}"
 
 
-def rows(shape: Projection, steps: str, *, sets: Sequence[str] | None = None) -> str:
+def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = None) -> str:
     """The rows for `merge_sql` that steps beside what is stored lead to.
 
     `sets`: the columns that the steps have, where they are a batch's own changes; what they lack
     stays as the open version has it. A tie between two deliveries of those raises SURPRISE.
     """
-    keys = [f"_k{i}" for i in range(len(shape.keys))]
+    keys = [f"_k{i}" for i in range(len(projection.keys))]
     window = f"(PARTITION BY {', '.join(keys)} ORDER BY _pos)"
-    given = shape.columns if sets is None else sets
-    slots = shape.slots
-    lacking = [slots[name] for name in shape.columns if name not in (*given, *shape.keys)]
+    given = projection.columns if sets is None else sets
+    slots = projection.slots
+    lacking = [slots[name] for name in projection.columns if name not in (*given, *projection.keys)]
     plain = ", ".join([*keys, "_gone", "_pos", "_event_time", "_source_table", "_open", "_clock"])
-    ours = [slots[name] for name in shape.columns if name not in shape.keys]
+    ours = [slots[name] for name in projection.columns if name not in projection.keys]
     if lacking:
         kept = f"bool_or(_gone) OVER {window}"
         filled = "".join(f", IF({kept}, NULL, _open.{name}) AS {name}" for name in lacking)
         steps = f"SELECT *{filled} FROM ({steps})"
     listed = f"{plain}{''.join(f', {name}' for name in ours)}"
     pos = "_pos"
-    if sets is not None and not shape.by_arrival:
+    if sets is not None and not projection.by_arrival:
         same = f"{source_part('_last')} = {source_part('_pos')}"
         tie = f"{same} AND {message_of('_last')} <> {message_of('_pos')}"
         pos = f"IF(coalesce({tie}, false), raise_error({sql_text(SURPRISE)}), _pos)"
@@ -124,21 +124,21 @@ FROM (SELECT *, explode(CASE WHEN _n = 1 AND _open IS NOT NULL
       WHERE {changed})))"""
 
 
-def unknown(shape: Projection, target: str, *, keys: str, known: str) -> str:
+def unknown(projection: Projection, target: str, *, keys: str, known: str) -> str:
     """Rows `gone`: the stored versions of `keys` that are not among the rows `known`."""
-    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(shape.keys))
-    held = " AND ".join(f"t.{column(key)} = k._k{i}" for i, key in enumerate(shape.keys))
-    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(shape.keys))
+    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(projection.keys))
+    held = " AND ".join(f"t.{column(key)} = k._k{i}" for i, key in enumerate(projection.keys))
+    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(projection.keys))
     ours = "".join(
         f"t.{column(name)} AS {slot}, "
-        for name, slot in shape.slots.items()
-        if name not in shape.keys
+        for name, slot in projection.slots.items()
+        if name not in projection.keys
     )
     return f"""SELECT {names}, {ours}t._source_table, t._event_time, 'gone' AS _act, t._pos,
   t._valid_from, t._valid_to, t._current, CAST(NULL AS timestamp) AS _deleted_at
 FROM {target} t LEFT SEMI JOIN ({keys}) n ON {same}
 LEFT ANTI JOIN ({known}) k ON {held} AND t._pos = k._pos
-WHERE t._source_table = {sql_text(shape.label)}"""
+WHERE t._source_table = {sql_text(projection.label)}"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ class Merge:
 
     target: str
     rows: str
-    shape: Projection
+    projection: Projection
     soft: bool
     timely: bool
     truncates: tuple[Truncate, ...] = ()
@@ -156,10 +156,12 @@ class Merge:
 
 def merge_sql(merge: Merge) -> str:
     """The MERGE INTO statement."""
-    shape = merge.shape
+    projection = merge.projection
     added = [*_ADDED, *(["_deleted_at"] if merge.soft else [])]
-    data = {column(name): slot for name, slot in shape.slots.items() if name not in shape.keys}
-    on = [f"t.{column(key)} = s._k{i}" for i, key in enumerate(shape.keys)]
+    data = {
+        column(name): slot for name, slot in projection.slots.items() if name not in projection.keys
+    }
+    on = [f"t.{column(key)} = s._k{i}" for i, key in enumerate(projection.keys)]
     on += ["t._pos = s._pos", "t._source_table = s._source_table"]
     if merge.timely:
         on.append("t._current")
@@ -167,11 +169,11 @@ def merge_sql(merge: Merge) -> str:
     ends += ["t._deleted_at = s._deleted_at"] if merge.soft else []
     written = {**data, **{name: name for name in ("_event_time", *added)}}
     same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
-    names = [*map(column, shape.keys), *data, *METADATA, *added]
+    names = [*map(column, projection.keys), *data, *METADATA, *added]
     values = [
-        *(f"s._k{i}" for i in range(len(shape.keys))),
+        *(f"s._k{i}" for i in range(len(projection.keys))),
         *(f"s.{slot}" for slot in data.values()),
-        *("s._pos", "s._event_time", sql_text(shape.source), "s._source_table"),
+        *("s._pos", "s._event_time", sql_text(projection.source), "s._source_table"),
         *(f"s.{name}" for name in added),
     ]
     clauses = [
@@ -188,10 +190,12 @@ def merge_sql(merge: Merge) -> str:
         f"WHEN NOT MATCHED AND s._act = 'put' THEN INSERT ({', '.join(names)}) "
         f"VALUES ({', '.join(values)})"
     )
-    return "\n".join([*clauses, *(_cut(merge, truncate) for truncate in merge.truncates)])
+    return "\n".join(
+        [*clauses, *(_truncate_clause(merge, truncate) for truncate in merge.truncates)]
+    )
 
 
-def _cut(merge: Merge, truncate: Truncate) -> str:
+def _truncate_clause(merge: Merge, truncate: Truncate) -> str:
     time = "CAST(NULL AS bigint)" if truncate.time is None else truncate.time
     at = f"timestamp_micros({time})"
     ends = [f"t._valid_to = greatest(t._valid_from, {at})", "t._current = false"]

@@ -76,7 +76,9 @@ class TableTypes:
 
     def _build(self, names: TableName, types: dict[str, str]) -> Columns:
         types.update(
-            respelt(declared_for(self._options.columns, self._options.completed(names)), types)
+            in_sent_names(
+                declared_for(self._options.columns, self._options.completed(names)), types
+            )
         )
         columns = tuple(ColumnType(name, text, self._spark(text)) for name, text in types.items())
         converts = {name: self._convert(text) for name, text in types.items()}
@@ -101,11 +103,11 @@ def declared_for(declared: Mapping[str, Any], names: TableName) -> Any:
     return {}
 
 
-def respelt(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:
+def in_sent_names(declared: Mapping[str, str], sent: Iterable[str]) -> dict[str, str]:
     """What the YAML declares, under the message's own names, which may differ in case
     (semantics.md, 25)."""
-    spelt = {name.lower(): name for name in sent}
-    return {spelt.get(name.lower(), name): text for name, text in declared.items()}
+    sent_names = {name.lower(): name for name in sent}
+    return {sent_names.get(name.lower(), name): text for name, text in declared.items()}
 
 
 def in_any_case(known: Mapping[str, T]) -> dict[str, T]:

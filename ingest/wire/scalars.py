@@ -96,8 +96,8 @@ def split_sequence(
     size = len(text)
     if not (text.isascii() and text.isdigit()) or size > 28 or not text.strip("0"):
         return None
-    told = unit == "auto" and 13 < size < 16 and _in_milliseconds(time)
-    if unit != "seconds" and size >= (13 if told or unit == "milliseconds" else 16):
+    milliseconds = unit == "auto" and 13 < size < 16 and _in_milliseconds(time)
+    if unit != "seconds" and size >= (13 if milliseconds or unit == "milliseconds" else 16):
         moment = int(text[:13])
         if moment in _MILLISECONDS:
             second, rest = divmod(moment, 1000)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ingest.events import ColumnType, Row, Types
 from ingest.values.source_types import spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, Texts, declared_for, respelt, sql_converter
+from ingest.wire.declared import Convert, Texts, declared_for, in_sent_names, sql_converter
 
 _PATTERNS_MOST = 1_000
 
@@ -33,7 +33,7 @@ class ShownTypes:
         source_type: Callable[[int, str | None], str | None],
     ) -> None:
         self.names = tuple(names)
-        self._declared: Mapping[str, str] = respelt(
+        self._declared: Mapping[str, str] = in_sent_names(
             declared_for(options.columns, options.completed(table)), names
         )
         convert = sql_converter(Texts(family=family, zone=options.time_zone))

@@ -18,7 +18,7 @@ _ELSEWHERE = "no decoder reads it; send the changes with Debezium, Canal or anot
 class _Kind(NamedTuple):
     """What a message of certain names is, and what to do about it."""
 
-    told: Callable[[TopLevel], bool]
+    matches: Callable[[TopLevel], bool]
     advice: str
 
 
@@ -87,7 +87,7 @@ _GLUE = (b"\x03\x00", b"\x03\x05")
 def advice(top: TopLevel) -> str:
     """What to do about a JSON message of which no format recognises the top level."""
     for kind in _KINDS:
-        if kind.told(top):
+        if kind.matches(top):
             return kind.advice
     return "set the source's format"
 

@@ -168,14 +168,14 @@ class TypedRows:
             ]
         else:
             return []
-        lost = self.untold(op, empty, keys=keys)
+        lost = self.withheld(op, empty, keys=keys)
         for name in lost:
             del before[name]
             if after is not None:
                 del after[name]
         return lost
 
-    def untold(self, op: str, names: Iterable[str], *, keys: Collection[str] = ()) -> list[str]:
+    def withheld(self, op: str, names: Iterable[str], *, keys: Collection[str] = ()) -> list[str]:
         """Those of the columns whose NULL says nothing, see `withhold`; in an update, a NULL on
         both sides."""
         lobs, known = self._lobs, self._columns.names

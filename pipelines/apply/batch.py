@@ -41,7 +41,7 @@ class TableBatch:
 
     table: SourceTable
     later_names: tuple[SourceTable, ...] = ()
-    shape: Projection
+    projection: Projection
     stats: Sequence[BatchStats]
     silver: str
     target: str
@@ -61,7 +61,7 @@ class TableBatch:
     newest: int | None = None
 
     def total(self, name: str) -> int:
-        """The sum of a count over the slices."""
+        """The sum of a count over the statistics."""
         return sum(getattr(stats, name) for stats in self.stats)
 
     @property
@@ -87,7 +87,7 @@ class TableBatch:
     @cached_property
     def _names_bytes(self) -> int:
         """What the names in a change's images take at most."""
-        named = [*self.images, tuple(self.shape.columns)]
+        named = [*self.images, tuple(self.projection.columns)]
         return 3 * max(sum(len(name.encode()) + 16 for name in names) for names in named)
 
     @property
@@ -97,7 +97,7 @@ class TableBatch:
         found = [stats.lowest for stats in self.stats if stats.lowest is not None]
         if applied is None or not found:
             return False
-        if self.shape.by_arrival:
+        if self.projection.by_arrival:
             return min(found) <= applied
         # At one place of the source's log the transport does not say which came first.
         return min(found)[:SOURCE_PART] <= applied[:SOURCE_PART]
@@ -107,7 +107,7 @@ class TableBatch:
         """SQL that is true where earlier copies of its changes can be: they have one place in the
         source's log."""
         ends = [pos for s in self.stats for pos in (s.lowest, s.highest) if pos is not None]
-        if self.shape.sequence or len({pos[:S1] for pos in ends}) != 1:
+        if self.projection.sequence or len({pos[:S1] for pos in ends}) != 1:
             return "true"
         places = [pos[S1] for pos in ends]
         return f"epoch = {ends[0][EPOCH]} AND s1 BETWEEN {min(places)} AND {max(places)}"
@@ -115,7 +115,12 @@ class TableBatch:
     @property
     def simple(self) -> bool:
         """Whether the batch can be folded in SQL, each change being newer than what was applied."""
-        return self.whole and not self.overlaps and not self.watermarks.orphans and not self.shared
+        return (
+            self.whole
+            and not self.overlaps
+            and not self.watermarks.last_baseless
+            and not self.shared
+        )
 
     @property
     def timely(self) -> bool:
@@ -138,14 +143,14 @@ class TableBatch:
     def sets(self) -> tuple[str, ...]:
         """The target columns that the batch's images have."""
         names = {name.lower() for image in self.images for name in image}
-        return tuple(name for name in self.shape.columns if name.lower() in names)
+        return tuple(name for name in self.projection.columns if name.lower() in names)
 
     @cached_property
     def partial(self) -> bool:
         """Whether an image of the batch leaves a column of the target as it is."""
-        spelt = ({name.lower() for name in image} for image in self.images)
-        every = {name.lower() for name in self.shape.columns}
-        return bool(self.total("partials")) or any(not every <= names for names in spelt)
+        lower_names = ({name.lower() for name in image} for image in self.images)
+        every = {name.lower() for name in self.projection.columns}
+        return bool(self.total("partials")) or any(not every <= names for names in lower_names)
 
     @cached_property
     def whole(self) -> bool:
@@ -153,7 +158,7 @@ class TableBatch:
         return (
             len({frozenset(image) for image in self.images}) <= 1
             and not self.total("partials")
-            and not self.total("moves")
+            and not self.total("key_changes")
             and not self.total("truncates")
             # A row that ends amid the batch leaves nothing to the columns that later images lack.
             and not (self.mode == "scd1" and self.total("deletes") and (self.soft or self.partial))
@@ -165,17 +170,18 @@ class TableBatch:
         """Whether a schema change makes some event of the batch read otherwise than it stands."""
         lowest = min((s.lowest for s in self.stats if s.lowest is not None), default=None)
         top = highest(stats.highest for stats in self.stats)
-        # By `sequence_by` slices do not tell places in the log, where schema changes stand.
-        sequenced = bool(self.shape.sequence and self.shape.lineage)
-        return sequenced or reaches(self.shape.lineage, lowest, top, images=self.images)
+        # By `sequence_by` statistics do not tell positions in the log, where schema changes have
+        # theirs.
+        sequenced = bool(self.projection.sequence and self.projection.lineage)
+        return sequenced or reaches(self.projection.lineage, lowest, top, images=self.images)
 
     @property
     def held_by_others(self) -> str:
         """SQL of the keys whose rows another source table holds: (key, _source_table)."""
-        whose = f"_source_table <> {sql_text(self.shape.label)}"
+        whose = f"_source_table <> {sql_text(self.projection.label)}"
         held, versions = self.target_table, self.mode == "scd2"
         held += " WHERE _current" if versions else ""
-        stored = stored_rows(held, self.shape, soft=self.soft and not versions)
+        stored = stored_rows(held, self.projection, soft=self.soft and not versions)
         return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
 
     def history(self, where: str) -> str:
@@ -206,8 +212,8 @@ class TableBatch:
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
         tables = (self.table, *self.later_names)
-        changes = silver_changes(self.silver, tables, narrowed, aside=self.shape.aside)
-        return ordered(self.shape, changes)
+        changes = silver_changes(self.silver, tables, narrowed, aside=self.projection.aside)
+        return ordered(self.projection, changes)
 
     @cached_property
     def these(self) -> str:
@@ -236,11 +242,11 @@ class TableBatch:
     @property
     def all_truncates(self) -> Truncates:
         """All truncates there were."""
-        return {**self.earlier_truncates, **self.new_truncates} if self.shape.truncates else {}
+        return {**self.earlier_truncates, **self.new_truncates} if self.projection.truncates else {}
 
     def below_truncates(self, pos: str) -> str:
         """SQL that is true where `pos` lies below a truncate that reaches it."""
-        by_arrival = self.shape.by_arrival
+        by_arrival = self.projection.by_arrival
         return " OR ".join(
             f"({reached(truncate, pos, by_arrival=by_arrival)})"
             for truncate in outermost(self.all_truncates, by_arrival=by_arrival)
@@ -253,11 +259,11 @@ class TableBatch:
             Change(
                 op="truncate",
                 pos=pos,
-                table=self.shape.label,
+                table=self.projection.label,
                 key=None,
                 # A mark shows some time.
                 event_time=time or 0 if self.soft and self.mode != "scd2" else time,
-                by_arrival=self.shape.by_arrival,
+                by_arrival=self.projection.by_arrival,
                 digest=number,
             )
             for number, (pos, time) in enumerate(sorted(self.all_truncates.items()))
@@ -267,16 +273,16 @@ class TableBatch:
     def typed_key(self) -> str:
         """SQL of the key columns of fold results, `_k0`…."""
         return ", ".join(
-            f"{from_text(f'key[{i}]', self.shape.columns[name])} AS `_k{i}`"
-            for i, name in enumerate(self.shape.keys)
+            f"{from_text(f'key[{i}]', self.projection.columns[name])} AS `_k{i}`"
+            for i, name in enumerate(self.projection.keys)
         )
 
     def typed_states(self, relation: str, *, exact: bool) -> str:
         """SQL of fold results (kind `state`) as rows for the MERGE."""
-        shape, slots = self.shape, self.shape.slots
+        projection, slots = self.projection, self.projection.slots
         values = "".join(
-            f"{typed(f'row[{sql_text(name)}]', type_, shape.zone)} AS {slots[name]}, "
-            for name, type_ in shape.columns.items()
+            f"{typed(f'row[{sql_text(name)}]', type_, projection.zone)} AS {slots[name]}, "
+            for name, type_ in projection.columns.items()
         )
         return (
             f"SELECT {self.typed_key}, {values}gone AS _gone, "
@@ -287,12 +293,12 @@ class TableBatch:
 
     def listed(self, rows: str) -> str:
         """SQL of `ingest.sql.latest` with the columns of `typed_states`, absent ones null."""
-        shape = self.shape
-        keys = ", ".join(f"`_k{i}`" for i in range(len(shape.keys)))
-        slots = shape.slots
+        projection = self.projection
+        keys = ", ".join(f"`_k{i}`" for i in range(len(projection.keys)))
+        slots = projection.slots
         values = "".join(
             f"{slots[name] if name in self.sets else f'CAST(NULL AS {type_})'} AS {slots[name]}, "
-            for name, type_ in shape.columns.items()
+            for name, type_ in projection.columns.items()
         )
         sets = f"array({', '.join(map(sql_text, self.sets))})"
         return (

@@ -25,7 +25,7 @@ def without_copies(
     """
     if batch.small or batch.shared or not batch.overlaps:
         return changes
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     earlier = batch.earlier(f"op <> 'truncate' AND {batch.around}")
     known = (
         f"SELECT {identity_sql(by_arrival)} AS change, min(pos) AS lowest, "

@@ -22,21 +22,21 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
 from pipelines.apply.late_keys import Late, check_found
-from pipelines.apply.set_aside import baseless_rejects, settle
+from pipelines.apply.set_aside import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
 
 
 class Refolded(NamedTuple):
     """What late keys come to: a relation of `results` of `ingest.fold.arrow`. `states`: how many
-    are of kind `state`, `rows`: how many of these leave a row. `orphan`: where the highest partial
-    image stands that has no base, None where each has one. `files`: how many files of silver were
-    read."""
+    are of kind `state`, `rows`: how many of these leave a row. `last_baseless`: the position of the
+    highest partial image that has no base, None where each has one. `files`: how many files of
+    silver were read."""
 
     results: str
     states: int
     rows: int
-    orphan: Pos | None
+    last_baseless: Pos | None
     files: int
 
     def of_kind(self, kind: str) -> str:
@@ -75,13 +75,13 @@ def fold_again(
     """What `run`, a fold of history, makes of the history of the late keys; partial images that
     have no base there are set aside, and those taken back that have one now."""
     refolded = folded(frames, batch, late, run=run)
-    baseless = refolded.of_kind("baseless") if refolded.orphan is not None else None
+    baseless = refolded.of_kind("baseless") if refolded.last_baseless is not None else None
     if baseless is not None:
         counts["rejected"] += baseless_rejects(frames, batch, baseless)
-    if batch.watermarks.orphans is not None:
+    if batch.watermarks.last_baseless is not None:
         partial = "after_image = 'partial'"
         code = Code.NO_BASE_IMAGE
-        settle(frames, batch, late.relation, code=code, where=partial, still=baseless)
+        resolve_rejects(frames, batch, late.relation, code=code, where=partial, still=baseless)
     counts["late"] += late.found
     counts["keys_refolded"] += late.keys
     counts["files_read"] += refolded.files
@@ -101,9 +101,9 @@ def folded(frames: Frames, batch: TableBatch, late: Late, *, run: Run) -> Refold
     keys = {tuple(key) for key in found["key"].to_pylist()}
     check_found(batch.target, [key for key in late.brought if key not in keys])
     states = found.filter(pc.equal(found["kind"], "state"))
-    orphans = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
-    orphan = tuple(max(orphans)) if orphans else None
-    return Refolded(frames.view(found), states.num_rows, rows_left(states), orphan, files)
+    baseless = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
+    last_baseless = tuple(max(baseless)) if baseless else None
+    return Refolded(frames.view(found), states.num_rows, rows_left(states), last_baseless, files)
 
 
 def _counted(frames: Frames, late: Late, results: str, *, target: str) -> Refolded:
@@ -111,18 +111,18 @@ def _counted(frames: Frames, late: Late, results: str, *, target: str) -> Refold
     each = (
         "SELECT key, count_if(kind = 'state') AS states, "
         "count_if(kind = 'state' AND NOT gone) AS rows, "
-        f"max(IF(kind = 'baseless', pos, NULL)) AS orphan FROM {results} GROUP BY key"
+        f"max(IF(kind = 'baseless', pos, NULL)) AS last_baseless FROM {results} GROUP BY key"
     )
     lost = "(l.brought AND f.key IS NULL)"
-    [(states, left, orphan, missed, one)] = rows(
+    [(states, left, last_baseless, missed, one)] = rows(
         frames.sql(
-            f"SELECT coalesce(sum(states), 0), coalesce(sum(rows), 0), max(orphan), "
+            f"SELECT coalesce(sum(states), 0), coalesce(sum(rows), 0), max(last_baseless), "
             f"count_if({lost}), min(IF({lost}, l.key, NULL)) "
             f"FROM {late.relation} l LEFT JOIN ({each}) f ON f.key = l.key"
         )
     )
     check_found(target, [tuple(one)] if missed else [], more=missed - 1)
-    return Refolded(results, states, left, tuple(orphan) if orphan else None, 0)
+    return Refolded(results, states, left, tuple(last_baseless) if last_baseless else None, 0)
 
 
 def rows_left(states: pa.Table) -> int:

@@ -54,6 +54,6 @@ class Frames:
     def few_keys(self, keys: str) -> set[Key] | None:
         """The keys (column `key`) that SQL gives; None where that is too much for the driver."""
         distinct = f"SELECT DISTINCT key FROM ({keys}) LIMIT {bounds.KEYS + 1}"
-        told = f"SELECT IF({bounds.too_large('key')}, NULL, key) FROM ({distinct})"
-        found = {None if key is None else tuple(key) for (key,) in rows(self.sql(told))}
+        named = f"SELECT IF({bounds.too_large('key')}, NULL, key) FROM ({distinct})"
+        found = {None if key is None else tuple(key) for (key,) in rows(self.sql(named))}
         return None if None in found or len(found) > bounds.KEYS else cast("set[Key]", found)

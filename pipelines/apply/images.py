@@ -30,8 +30,8 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         return _applied(frames, batch, Counter())
     if batch.version is None:
         raise Surprise
-    new = append.rows(batch.shape, _images(batch), checked=True)
-    frame = frames.sql(append.named_rows(batch.shape, new))
+    new = append.rows(batch.projection, _images(batch), checked=True)
+    frame = frames.sql(append.named_rows(batch.projection, new))
     with surprises():
         frames.warehouse.append(frame, "gold", batch.target)
     last = frames.warehouse.last_commit("gold", batch.target)
@@ -44,12 +44,12 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if not _images_expected(batch):
         return _applied(frames, batch, Counter())
     images = _images(batch)
-    counts = Counter(rejected=misfit_rejects(frames, batch, events(batch.shape, images)))
-    new = append.rows(batch.shape, images, checked=False)
+    counts = Counter(rejected=misfit_rejects(frames, batch, events(batch.projection, images)))
+    new = append.rows(batch.projection, images, checked=False)
     # By arrival a copy has the very position of the row that is there.
-    around = "false" if batch.shape.by_arrival else batch.around
+    around = "false" if batch.projection.by_arrival else batch.around
     earlier = batch.earlier(f"{append.IMAGES} AND {around}")
-    statement = append.merge_sql(batch.target_table, batch.shape, new, earlier=earlier)
+    statement = append.merge_sql(batch.target_table, batch.projection, new, earlier=earlier)
     done = frames.warehouse.execute(statement).first()
     assert done is not None
     # A row that moves to a lower pos is no new one.

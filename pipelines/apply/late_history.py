@@ -23,7 +23,14 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import Late
 from pipelines.apply.linked_keys import groups_view
-from pipelines.apply.prior_images import Traces, based, by_hash, hashes, of_keys, trace
+from pipelines.apply.prior_images import (
+    PriorImages,
+    based,
+    by_hash,
+    find_prior_images,
+    hashes,
+    of_keys,
+)
 from pipelines.apply.set_aside import without_claimed
 from pipelines.platform.rows import rows
 from pipelines.silver.pending import among
@@ -46,10 +53,10 @@ def changes_of(frames: Frames, batch: TableBatch, late: Late) -> Found:
     known = hashes(batch, groups)
     below = _alone(groups, late.bounds) if based(batch) else {}
     if known is not None and below:
-        traces = late.traces
-        if traces is None or len(below) < len(groups) or not traces.searched >= {*groups}:
-            traces = trace(frames, batch, known, below=below)
-        begun = starts(traces, known)
+        prior = late.prior
+        if prior is None or len(below) < len(groups) or not prior.searched >= {*groups}:
+            prior = find_prior_images(frames, batch, known, below=below)
+        begun = starts(prior, known)
         if batch.fits_here(begun.changes):
             read = _chosen(
                 frames, batch, late, of=since(frames, batch, known, begun=begun)
@@ -96,7 +103,7 @@ def _chosen(frames: Frames, batch: TableBatch, late: Late, *, of: str) -> DataFr
         read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
     hint = "" if late.groups is None else "/*+ BROADCAST(l) */ "
     chosen = (
-        f"SELECT {hint}{read}, l.component FROM ({events(batch.shape, of)}) h "
+        f"SELECT {hint}{read}, l.component FROM ({events(batch.projection, of)}) h "
         f"JOIN {late.relation} l ON l.key = h.key WHERE size(h.misfits) = 0"
     )
     return frames.sql(without_claimed(frames, batch, chosen, given=late.given))
@@ -118,15 +125,15 @@ class Starts(NamedTuple):
     changes: int
 
 
-def starts(traces: Traces, known: Mapping[Key, int]) -> Starts:
+def starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
     """Where the fold of keys that were traced may start."""
-    held = [traces.batches.get(hash_, {}) for hash_ in {*known.values()}]
+    held = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
     return Starts(
-        parts={key: traces.bases.get(hash_, ()) for key, hash_ in known.items()},
-        batches={*traces.unhashed}.union(*held),
-        unhashed=bool(traces.unhashed),
-        files=traces.files,
-        changes=sum(traces.unhashed.values()) + sum(sum(counts.values()) for counts in held),
+        parts={key: prior.bases.get(hash_, ()) for key, hash_ in known.items()},
+        batches={*prior.unhashed}.union(*held),
+        unhashed=bool(prior.unhashed),
+        files=prior.files,
+        changes=sum(prior.unhashed.values()) + sum(sum(counts.values()) for counts in held),
     )
 
 

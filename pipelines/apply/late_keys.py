@@ -22,7 +22,7 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import groups_around, linked_keys
-from pipelines.apply.prior_images import Traces, based, hashes, trace
+from pipelines.apply.prior_images import PriorImages, based, find_prior_images, hashes
 from pipelines.apply.verdicts import Judged
 from pipelines.platform.rows import array_of, rows
 from pipelines.silver.pending import among
@@ -36,7 +36,7 @@ class Late(NamedTuple):
     `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
     it. `groups`: each with the number of its group, None where they are too many for the driver,
     and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
-    late themselves. `linked`: changes of the key link some. `bounds`, `traces`: where the fold of
+    late themselves. `linked`: changes of the key link some. `bounds`, `prior`: where the fold of
     each has to start below, and where silver has them, as far as that is known. `given`: SQL of
     those whose changes another source table's row no longer sets aside.
     """
@@ -48,38 +48,43 @@ class Late(NamedTuple):
     found: int
     linked: bool
     bounds: Mapping[Key, Pos] = {}
-    traces: Traces | None = None
+    prior: PriorImages | None = None
     given: str | None = None
 
 
 def late_keys(
-    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+    frames: Frames,
+    batch: TableBatch,
+    judged: Judged,
+    *,
+    overtaking: str,
+    forced_keys: Sequence[str],
 ) -> Late:
     """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
-    late, and those that SQL `also` gives; with all that key changes link to them.
+    late, and those that SQL `forced_keys` gives; with all that key changes link to them.
 
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
     """
-    forced = frames.few_keys(" UNION ".join(also)) if also else set()
+    forced = frames.few_keys(" UNION ".join(forced_keys)) if forced_keys else set()
     if judged.too_many or forced is None:
-        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
+        return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
     bounds = _bounds(judged.verdicts)
     found = _keys(judged.verdicts, "late")
     doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
     doubtful = doubtful.select(["key", "pos"])
-    traces = None
+    prior = None
     if doubtful.num_rows or (found and based(batch)):
         what = overtaking if doubtful.num_rows else "false"
-        traces = _traced(frames, batch, bounds, doubts=_places(doubtful), what=what)
+        prior = _find_prior_images(frames, batch, bounds, doubts=_places(doubtful), what=what)
     if doubtful.num_rows:
-        found |= _named_above(frames, batch, doubtful, what=overtaking, traces=traces)
+        found |= _named_above(frames, batch, doubtful, what=overtaking, prior=prior)
     found |= forced
-    groups = groups_around(frames, batch, found, traces=traces) if found else {}
+    groups = groups_around(frames, batch, found, prior=prior) if found else {}
     if groups is None:
-        return _of_many(frames, batch, judged, overtaking=overtaking, also=also)
+        return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
     return _few(frames, groups, found=len(found), brought=bounds)._replace(
-        bounds=bounds, traces=traces
+        bounds=bounds, prior=prior
     )
 
 
@@ -97,7 +102,7 @@ def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> Late:
 
 def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late:
     """As `late_keys`, of keys of which there are changes."""
-    groups = groups_around(frames, batch, keys, traces=None)
+    groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
         listed = f"SELECT key FROM {frames.view(pa.table({'key': array_of(keys)}))}"
         return _set_down(frames, batch, listed, brought=listed)
@@ -108,12 +113,12 @@ def marked_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
     before; none where there is no such truncate."""
     unseen = batch.unseen_truncates
-    above = [cut for cut in batch.earlier_truncates if unseen and cut > unseen[0]]
+    above = [truncate for truncate in batch.earlier_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=True)
-    marks = ", ".join(map(pos_literal, above))
-    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({marks})"]
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=True)
+    positions = ", ".join(map(pos_literal, above))
+    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({positions})"]
 
 
 def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
@@ -137,24 +142,29 @@ def _few(
     frames: Frames, groups: Mapping[Key, int], *, found: int, brought: Collection[Key]
 ) -> Late:
     linked = len({*groups.values()}) < len(groups)
-    told = {
+    arrays = {
         "key": array_of(groups),
         "component": pa.array(map(str, groups.values()), pa.string()),
         "brought": pa.array((key in brought for key in groups), pa.bool_()),
     }
-    relation = frames.view(pa.table(told)) if groups else ""
+    relation = frames.view(pa.table(arrays)) if groups else ""
     named = [key for key in groups if key in brought]
     return Late(relation, groups, named, len(groups), found, linked)
 
 
 def _of_many(
-    frames: Frames, batch: TableBatch, judged: Judged, *, overtaking: str, also: Sequence[str]
+    frames: Frames,
+    batch: TableBatch,
+    judged: Judged,
+    *,
+    overtaking: str,
+    forced_keys: Sequence[str],
 ) -> Late:
     """As `late_keys`, of more keys than the driver takes."""
-    told = judged.named(frames)
-    above = _above(batch, f"(SELECT key, pos FROM {told} WHERE kind = 'doubtful')", overtaking)
-    found = " UNION ".join([f"SELECT key FROM {told} WHERE kind = 'late'", above, *also])
-    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {told}")
+    verdicts = judged.named(frames)
+    above = _above(batch, f"(SELECT key, pos FROM {verdicts} WHERE kind = 'doubtful')", overtaking)
+    found = " UNION ".join([f"SELECT key FROM {verdicts} WHERE kind = 'late'", above, *forced_keys])
+    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {verdicts}")
 
 
 def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> Late:
@@ -181,19 +191,19 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
 
 
 def _named_above(
-    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, traces: Traces | None
+    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, prior: PriorImages | None
 ) -> set[Key]:
     """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
-    moves its key, or for which the SQL `what` is true, which `traces` were asked for."""
+    moves its key, or for which the SQL `what` is true, which `prior` was asked for."""
     found: set[Key] = set()
     narrowed = "true"
-    if traces is not None:
+    if prior is not None:
         lowest = _places(doubtful)
         known = hashes(batch, lowest) or {}
-        found = {key for key, pos in lowest.items() if traces.named.get(known[key], ()) > pos}
-        if not traces.unhashed:
+        found = {key for key, pos in lowest.items() if prior.named.get(known[key], ()) > pos}
+        if not prior.unhashed:
             return found
-        narrowed = f"key_hash IS NULL AND {among(traces.unhashed)}"
+        narrowed = f"key_hash IS NULL AND {among(prior.unhashed)}"
     named = frames.sql(_above(batch, frames.view(doubtful), what, where=narrowed))
     return found | {tuple(key) for (key,) in rows(named)}
 
@@ -201,7 +211,9 @@ def _named_above(
 def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") -> str:
     """SQL of the keys of a relation (`key`, `pos`) that an earlier change names above that
     position."""
-    earlier = events(batch.shape, batch.earlier(f"{where} AND ({what} OR {batch.shape.moved})"))
+    earlier = events(
+        batch.projection, batch.earlier(f"{where} AND ({what} OR {batch.projection.changes_key})")
+    )
     both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
     return (
         f"SELECT DISTINCT d.key FROM {doubtful} d JOIN "
@@ -209,20 +221,20 @@ def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") 
     )
 
 
-def _traced(
+def _find_prior_images(
     frames: Frames,
     batch: TableBatch,
     bounds: Mapping[Key, Pos],
     *,
     doubts: Mapping[Key, Pos],
     what: str,
-) -> Traces | None:
+) -> PriorImages | None:
     """What silver has of the late and doubtful keys; None where it is not read by hash."""
     below = bounds if based(batch) else None
     known = hashes(batch, doubts if below is None else below)
     if known is None:
         return None
-    found = trace(frames, batch, known, below=below, doubts=doubts, what=what)
+    found = find_prior_images(frames, batch, known, below=below, doubts=doubts, what=what)
     if not batch.total("unhashed"):
         # The batch itself brings every one of them by its hash.
         check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])
@@ -244,8 +256,8 @@ def _bounds(judged: pa.Table) -> dict[Key, Pos]:
     """Where the fold of a late or doubtful key has to start below: what a partial image of the
     batch comes to, and whether it has a base, depends on what was before it."""
     bounds: dict[Key, Pos] = {}
-    told = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
-    columns = (told[name].to_pylist() for name in ("key", "pos", "whole"))
+    late_or_doubtful = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
+    columns = (late_or_doubtful[name].to_pylist() for name in ("key", "pos", "whole"))
     for name, at, whole in zip(*columns, strict=True):
         key, pos = tuple(name), TOP if whole else tuple(at)
         bounds[key] = min(pos, bounds.get(key, pos))

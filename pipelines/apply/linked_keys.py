@@ -20,7 +20,7 @@ from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.prior_images import Traces, without_hash
+from pipelines.apply.prior_images import PriorImages, without_hash
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.scratch import set_down
 from pipelines.silver.pending import among
@@ -30,11 +30,11 @@ Pairs = list[tuple[Key, Key]]
 
 
 def groups_around(
-    frames: Frames, batch: TableBatch, keys: Collection[Key], *, traces: Traces | None
+    frames: Frames, batch: TableBatch, keys: Collection[Key], *, prior: PriorImages | None
 ) -> dict[Key, int] | None:
     """The keys and all that changes of the key link to them, each with its group's number; None
-    where that is too much for the driver. `traces`: what silver has of these keys and more."""
-    changes = _key_changes(frames, batch, None if traces is None else traces.unhashed)
+    where that is too much for the driver. `prior`: what silver has of these keys and more."""
+    changes = _key_changes(frames, batch, None if prior is None else prior.unhashed)
     if changes is None:
         return key_groups(keys, [])
     few = changes.most is not None and changes.most <= bounds.KEY_CHANGES
@@ -74,18 +74,18 @@ def _key_changes(
 ) -> _Changes | None:
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
-    where, most = batch.shape.moved, batch.history_changes
-    if batch.watermarks.removed is None and not batch.total("moves"):
+    where, most = batch.projection.changes_key, batch.history_changes
+    if batch.watermarks.last_removal is None and not batch.total("key_changes"):
         return None
-    if batch.shape.native:
+    if batch.projection.native:
         batches = without_hash(frames, batch) if unhashed is None else unhashed
         if not batches:
             return None
         where += f" AND key_hash IS NULL AND {among(batches)}"
         most = sum(batches.values())
-    moved = events(batch.shape, batch.history(where))
+    key_changes = events(batch.projection, batch.history(where))
     pairs = (
-        f"SELECT DISTINCT key_before, key FROM ({moved}) "
+        f"SELECT DISTINCT key_before, key FROM ({key_changes}) "
         f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
     )
     return _Changes(pairs, most)
@@ -95,9 +95,9 @@ def _collected(frames: Frames, pairs: str) -> Pairs | None:
     """The pairs; None where they are too many for the driver, or too large."""
     large = f"{bounds.too_large('key')} OR {bounds.too_large('key_before')}"
     limited = f"SELECT * FROM ({pairs}) LIMIT {bounds.KEY_CHANGES + 1}"
-    told = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
-    told = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({told}) AS p(b, key)"
-    found = list(rows(frames.sql(told)))
+    pairs = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
+    pairs = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({pairs}) AS p(b, key)"
+    found = list(rows(frames.sql(pairs)))
     if len(found) > bounds.KEY_CHANGES or any(before is None for before, _ in found):
         return None
     return [(tuple(before), tuple(key)) for before, key in found]

@@ -1,9 +1,9 @@
 """Where silver has what bears on a few keys, found by the hash that it keeps of each change's key.
 
 Hashes and positions are read from the newest batches backwards, and no further than something may
-still be found: `Watermarks.tops` tells up to which position silver's batches reach. So a key that
-was changed of late costs the same whatever the length of history. Different keys may have one hash:
-so it says where to look, and which keys to fold again, which is never wrong.
+still be found: `Watermarks.batch_high_positions` tells up to which position silver's batches reach.
+So a key that was changed of late costs the same whatever the length of history. Different keys may
+have one hash: so it says where to look, and which keys to fold again, which is never wrong.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ FIRST_SPAN = 4
 """How many batches are looked through first."""
 
 
-class Traces(NamedTuple):
+class PriorImages(NamedTuple):
     """What silver has of some keys, by the hash of each.
 
-    `bases`: where the newest change stands, by the source's own part of its position, that lies
+    `bases`: the position of the newest change, by the source's own part of its position, that lies
     below the key's bound and seems to leave nothing of what was before; empty: there is none.
     `batches`: those that hold changes from there on, and how many in all. `named`: the newest
-    position at which an earlier change names the key that `trace` was asked for. `searched`: the
-    keys whose base, if there is one, is known. `unhashed`: the batches that hold changes whose key
-    has no hash, and how many. `files`: how many were looked through.
+    position at which an earlier change names the key that `find_prior_images` was asked for.
+    `searched`: the keys whose base, if there is one, is known. `unhashed`: the batches that hold
+    changes whose key has no hash, and how many. `files`: how many were looked through.
     """
 
     bases: dict[int, Pos]
@@ -56,12 +56,12 @@ class Span(NamedTuple):
 
 def hashes(batch: TableBatch, keys: Collection[Key]) -> dict[Key, int] | None:
     """Silver's hash of each key; None where silver is not to be read by it."""
-    shape = batch.shape
-    types = [shape.columns[name] for name in shape.keys]
+    projection = batch.projection
+    types = [projection.columns[name] for name in projection.keys]
     plain = all(type_ in _HASHED_TYPES or type_.startswith("decimal") for type_ in types)
-    if not plain or len(keys) > _KEYS_MOST or not shape.native:
+    if not plain or len(keys) > _KEYS_MOST or not projection.native:
         return None
-    own = len(shape.keys) - (shape.shard is not None)
+    own = len(projection.keys) - (projection.shard is not None)
     return {key: hash_values(key[:own]) for key in keys}
 
 
@@ -86,8 +86,8 @@ def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
 
 
 def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
-    """The batches of silver that hold changes whose key has no hash, as it is moved or not told;
-    and how many each holds."""
+    """The batches of silver that hold changes whose key has no hash, as the change changes it or
+    does not name it; and how many each holds."""
     if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
     changes = batch.history("op <> 'truncate' AND key_hash IS NULL")
@@ -95,7 +95,7 @@ def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
     return {of_batch: number for of_batch, number in rows(found)}
 
 
-def trace(
+def find_prior_images(
     frames: Frames,
     batch: TableBatch,
     known: Mapping[Key, int],
@@ -103,7 +103,7 @@ def trace(
     below: Mapping[Key, Pos] | None,
     doubts: Mapping[Key, Pos] | None = None,
     what: str = "false",
-) -> Traces:
+) -> PriorImages:
     """Look through silver for some keys, once at most.
 
     `known`: their hashes. `below`: below which position a key's base is to lie; keys without one
@@ -112,14 +112,14 @@ def trace(
     (`late_history.unfounded`): it may lack a column, or not fit.
     """
     doubts = doubts or {}
-    found = Traces({}, {}, {}, set(), without_hash(frames, batch), 0)
-    tops: dict[int, list[tuple[Pos, int, int]]] = {}
+    found = PriorImages({}, {}, {}, set(), without_hash(frames, batch), 0)
+    hits: dict[int, list[tuple[Pos, int, int]]] = {}
     files, pending = 0, set(known)
-    for span in spans(batch.watermarks.tops, batch.above, batch.last):
+    for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
         wanted = {key: known[key] for key in pending}
         parts = {key: (below or {}).get(key, ())[:SOURCE_PART] for key in wanted}
         files += _look(
-            frames, batch, wanted, parts=parts, span=span, what=what, found=found, tops=tops
+            frames, batch, wanted, parts=parts, span=span, what=what, found=found, hits=hits
         )
         for key in list(pending):
             base, named = found.bases.get(known[key], ()), found.named.get(known[key], ())
@@ -133,18 +133,18 @@ def trace(
                     pending.remove(key)
         if not pending:
             break
-    for hash_, listed in tops.items():
+    for hash_, listed in hits.items():
         base = found.bases.get(hash_, ())
         found.batches[hash_] = {number: n for top, number, n in listed if top >= base}
     return found._replace(files=files)
 
 
-def spans(tops: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
+def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
     """The batches up to `last`, the newest first; each span is as long as all before it.
 
-    `tops` as in `Watermarks`; those of the batches above `above` are not known yet.
+    `high_positions` as in `Watermarks`; those of the batches above `above` are not known yet.
     """
-    ends = [end for end in tops if end[0] <= above]
+    ends = [end for end in high_positions if end[0] <= above]
     length, passed = FIRST_SPAN, 0
     while len(ends) > length:
         batch, top = ends[-length]
@@ -162,10 +162,10 @@ def _look(
     parts: Mapping[Key, Pos],
     span: Span,
     what: str,
-    found: Traces,
-    tops: dict[int, list[tuple[Pos, int, int]]],
+    found: PriorImages,
+    hits: dict[int, list[tuple[Pos, int, int]]],
 ) -> int:
-    """Add what a span has of the keys to `found` and to `tops`: of each batch its highest position,
+    """Add what a span has of the keys to `found` and to `hits`: of each batch its highest position,
     its number and how many changes it has."""
     founding = "after_image = 'full'" + ("" if batch.soft else " OR op = 'delete'")
     where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
@@ -178,7 +178,7 @@ FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS p
 GROUP BY key_hash, batch"""
     )
     for hash_, of_batch, number, top, base, named in rows(changes):
-        tops.setdefault(hash_, []).append((tuple(top), of_batch, number))
+        hits.setdefault(hash_, []).append((tuple(top), of_batch, number))
         found.bases[hash_] = max(found.bases.get(hash_, ()), tuple(base or ()))
         found.named[hash_] = max(found.named.get(hash_, ()), tuple(named or ()))
     return len(changes.inputFiles())
@@ -194,6 +194,8 @@ def based(batch: TableBatch) -> bool:
     Not where a partial image further down may turn out to have no base: that is recorded.
     """
     partials = batch.watermarks.partials or batch.partial
-    if batch.watermarks.orphans is not None or (batch.all_truncates and partials):
+    if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):
         return False
-    return batch.mode == "scd1" and not batch.shape.by_arrival and not batch.shape.sequence
+    return (
+        batch.mode == "scd1" and not batch.projection.by_arrival and not batch.projection.sequence
+    )

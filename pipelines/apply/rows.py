@@ -31,15 +31,15 @@ def fast_suffices(batch: TableBatch) -> bool:
 
 def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    rows = latest(batch.shape, batch.changes(), sets=batch.sets, image=batch.image)
+    rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
     with surprises():
         _merge(frames, batch, f"({rows})", counts=counts, exact=False)
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
-    skipped = affected < batch.total("changes") and (
+    unwritten = affected < batch.total("changes") and (
         bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
     )
-    return watermarks_after(batch, skipped=skipped, partial=batch.partial), counts
+    return watermarks_after(batch, unwritten=unwritten, partial=batch.partial), counts
 
 
 def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
@@ -47,12 +47,12 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     beside = "t._pos AS stored, t.marked"
     judged = judge(frames, batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
-    orphan = None
+    last_baseless = None
     if late.keys:
-        refolded, left, orphan = _fold_again(frames, batch, late, counts=counts)
+        refolded, left, last_baseless = _fold_again(frames, batch, late, counts=counts)
         states += refolded
         expected += left
     if states or batch.new_truncates:
@@ -60,9 +60,11 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
-    skipped = written < expected or (batch.soft and bool(batch.new_truncates))
-    marks = watermarks_after(batch, skipped=skipped, partial=batch.partial, orphan=orphan)
-    return marks, counts
+    unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
+    watermarks = watermarks_after(
+        batch, unwritten=unwritten, partial=batch.partial, last_baseless=last_baseless
+    )
+    return watermarks, counts
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
@@ -76,12 +78,13 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
 
 
 def watermarks_after(
-    batch: TableBatch, *, skipped: bool, partial: bool, orphan: Pos | None = None
+    batch: TableBatch, *, unwritten: bool, partial: bool, last_baseless: Pos | None = None
 ) -> Watermarks:
     """What gold remembers of the source table after the batch.
 
-    `skipped`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were; `orphan`: the highest place of a partial image without base.
+    `unwritten`: some change may not have been written because it changed nothing; `partial`: some
+    image left columns as they were; `last_baseless`: the highest position of a partial image
+    without base.
     """
     before = batch.watermarks
     named = any(stats.keyless or stats.key_columns for stats in batch.stats)
@@ -90,20 +93,20 @@ def watermarks_after(
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.mode == "scd1" and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
-        last = outermost(truncates, by_arrival=batch.shape.by_arrival)
+        last = outermost(truncates, by_arrival=batch.projection.by_arrival)
         truncates = {pos: truncates[pos] for pos in last}
     return replace(
         before.with_truncates(truncates),
         applied=applied,
-        tops=before.topped(batch.above, batch.last, applied),
-        removed=highest([before.removed, *(stats.removed for stats in batch.stats)]),
-        skipped=highest([before.skipped, top]) if skipped else before.skipped,
+        batch_high_positions=before.high_positions_after(batch.above, batch.last, applied),
+        last_removal=highest([before.last_removal, *(stats.last_removal for stats in batch.stats)]),
+        last_noop=highest([before.last_noop, top]) if unwritten else before.last_noop,
         partials=before.partials or partial,
-        orphans=highest([before.orphans, orphan]),
+        last_baseless=highest([before.last_baseless, last_baseless]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
-        foreign=before.foreign or (named and not batch.shape.native),
+        key_overridden=before.key_overridden or (named and not batch.projection.native),
     )
 
 
@@ -116,7 +119,9 @@ def widest(batch: TableBatch) -> int | None:
 def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
     """The truncates of the batch as its MERGE takes them."""
     return tuple(
-        Truncate(label=batch.shape.label, pos=pos, by_arrival=batch.shape.by_arrival, time=time)
+        Truncate(
+            label=batch.projection.label, pos=pos, by_arrival=batch.projection.by_arrival, time=time
+        )
         for pos, time in sorted(batch.new_truncates.items())
     )
 
@@ -132,31 +137,31 @@ def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
 
 def _stored(batch: TableBatch) -> str:
     """SQL of the stored rows by key, those that a truncate takes left out."""
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     if not batch.all_truncates:
         return stored
     return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_truncates('_pos')})"
 
 
 def _run(batch: TableBatch) -> Run:
-    marks = batch.watermarks
+    watermarks = batch.watermarks
     return judge_rows(
         soft=batch.soft,
-        by_arrival=batch.shape.by_arrival,
+        by_arrival=batch.projection.by_arrival,
         fresh=batch.fresh,
         truncates=batch.truncates if batch.soft else (),
-        floors=lateness.Floors(
-            skipped=marks.skipped,
-            removed=marks.removed,
-            partials=marks.partials or batch.partial,
-            orphans=marks.orphans,
+        bounds=lateness.LatenessBounds(
+            last_noop=watermarks.last_noop,
+            last_removal=watermarks.last_removal,
+            partials=watermarks.partials or batch.partial,
+            last_baseless=watermarks.last_baseless,
         ),
     )
 
 
 def _overtaking(batch: TableBatch) -> str:
-    orphans = batch.watermarks.orphans is not None
-    return "op = 'delete'" + (" OR after_image = 'partial'" if orphans else "")
+    baseless = batch.watermarks.last_baseless is not None
+    return "op = 'delete'" + (" OR after_image = 'partial'" if baseless else "")
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
@@ -166,13 +171,13 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     Such a change may have been skipped because it changed nothing (38): after the truncate it
     brings the row back.
     """
-    skipped, first = batch.watermarks.skipped, min(batch.new_truncates, default=None)
-    if first is None or skipped is None or first > skipped:
+    last_noop, first = batch.watermarks.last_noop, min(batch.new_truncates, default=None)
+    if first is None or last_noop is None or first > last_noop:
         return []
     above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
-    stored = lateness.stored_rows(batch.target_table, batch.shape, soft=batch.soft)
+    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     return [
-        f"SELECT DISTINCT t.key FROM ({events(batch.shape, batch.earlier(above))}) e "
+        f"SELECT DISTINCT t.key FROM ({events(batch.projection, batch.earlier(above))}) e "
         f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_truncates('t._pos')}"
     ]
 
@@ -184,7 +189,7 @@ def _on_time(
     if judged.large is not None and batch.whole:
         unless = late.relation or frames.view(SCHEMA.empty_table())
         changes = without_copies(batch, batch.changes())
-        rows = latest(batch.shape, changes, sets=batch.sets, unless=unless)
+        rows = latest(batch.projection, changes, sets=batch.sets, unless=unless)
         return [batch.listed(rows)], batch.total("changes")
     states, left = on_time(frames, batch, judged=judged, late=late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
@@ -196,22 +201,22 @@ def _fold_again(
     """SQL of the states of the late keys, how many rows they leave, and the highest place of a
     partial image without base."""
     run = fold_history(
-        soft=batch.soft, by_arrival=batch.shape.by_arrival, truncates=batch.truncates
+        soft=batch.soft, by_arrival=batch.projection.by_arrival, truncates=batch.truncates
     )
     refolded = fold_again(frames, batch, late, run=run, counts=counts)
     states = batch.typed_states(refolded.of_kind("state"), exact=True)
-    return [states] if refolded.states else [], refolded.rows, refolded.orphan
+    return [states] if refolded.states else [], refolded.rows, refolded.last_baseless
 
 
 def _none(frames: Frames, batch: TableBatch) -> str:
     """SQL of no rows at all, for a MERGE that only truncates."""
-    shape = batch.shape
+    projection = batch.projection
     nobody = {
         "kind": "state",
-        "key": [""] * len(shape.keys),
+        "key": [""] * len(projection.keys),
         "gone": True,
         "whole": False,
-        "label": shape.label,
+        "label": projection.label,
     }
     view = frames.view(pa.Table.from_pylist([nobody], SCHEMA))
     return f"{batch.typed_states(view, exact=True)} WHERE false"
@@ -224,10 +229,10 @@ def _merge(
         Merge(
             target=batch.target_table,
             rows=rows,
-            keys=batch.shape.keys,
-            columns=batch.shape.columns,
-            sets=tuple(batch.shape.columns) if exact else batch.sets,
-            source=batch.shape.source,
+            keys=batch.projection.keys,
+            columns=batch.projection.columns,
+            sets=tuple(batch.projection.columns) if exact else batch.sets,
+            source=batch.projection.source,
             soft=batch.soft,
             mixed=exact,
             own=batch.shared,

@@ -15,9 +15,9 @@ from pipelines.targets.rejects import (
     NO_MISFITS,
     append,
     as_rejects,
+    change_rejects,
     claimed,
     code_and_error,
-    mark,
     present,
 )
 
@@ -25,9 +25,9 @@ ORIGIN = f"{listed(names=MESSAGE)}, place AS `row`"
 """SQL of the delivery that a result of `ingest.fold.arrow` is of."""
 
 
-def placeless(shape: Projection) -> str:
+def placeless(projection: Projection) -> str:
     """SQL of code and error of a change that no value orders."""
-    names = ", ".join(spellings[0] for spellings, _ in shape.sequence)
+    names = ", ".join(spellings[0] for spellings, _ in projection.sequence)
     text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
     return code_and_error(Code.ORDER_KEY_MISSING, text)
 
@@ -39,7 +39,7 @@ def misfit_rejects(frames: Frames, batch: TableBatch, events: str) -> int:
         _rows(
             batch,
             f"""SELECT {listed()},
-  {reason(batch.shape)}, image
+  {reason(batch.projection)}, image
 FROM ({events}) WHERE op <> 'truncate' AND (key IS NULL OR size(misfits) > 0)""",
             misfits="misfits",
         )
@@ -67,7 +67,9 @@ def without_claimed(
 ) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
     aside: what gold has not applied no fold applies (34). Those of the keys `given` (SQL) stay."""
-    found = claimed(frames.warehouse, batch.shape.source, batch.target) if batch.shared else None
+    found = (
+        claimed(frames.warehouse, batch.projection.source, batch.target) if batch.shared else None
+    )
     if found is None:
         return events
     on = same("c", "e")
@@ -106,24 +108,26 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
 
 def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes without a value in the columns that order the rows; how many there are."""
-    where = f"batch > {batch.above} AND batch <= {batch.last} AND ({place(batch.shape)}) IS NULL"
-    if not batch.shape.truncates:
+    where = (
+        f"batch > {batch.above} AND batch <= {batch.last} AND ({place(batch.projection)}) IS NULL"
+    )
+    if not batch.projection.truncates:
         where += " AND op <> 'truncate'"
     tables = (batch.table, *batch.later_names)
-    changes = silver_changes(batch.silver, tables, where, aside=batch.shape.aside)
+    changes = silver_changes(batch.silver, tables, where, aside=batch.projection.aside)
     return append(
         frames.warehouse,
         frames.sql(
             _rows(
                 batch,
-                f"SELECT {listed()}, {placeless(batch.shape)}, "
+                f"SELECT {listed()}, {placeless(batch.projection)}, "
                 f"coalesce(after, before) AS image FROM ({changes})",
             )
         ),
     )
 
 
-def settle(
+def resolve_rejects(
     frames: Frames,
     batch: TableBatch,
     keys: str,
@@ -140,7 +144,7 @@ def settle(
     warehouse = frames.warehouse
     changes = batch.history(where)
     settled = (
-        f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(batch.shape, changes)}) e "
+        f"SELECT r.* FROM ({present(warehouse)}) r JOIN ({events(batch.projection, changes)}) e "
         f"ON {same('e', 'r')} JOIN {keys} k ON k.key = e.key "
         f"WHERE r.status = 'open' AND r.code = '{code.value}' "
         f"AND r.target = {sql_text(batch.target)}"
@@ -150,40 +154,42 @@ def settle(
         settled = f"SELECT s.* FROM ({settled}) s LEFT ANTI JOIN ({kept}) k ON {same('k', 's')}"
     found = frames.sql(f"SELECT DISTINCT id, version FROM ({settled})")
     if not found.isEmpty():
-        mark(warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})")
+        change_rejects(
+            warehouse, f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({settled})"
+        )
 
 
 def _rows(batch: TableBatch, found: str, *, misfits: str = NO_MISFITS) -> str:
-    return as_rejects(batch.shape.source, batch.target, found, misfits=misfits)
+    return as_rejects(batch.projection.source, batch.target, found, misfits=misfits)
 
 
-def reason(shape: Projection) -> str:
+def reason(projection: Projection) -> str:
     """SQL of code, error and misfits of an event (`ingest.sql.projection.events`) that does not
     fit."""
     null = "key IS NULL"
     return (
         f"IF({null}, '{Code.NULL_KEY.value}', '{Code.TYPE_MISMATCH.value}') AS code, "
-        f"IF({null}, {_null_key(shape)}, {_sentence(_misfits(shape))}) AS error, "
-        f"IF({null}, {NO_MISFITS}, {_misfits(shape)}) AS misfits"
+        f"IF({null}, {_null_key(projection)}, {_sentence(_misfits(projection))}) AS error, "
+        f"IF({null}, {NO_MISFITS}, {_misfits(projection)}) AS misfits"
     )
 
 
-def _null_key(shape: Projection) -> str:
+def _null_key(projection: Projection) -> str:
     """SQL of the sentence on an event without a key: what its images have for each key column."""
     got = [
         f"concat({sql_text(name + ' ')}, "
         f"coalesce(left(coalesce(image, before)[{sql_text(name)}], 60), 'NULL or none'))"
-        for name in shape.keys
-        if name != shape.shard
+        for name in projection.keys
+        if name != projection.shard
     ]
     text = sql_text("expected a value that fits in every key column, got ")
     return f"concat({text}, concat_ws(', ', {', '.join(got)}))" if got else text
 
 
-def _misfits(shape: Projection) -> str:
+def _misfits(projection: Projection) -> str:
     """SQL of what REJECTS has of the event's misfits."""
     types = ", ".join(
-        f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in shape.columns.items()
+        f"{sql_text(name)}, {sql_text(type_)}" for name, type_ in projection.columns.items()
     )
     each = f"'column', m, 'expected', map({types})[m], 'value', left(image[m], 200)"
     return f"transform(misfits, m -> named_struct({each}))"

@@ -46,8 +46,8 @@ class Judged(NamedTuple):
         if self.large is None:
             named = pc.is_in(self.verdicts["kind"], pa.array(_NAMED))
             return frames.view(self.verdicts.filter(named).select(columns))
-        told = f"SELECT {', '.join(columns)} FROM {self.large} WHERE kind IN {_NAMED}"
-        return frames.set_down(frames.sql(told))
+        named = f"SELECT {', '.join(columns)} FROM {self.large} WHERE kind IN {_NAMED}"
+        return frames.set_down(frames.sql(named))
 
 
 def judge(
@@ -59,7 +59,7 @@ def judge(
     the columns of that which `run` is to see.
     """
     counts = Counter(rejected=horizon_rejects(frames, batch))
-    all_events = events(batch.shape, batch.changes())
+    all_events = events(batch.projection, batch.changes())
     fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
     joined = ""
     if batch.shared:
@@ -90,8 +90,8 @@ def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
     """What a relation of results says of keys, images apart: the late and doubtful ones one by one,
     the others in one row a kind. Whether the former are too many for the driver: then none of them
     is among these."""
-    told = f"kind IN {_NAMED} AND NOT {bounds.too_large('key')}"
-    listed = ", ".join(f"IF({told}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
+    named = f"kind IN {_NAMED} AND NOT {bounds.too_large('key')}"
+    listed = ", ".join(f"IF({named}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
     found = frames.sql(
         f"SELECT kind, key, pos, whole, sum(stale) AS stale FROM (SELECT kind, {listed}, stale "
         f"FROM {judged} WHERE kind IN {_NAMED + _OTHERS}) GROUP BY kind, key, pos, whole "

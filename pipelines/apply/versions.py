@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
-from ingest.fold.lateness import Floors
+from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
 from ingest.sql.casts import sql_text
@@ -35,14 +35,14 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if batch.version is None:
         # What a killed run wrote may be this batch.
         raise Surprise
-    steps = versions.changes_as_steps(batch.shape, batch.changes(), sets=batch.sets)
+    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     stored = versions.stored_versions(
-        batch.shape, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
+        batch.projection, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
     )
-    relation = versions.beside(batch.shape, steps, stored)
+    relation = versions.beside(batch.projection, steps, stored)
     counts: Counter[str] = Counter()
     with surprises():
-        rows = versions.rows(batch.shape, relation, sets=batch.sets)
+        rows = versions.rows(batch.projection, relation, sets=batch.sets)
         _merge(frames, batch, rows, counts=counts, exact=False)
     return _watermarks(frames, batch, counts), counts
 
@@ -57,18 +57,18 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         run=_run(batch, again=batch.version is None),
     )
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
-    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), also=put_back)
+    late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
-    orphan = None
+    last_baseless = None
     if late.keys:
-        refolded, orphan = _fold_again(frames, batch, late, counts=counts)
+        refolded, last_baseless = _fold_again(frames, batch, late, counts=counts)
         rows += refolded
     if rows or batch.new_truncates:
         merged = " UNION ALL ".join(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
         _merge(frames, batch, f"({merged})", counts=counts, exact=True)
-    return _watermarks(frames, batch, counts, orphan=orphan), counts
+    return _watermarks(frames, batch, counts, last_baseless=last_baseless), counts
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
@@ -89,14 +89,14 @@ def of_history(batch: TableBatch, states: str) -> str:
 def of_changes(batch: TableBatch) -> str:
     """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
     are simple; see `ingest.sql.versions.changes_as_steps`."""
-    steps = versions.changes_as_steps(batch.shape, batch.changes(), sets=batch.sets)
+    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     beside = f"SELECT *, {_nothing_open(batch)} FROM ({steps})"
-    return versions.rows(batch.shape, beside, sets=batch.sets)
+    return versions.rows(batch.projection, beside, sets=batch.sets)
 
 
 def history_run(batch: TableBatch) -> Run:
     """What folds the history of keys to every state they had."""
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=False, by_arrival=by_arrival, truncates=batch.truncates, versions=True)
 
 
@@ -104,7 +104,7 @@ def _stored(batch: TableBatch, changes: str) -> str:
     """SQL of what is stored of the keys of the changes: where their newest version began, and the
     open one."""
     keys = _stored_keys(batch, "_pos, _current, _source_table")
-    label = f"_source_table = {sql_text(batch.shape.label)}"
+    label = f"_source_table = {sql_text(batch.projection.label)}"
     return (
         f"SELECT key, max(_pos) AS newest, max(_pos) FILTER (WHERE _current) AS opened "
         f"FROM ({keys}) t LEFT SEMI JOIN (SELECT key AS k FROM ({changes})) ON k = key "
@@ -114,19 +114,23 @@ def _stored(batch: TableBatch, changes: str) -> str:
 
 def _stored_keys(batch: TableBatch, beside: str = "") -> str:
     """SQL of the keys of all versions, as text, with the columns `beside`."""
-    shape = batch.shape
-    parts = ", ".join(as_text(column(key), shape.columns[key]) for key in shape.keys)
+    projection = batch.projection
+    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
     listed = ", ".join([f"array({parts}) AS key", *([beside] if beside else [])])
     return f"SELECT {listed} FROM {batch.target_table}"
 
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
-    marks, truncates = batch.watermarks, batch.truncates
+    watermarks, truncates = batch.watermarks, batch.truncates
     return judge_versions(
-        by_arrival=batch.shape.by_arrival,
-        floors=Floors(skipped=marks.skipped, removed=marks.removed, orphans=marks.orphans),
+        by_arrival=batch.projection.by_arrival,
+        bounds=LatenessBounds(
+            last_noop=watermarks.last_noop,
+            last_removal=watermarks.last_removal,
+            last_baseless=watermarks.last_baseless,
+        ),
         truncates=truncates,
-        new_truncates=[cut for cut in truncates if cut.pos in batch.new_truncates],
+        new_truncates=[truncate for truncate in truncates if truncate.pos in batch.new_truncates],
         again=again,
     )
 
@@ -134,7 +138,7 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
 def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
     lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
-    if lowest is None or lowest[PHASE] != STREAMED or batch.shape.sequence:
+    if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return "op <> 'truncate'"
     return f"op <> 'truncate' AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
 
@@ -144,17 +148,17 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
     Where that change is a truncate itself, it concerns them all.
     """
-    shape, applied = batch.shape, batch.watermarks.applied
-    label = f"_source_table = {sql_text(shape.label)}"
+    projection, applied = batch.projection, batch.watermarks.applied
+    label = f"_source_table = {sql_text(projection.label)}"
     keys: list[str] = []
-    for cut in batch.unseen_truncates:
-        if applied is not None and cut > applied:
+    for truncate in batch.unseen_truncates:
+        if applied is not None and truncate > applied:
             break
-        at = pos_literal(cut)
+        at = pos_literal(truncate)
         found = f"SELECT DISTINCT key FROM ({_stored_keys(batch, '_pos, _source_table')}) "
         found += f"WHERE _pos < {at} AND {label}"
-        if all(earlier < cut for earlier in batch.earlier_truncates):
-            above = events(shape, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
+        if all(earlier < truncate for earlier in batch.earlier_truncates):
+            above = events(projection, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
             found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
         keys.append(found)
     return keys
@@ -168,38 +172,40 @@ def _fold_again(
     refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     rows = of_history(batch, refolded.of_kind("state"))
     keys = _typed_keys(batch, refolded.results)
-    gone = versions.unknown(batch.shape, batch.target_table, keys=keys, known=rows)
-    return [rows, gone], refolded.orphan
+    gone = versions.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
+    return [rows, gone], refolded.last_baseless
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
     """SQL of the rows that states lead to; `exact`: nothing stored is their base."""
-    shape = batch.shape
+    projection = batch.projection
     typed = batch.typed_states(states, exact=exact)
     if exact:
         beside = f"SELECT *, {_nothing_open(batch)} FROM ({typed})"
     else:
         stored = versions.stored_versions(
-            shape, batch.target_table, timely=False, keys=_typed_keys(batch, states)
+            projection, batch.target_table, timely=False, keys=_typed_keys(batch, states)
         )
-        beside = versions.beside(shape, typed, stored)
+        beside = versions.beside(projection, typed, stored)
     filled = "".join(
         f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {slot}, "
         f"_open.{slot}) AS {slot}"
-        for name, slot in shape.slots.items()
-        if name not in shape.keys
+        for name, slot in projection.slots.items()
+        if name not in projection.keys
     )
-    keys = ", ".join(f"_k{i}" for i in range(len(shape.keys)))
+    keys = ", ".join(f"_k{i}" for i in range(len(projection.keys)))
     steps = (
         f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
         f"FROM ({beside})"
     )
-    return versions.rows(shape, steps)
+    return versions.rows(projection, steps)
 
 
 def _nothing_open(batch: TableBatch) -> str:
-    shape = batch.shape
-    fields = ", ".join(f"{slot}: {shape.columns[name]}" for name, slot in shape.slots.items())
+    projection = batch.projection
+    fields = ", ".join(
+        f"{slot}: {projection.columns[name]}" for name, slot in projection.slots.items()
+    )
     return (
         f"CAST(NULL AS struct<_pos: array<bigint>, {fields}>) AS _open, "
         "CAST(NULL AS timestamp) AS _clock"
@@ -217,7 +223,7 @@ def _merge(
         versions.Merge(
             target=batch.target_table,
             rows=rows,
-            shape=batch.shape,
+            projection=batch.projection,
             soft=batch.soft,
             timely=not exact,
             truncates=merged_truncates(batch),
@@ -227,16 +233,18 @@ def _merge(
 
 
 def _watermarks(
-    frames: Frames, batch: TableBatch, counts: Counter[str], *, orphan: Pos | None = None
+    frames: Frames, batch: TableBatch, counts: Counter[str], *, last_baseless: Pos | None = None
 ) -> Watermarks:
     """What gold remembers after the batch."""
     upserts = batch.total("changes") - batch.total("deletes") - batch.total("truncates")
-    skipped = counts["inserted"] < upserts
+    unwritten = counts["inserted"] < upserts
     partial = bool(batch.total("partials"))
-    after = watermarks_after(batch, skipped=skipped, partial=partial, orphan=orphan)
+    after = watermarks_after(
+        batch, unwritten=unwritten, partial=partial, last_baseless=last_baseless
+    )
     if counts["keys_refolded"]:
         # A late change may be what one above it, which began a version, now repeats.
-        after = replace(after, skipped=after.applied)
+        after = replace(after, last_noop=after.applied)
     if batch.version is None or counts["keys_refolded"]:
         # Versions that are put as they were are copied, which no count shows.
         return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)

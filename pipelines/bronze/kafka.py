@@ -135,8 +135,8 @@ def _explained(
     """One sentence instead of Spark's report of a failed query."""
     text = str(error)
     found = _REASON.search(text)
-    told = found[1] if found else text.partition("\n")[0]
-    reason = " ".join(told.partition("\n\tat ")[0].split())
+    message = found[1] if found else text.partition("\n")[0]
+    reason = " ".join(message.partition("\n\tat ")[0].split())
     if _LOST.search(text):
         stood = _STOOD.search(text)
         why = _CHANGED.search(text)

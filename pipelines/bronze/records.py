@@ -94,23 +94,23 @@ def _rows(
 ) -> Batches:
     gc.disable()
     try:
-        slice_ = _Slice(captured=framing == "kcat")
+        builder = _RecordBatchBuilder(captured=framing == "kcat")
         for file, content in files:
             try:
                 stream = content or open(located(file.path, root), "rb", buffering=0)
                 with stream:
                     found = records(stream, framing, name=file.path, most=most)
-                    yield from slice_.fill(file, found)
+                    yield from builder.fill(file, found)
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise OSError(f"{_MARK} {json.dumps(file.path)}: {reason}") from None
-        if slice_.records:
-            yield slice_.batch()
+        if builder.records:
+            yield builder.batch()
     finally:
         gc.enable()
 
 
-class _Slice:
+class _RecordBatchBuilder:
     """Records that become one Arrow batch, of one file or many."""
 
     def __init__(self, *, captured: bool) -> None:

@@ -113,10 +113,10 @@ def validate(call: Invocation, connect: bool) -> None:
         for name, source in config.sources.items()
     ]
     call.console.rows(columns, rows, shown=columns[1:])
-    from ingest.config.checks import respelt
+    from ingest.config.checks import renamed_targets
 
     for tables in config.tables.values():
-        for text in respelt(tables):
+        for text in renamed_targets(tables):
             call.console.say(text)
     call.console.text(f"{call.conf}: no mistakes")
     if connect:
@@ -130,8 +130,8 @@ def _connect(call: Invocation) -> None:
     found = [tried(source, call.config.root) for source in call.config.sources.values()]
     if call.json:
         call.console.rows(CONNECTION, [("connection", *connection) for connection in found])
-    for source, reachable, told in found:
-        (call.console.text if reachable else call.console.say)(f"source {source}: {told}")
+    for source, reachable, text in found:
+        (call.console.text if reachable else call.console.say)(f"source {source}: {text}")
     if not all(connection.reachable for connection in found):
         raise SystemExit(1)
 

@@ -30,16 +30,16 @@ def tried(source: Source, root: Path) -> Connection:
         assert source.kafka is not None
         knock(source.name, source.kafka.bootstrap_servers)
     except IngestError as error:
-        told = str(error).removeprefix(f"source {source.name}").removeprefix(":").strip()
-        return Connection(source.name, False, told)
-    told = f"a broker of {source.kafka.bootstrap_servers} is reachable; topics and login not tried"
-    return Connection(source.name, True, told)
+        text = str(error).removeprefix(f"source {source.name}").removeprefix(":").strip()
+        return Connection(source.name, False, text)
+    text = f"a broker of {source.kafka.bootstrap_servers} is reachable; topics and login not tried"
+    return Connection(source.name, True, text)
 
 
 def _files(name: str, files: Files, root: Path) -> Connection:
     if is_uri(files.path):
         return Connection(name, True, f"{files.path} is read by Spark alone, not tried")
     listed, unreadable = list_local(name, files.path, root=str(root))
-    told = f"{counted(len(listed), 'files')} of {files.path}"
+    text = f"{counted(len(listed), 'files')} of {files.path}"
     wrong = "".join(f"; {found}" for found in unreadable)
-    return Connection(name, not unreadable, told + wrong)
+    return Connection(name, not unreadable, text + wrong)

@@ -106,8 +106,8 @@ def _java() -> str | None:
         home = find_java()
     except PlatformError:
         return None
-    told = home / "release"
-    release = told.read_text(encoding="utf-8") if told.exists() else ""
+    release_file = home / "release"
+    release = release_file.read_text(encoding="utf-8") if release_file.exists() else ""
     _, _, version = release.partition('JAVA_VERSION="')
     return version.partition('"')[0] or str(home)
 

@@ -47,34 +47,34 @@ class SourceTables:
     def routed(self, config: Config) -> Iterator[str]:
         """A sentence for each table: its target, its key, its mode and the columns gold has."""
         for table, columns in self._columns.items():
-            way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
-            if way is None:
+            route = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+            if route is None:
                 yield f"{label_of(table)}: in silver only, no entry of its tables file matches"
                 continue
-            told = f"{label_of(table)} -> {config.settings.schemas.gold}.{way.target}"
-            yield f"{told}, {_kept(way, self._keys.get(table, ()))}: {_columns(way, columns)}"
+            led = f"{label_of(table)} -> {config.settings.schemas.gold}.{route.target}"
+            yield f"{led}, {_kept(route, self._keys.get(table, ()))}: {_columns(route, columns)}"
 
 
-def _kept(way: Route, said: tuple[str, ...]) -> str:
+def _kept(route: Route, said: tuple[str, ...]) -> str:
     """`key (id), scd 1`."""
     from ingest.config.modes import mode_of
     from ingest.sql.metadata import gold_names
 
-    keys = way.keys or gold_names(said)
-    keys += (way.shard_column,) if keys and way.shard_column else ()
+    keys = route.keys or gold_names(said)
+    keys += (route.shard_column,) if keys and route.shard_column else ()
     key = f"key ({', '.join(keys)})" if keys else "no key"
-    mode = mode_of(way, keys)
+    mode = mode_of(route, keys)
     if mode is None:
         return f"{key}, which scd 2 needs: every change would be set aside"
     return f"{key}, {'append' if mode == 'append' else f'scd {mode[-1]}'}"
 
 
-def _columns(way: Route, types: Mapping[str, str]) -> str:
+def _columns(route: Route, types: Mapping[str, str]) -> str:
     """`id int, name string`, as gold has them."""
     from ingest.sql.metadata import gold_name
 
-    declared = {name.casefold(): type_ for name, type_ in way.columns.items()}
-    hidden = {name.casefold() for name in way.exclude}
+    declared = {name.casefold(): type_ for name, type_ in route.columns.items()}
+    hidden = {name.casefold() for name in route.exclude}
     named = {gold_name(name): type_ for name, type_ in types.items()}
     shown = {
         name: declared.get(name.casefold(), type_)

@@ -47,15 +47,17 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
     if (time is None) == (pos is None):
         raise click.UsageError("expected either --time or --pos")
     moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
-    target, ways = _target(call, table)
+    target, routes = _target(call, table)
     from ingest.sql.projection import column
     from pipelines.gold.reconstruction import as_of
 
     warehouse = call.warehouse
-    with as_of(warehouse, call.config, target, tables=ways[target], moment=moment) as standing:
-        shown = [name for name in standing.names if name not in ("_pos", "_source")]
-        order = ", ".join([*map(column, standing.keys), "_pos"])
-        standing.tried(
+    with as_of(
+        warehouse, call.config, target, tables=routes[target], moment=moment
+    ) as reconstruction:
+        shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
+        order = ", ".join([*map(column, reconstruction.keys), "_pos"])
+        reconstruction.tried(
             lambda rows: print_frame(
                 call,
                 warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}"),
@@ -76,12 +78,12 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     The table is made as the configuration has it today: types, key, mode. What of that changes is
     printed first; a change of the key or mode is confirmed with --yes.
     """
-    target, ways = _target(call, table)
+    target, routes = _target(call, table)
     from pipelines.operations.rebuild import REBUILT, rebuild
     from pipelines.operations.run import Outcome
 
     with call.console.waiting(f"rebuilding {target}"):
-        done = rebuild(call.warehouse, call.config, target, ways=ways, confirmed=yes)
+        done = rebuild(call.warehouse, call.config, target, routes=routes, confirmed=yes)
     for change in done.changes:
         call.console.say(f"{target}: {change.text}")
     if done.refused:
@@ -114,20 +116,20 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
     """
     if format_ is not None and snapshot is None:
         raise click.UsageError("--format needs --snapshot")
-    target, ways = _target(call, table)
+    target, routes = _target(call, table)
     from pipelines.operations.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
 
     warehouse, config = call.warehouse, call.config
     with call.console.waiting(f"reconciling {target}"):
         if snapshot is None:
-            found = reconcile(warehouse, config, target, ways=ways)
+            found = reconcile(warehouse, config, target, routes=routes)
         else:
             found = reconcile_snapshot(
-                warehouse, config, target, ways=ways, path=snapshot, format_=format_
+                warehouse, config, target, routes=routes, path=snapshot, format_=format_
             )
     if found.differences:
         call.console.rows(DIFFERENCE, found.differences)
-    call.console.say(f"{target}: {found.told}")
+    call.console.say(f"{target}: {found.summary}")
     if not found.right:
         raise SystemExit(1)
 
@@ -257,19 +259,19 @@ def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:
     warehouse = call.warehouse
     from pipelines.gold.known import known, one_of
 
-    ways = known(warehouse, call.config).ways
-    return one_of(table, ways, warehouse.settings), ways
+    routes = known(warehouse, call.config).routes
+    return one_of(table, routes, warehouse.settings), routes
 
 
 def _made_target(call: Invocation, table: str) -> tuple[str, str]:
     """A target that was made, be it there or gone, and the source that feeds it."""
     warehouse = call.warehouse
     from pipelines.gold.known import one_of
-    from pipelines.targets.progress import SWEEP, load
+    from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
     there = warehouse.exists("gold", "_progress")
-    fed = {target: source for source, target in (load(warehouse) if there else ())}
-    fed.pop(SWEEP, None)
+    fed = {target: source for source, target in (load_progress(warehouse) if there else ())}
+    fed.pop(SOURCE_CURSOR, None)
     target = one_of(table, fed, warehouse.settings)
     return target, fed[target]
 

@@ -4,8 +4,8 @@ A fold of all history leaves out what has no place in the target: a null key, a 
 fit its column, a partial image without base, a change without a value to order it by, a row whose
 key another source table's row holds. A batch sets such changes aside as it meets them. A target
 that is made anew meets them all at once, and under other columns other ones: `set_aside` enters
-what is left out, before the rows are replaced, and `settle` resolves, afterwards, what is not left
-out any more. What a later truncate voids is entered by no fold, since no row lacks it.
+what is left out, before the rows are replaced, and `resolve_rejects` resolves, afterwards, what is
+not left out any more. What a later truncate voids is entered by no fold, since no row lacks it.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ class LeftOut(NamedTuple):
     """Changes that a fold of history leaves out, and how many of them no reject tells of."""
 
     changes: int = 0
-    untold: int = 0
+    unrecorded: int = 0
 
 
-def set_aside(standing: Reconstruction, at: datetime) -> int:
+def set_aside(reconstruction: Reconstruction, at: datetime) -> int:
     """Enter as rejects what the fold leaves out, or note `at` that it is still; how many changes.
 
     One MERGE: nothing comes to the driver, however many there are.
     """
-    warehouse = standing.warehouse
+    warehouse = reconstruction.warehouse
     create_rejects(warehouse)
-    found = standing.frames.view(warehouse.session.sql(_left_out(standing)))
+    found = reconstruction.frames.view(warehouse.session.sql(_left_out(reconstruction)))
     with alone():
         warehouse.execute(
             f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
@@ -67,42 +67,42 @@ WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
         )
     row = warehouse.session.sql(
         f"SELECT count(*) FROM ({present(warehouse)}) "
-        f"WHERE {_of(standing)} AND status = 'open' AND at = {_moment(at)}"
+        f"WHERE {_of(reconstruction)} AND status = 'open' AND at = {_moment(at)}"
     ).first()
     return int(row[0]) if row is not None else 0
 
 
-def settle(standing: Reconstruction, at: datetime) -> int:
+def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     """Once the rows are replaced: enter the rows that lost their key to another source table's, and
     resolve what was open before `at` and is not left out any more. How many rows lost."""
-    warehouse = standing.warehouse
+    warehouse = reconstruction.warehouse
     if not warehouse.exists("gold", "_rejects"):
         return 0
-    lost = _conflicts(standing, at) if standing.shared else 0
+    lost = _conflicts(reconstruction, at) if reconstruction.shared else 0
     where = f"code NOT IN ({', '.join(map(sql_text, _NOT_FOLDED))})"
     with alone():
         warehouse.execute(
             f"UPDATE {warehouse.name('gold', '_rejects')} "
             f"SET status = 'resolved', version = version + 1, at = {_moment(datetime.now(UTC))} "
-            f"WHERE {_of(standing)} AND status = 'open' AND at < {_moment(at)} AND {where}"
+            f"WHERE {_of(reconstruction)} AND status = 'open' AND at < {_moment(at)} AND {where}"
         )
     return lost
 
 
-def left_out(standing: Reconstruction) -> LeftOut:
+def left_out(reconstruction: Reconstruction) -> LeftOut:
     """What the fold leaves out, counted."""
-    warehouse = standing.warehouse
+    warehouse = reconstruction.warehouse
     create_rejects(warehouse)
     row = warehouse.session.sql(
         f"SELECT count(*), count_if(coalesce(r.status, 'resolved') = 'resolved') "
-        f"FROM ({_left_out(standing)}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id "
+        f"FROM ({_left_out(reconstruction)}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id "
         f"WHERE NOT s.voided"
     ).first()
     return LeftOut() if row is None else LeftOut(int(row[0]), int(row[1]))
 
 
-def _of(standing: Reconstruction) -> str:
-    source, target = sql_text(standing.source), sql_text(standing.target)
+def _of(reconstruction: Reconstruction) -> str:
+    source, target = sql_text(reconstruction.source), sql_text(reconstruction.target)
     return f"stage = 'gold' AND source = {source} AND target = {target}"
 
 
@@ -110,13 +110,17 @@ def _moment(at: datetime) -> str:
     return f"TIMESTAMP '{at.isoformat()}'"
 
 
-def _left_out(standing: Reconstruction) -> str:
+def _left_out(reconstruction: Reconstruction) -> str:
     """SQL of what the fold leaves out, as rows of rejects, each once, with `voided`."""
-    parts = [part for batch in standing.batches for part in _parts(standing.frames, batch)]
+    parts = [
+        part for batch in reconstruction.batches for part in _parts(reconstruction.frames, batch)
+    ]
     changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
     if not parts:
         changes = f"SELECT {', '.join(f'{null} AS {name}' for name, null in _NULLS)} WHERE false"
-    rows = as_rejects(standing.source, standing.target, changes, misfits="misfits", more=", voided")
+    rows = as_rejects(
+        reconstruction.source, reconstruction.target, changes, misfits="misfits", more=", voided"
+    )
     return f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
 
 
@@ -138,8 +142,8 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     if batch.mode == "scd1" and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
     found = [
-        f"SELECT {listed()}, {reason(batch.shape)}, image, "
-        f"{voided} AS voided FROM ({events(batch.shape, batch.history(images))}) "
+        f"SELECT {listed()}, {reason(batch.projection)}, image, "
+        f"{voided} AS voided FROM ({events(batch.projection, batch.history(images))}) "
         f"WHERE key IS NULL OR size(misfits) > 0"
     ]
     if batch.mode != "append" and batch.total("partials"):
@@ -148,30 +152,32 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
             f"{NO_MISFITS} AS misfits, CAST(NULL AS map<string,string>) AS image, "
             f"false AS voided FROM ({baseless(frames, batch)})"
         )
-    if batch.shape.sequence:
-        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.shape)}) IS NULL"
-        if not batch.shape.truncates:
+    if batch.projection.sequence:
+        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.projection)}) IS NULL"
+        if not batch.projection.truncates:
             where += " AND op <> 'truncate'"
         tables = (batch.table, *batch.later_names)
-        changes = silver_changes(batch.silver, tables, where, aside=batch.shape.aside)
+        changes = silver_changes(batch.silver, tables, where, aside=batch.projection.aside)
         found.append(
-            f"SELECT {listed()}, {placeless(batch.shape)}, "
+            f"SELECT {listed()}, {placeless(batch.projection)}, "
             f"{NO_MISFITS} AS misfits, "
             f"coalesce(after, before) AS image, false AS voided FROM ({changes})"
         )
     return found
 
 
-def _conflicts(standing: Reconstruction, at: datetime) -> int:
+def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
     """Enter the rows of the fold whose key another source table's row holds now; how many.
 
     The newest change of each stands for it: when the other row goes, its key is folded again.
     Changes that wait already are none of the fold's, and go on waiting.
     """
-    warehouse = standing.warehouse
-    parts = [_lost(batch) for batch in standing.batches]
+    warehouse = reconstruction.warehouse
+    parts = [_lost(batch) for batch in reconstruction.batches]
     changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
-    rows = as_rejects(standing.source, standing.target, changes, misfits="misfits", more=", voided")
+    rows = as_rejects(
+        reconstruction.source, reconstruction.target, changes, misfits="misfits", more=", voided"
+    )
     rows = f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
     with alone():
         done = warehouse.execute(
@@ -191,7 +197,7 @@ def _lost(batch: TableBatch) -> str:
     have a row itself."""
     newest = (
         f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e "
-        f"FROM ({events(batch.shape, batch.history('op <> ' + sql_text('truncate')))}) "
+        f"FROM ({events(batch.projection, batch.history('op <> ' + sql_text('truncate')))}) "
         f"WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key"
     )
     return (

@@ -34,25 +34,26 @@ from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
-from pipelines.targets.table import columns_of, horizons_of, made_for
+from pipelines.targets.table import columns_of, contract_of, horizons_of
 
 
 class TargetBatch(NamedTuple):
     """A target with changes: its route and the source tables that feed it.
 
-    `above`: the batch up to which each source table is applied. `reaching`: how far it then is.
+    `above`: the batch up to which each source table is applied. `applied_batches`: how far it then
+    is.
     """
 
     route: Route
-    slices: dict[SourceTable, list[BatchStats]]
+    stats: dict[SourceTable, list[BatchStats]]
     error: str | None
     above: dict[SourceTable, int]
-    reaching: dict[Names, int | None]
+    applied_batches: dict[Names, int | None]
 
     @property
     def rows(self) -> int:
         """How many changes there are."""
-        return sum(slice_.changes for of_table in self.slices.values() for slice_ in of_table)
+        return sum(each.changes for of_table in self.stats.values() for each in of_table)
 
 
 def advance(
@@ -74,31 +75,31 @@ def advance(
     row = progress = _known(warehouse, route, progress.fresh())
     feeding = _new(task)
     if not feeding:
-        return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
-    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
-    if progress.made is None:
-        found = _with_told(warehouse, feeding, found)
+        return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)
+    stats = [each for of_table in feeding.values() for each in of_table]
+    if progress.contract is None:
+        found = _with_schema_hints(warehouse, feeding, found)
     keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
     mode = mode_of(route, keys)
     if mode is None:
         return _all_aside(warehouse, route, feeding, row=row, found=found)
-    made = TargetContract.by(route, mode, keys)
-    _check_made(route, progress, made)
-    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, made=made)
+    contract = TargetContract.by(route, mode, keys)
+    _check_contract(route, progress, contract)
+    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, contract=contract)
     # What lies below an open transaction is applied again, which no log shows.
-    again = any(slice_.first <= (progress.seen or 0) for slice_ in slices)
-    labels = {*row.marks, *map(label_of, task.slices)}
+    again = any(each.first <= (progress.seen or 0) for each in stats)
+    labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(feeding.items()):
-        about = Feeding(config, route, table, of_table, made, found, ledger)
+        about = Feeding(config, route, table, of_table, contract, found, ledger)
         row, columns = _grown(about, row, fresh=fresh)
         batch = table_batch(
             *(warehouse, config, _feed(about, columns)),
-            made=made,
+            contract=contract,
             columns=columns,
-            watermarks=row.marks.get(label_of(table), Watermarks()),
+            watermarks=row.watermarks.get(label_of(table), Watermarks()),
             above=task.above[table],
-            only=found.cut.only,
+            only=found.limit.only,
             fresh=fresh,
             shared=shared,
             newest=row.freshness,
@@ -110,9 +111,9 @@ def advance(
         row = _applied(about, row, batch, was_unkeyed=was_unkeyed)
         fresh = False
     if shared and mode != "append" and _freed(row):
-        row = try_again(ledger, route, made, row=row, last=found.last)
-    row = replace(row, below=found.cut.below, seen=found.cut.newest)
-    return replace(row, batch=found.last, made=made)
+        row = try_again(ledger, route, contract, row=row, last=found.last)
+    row = replace(row, below=found.limit.below, seen=found.limit.newest)
+    return replace(row, batch=found.last, contract=contract)
 
 
 def _keys(
@@ -125,35 +126,37 @@ def _keys(
     ledger: Ledger,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
-    if progress.made is not None and progress.made.mode == "append":
-        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.made.keys)
-        return progress.made.keys
+    if progress.contract is not None and progress.contract.mode == "append":
+        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.contract.keys)
+        return progress.contract.keys
     first = next(iter(feeding))
-    slices = [slice_ for of_table in feeding.values() for slice_ in of_table]
-    said = found.keys.get(first, ())
+    stats = [each for of_table in feeding.values() for each in of_table]
+    hinted_keys = found.keys.get(first, ())
     lineage = ledger.lineage(first)
-    return key_of(ledger.warehouse, config, route, slices=slices, lineage=lineage, told=said)
+    return key_of(
+        ledger.warehouse, config, route, stats=stats, lineage=lineage, hinted_keys=hinted_keys
+    )
 
 
-def _check_made(route: Route, progress: Progress, made: TargetContract) -> None:
+def _check_contract(route: Route, progress: Progress, contract: TargetContract) -> None:
     """Raise TableError where the configuration asks for another kind of target than there is."""
-    if progress.made is None or not progress.made.differs(made):
+    if progress.contract is None or not progress.contract.differs(contract):
         return
-    grave = "" if progress.made.mode == made.mode else " --yes"
+    grave = "" if progress.contract.mode == contract.mode else " --yes"
     raise TableError(
-        f"expected {progress.made}, with which {route.target} was made, got {made}; `ingest "
-        f"rebuild {route.target}{grave}` makes it so, or set what it was made with"
+        f"expected {progress.contract}, with which {route.target} was made, got {contract}; "
+        f"`ingest rebuild {route.target}{grave}` makes it so, or set what it was made with"
     )
 
 
 class Feeding(NamedTuple):
-    """A source table, with its slices of a survey, and the target that it feeds."""
+    """A source table, with its statistics of the pending changes, and the target that it feeds."""
 
     config: Config
     route: Route
     table: SourceTable
-    slices: list[BatchStats]
-    made: TargetContract
+    stats: list[BatchStats]
+    contract: TargetContract
     found: PendingChanges
     ledger: Ledger
 
@@ -161,22 +164,22 @@ class Feeding(NamedTuple):
 def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
     """The progress that knows the target's columns, and these, with what the table brings and the
     ledger lets in; what else of them differs from what there was is entered in the ledger."""
-    config, route, table, slices, made, found, ledger = about
-    warehouse, keys = ledger.warehouse, made.keys
+    config, route, table, stats, contract, found, ledger = about
+    warehouse, keys = ledger.warehouse, contract.keys
     before = columns_of(warehouse, route.target) or {}
-    apply_schema_changes(
-        route, keys, before, table=table, found=found, slices=slices, ledger=ledger
-    )
+    apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns))
     if not fresh:
-        row = _unsent(row, table, route, columns=columns, slices=slices, found=found, ledger=ledger)
+        row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
     if keys:
-        said = found.keys.get(table, ())
-        _check_key(config, route, table, slices=slices, keys=keys, ledger=ledger, said=said)
+        hinted_keys = found.keys.get(table, ())
+        _check_key(
+            config, route, table, stats=stats, keys=keys, ledger=ledger, hinted_keys=hinted_keys
+        )
     return row, columns
 
 
@@ -186,7 +189,7 @@ def _feed(about: Feeding, columns: Mapping[str, str]) -> Feed:
     types = _ordering_types(
         ledger.warehouse, route, table, columns=columns, found=found, ledger=ledger
     )
-    names = later_names(table, ledger.moves)
+    names = later_names(table, ledger.first_names)
     return Feed(route, table, names, stats, types, ledger.lineage(table))
 
 
@@ -203,7 +206,7 @@ def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: b
     times = (row.freshness, *(stats.newest for stats in batch.stats))
     return replace(
         row,
-        marks={**row.marks, batch.shape.label: watermarks},
+        watermarks={**row.watermarks, batch.projection.label: watermarks},
         last_pos=highest([row.last_pos, watermarks.applied]),
         freshness=max((time for time in times if time is not None), default=None),
         **{name: getattr(row, name) + number for name, number in counts.items()},
@@ -213,7 +216,7 @@ def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: b
 def gone(warehouse: Warehouse, progress: Progress) -> bool:
     """Whether a target that has rows applied to it is not there: to begin it anew would leave out
     all that it had."""
-    return bool(progress.marks) and not warehouse.exists("gold", progress.target)
+    return bool(progress.watermarks) and not warehouse.exists("gold", progress.target)
 
 
 def is_gone(target: str) -> str:
@@ -224,16 +227,16 @@ def is_gone(target: str) -> str:
     )
 
 
-def _with_told(
+def _with_schema_hints(
     warehouse: Warehouse, feeding: dict[SourceTable, list[BatchStats]], found: PendingChanges
 ) -> PendingChanges:
     """The survey with what earlier messages told of a new target's tables, where those of now say
     no key or no types: a format may tell a table's schema once, before its rows."""
     lacking = [
         table
-        for table, slices in feeding.items()
+        for table, stats in feeding.items()
         if table not in found.types
-        or (table not in found.keys and any(slice_.keyless for slice_ in slices))
+        or (table not in found.keys and any(each.keyless for each in stats))
     ]
     if not lacking:
         return found
@@ -258,8 +261,8 @@ def _ordering_types(
     if {name.lower() for name in route.sequence_by or ()} <= known:
         return []
     if table not in found.types:
-        names = [table, *later_names(table, ledger.moves)]
-        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.moves)
+        names = [table, *later_names(table, ledger.first_names)]
+        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.first_names)
     return found.types.get(table, [])[-1:]
 
 
@@ -268,13 +271,13 @@ def _check_key(
     route: Route,
     table: SourceTable,
     *,
-    slices: list[BatchStats],
+    stats: list[BatchStats],
     keys: tuple[str, ...],
     ledger: Ledger,
-    said: tuple[str, ...],
+    hinted_keys: tuple[str, ...],
 ) -> None:
     """Enter another key that the YAML or the messages name now; the target's own stays."""
-    own = named_keys(config, route, slices, lineage=ledger.lineage(table)) or said
+    own = named_keys(config, route, stats, lineage=ledger.lineage(table)) or hinted_keys
     named = (*own, *shard_of(route))
     if own and {name.lower() for name in named} != {key.lower() for key in keys}:
         ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
@@ -286,20 +289,20 @@ def _unsent(
     route: Route,
     *,
     columns: Mapping[str, str],
-    slices: list[BatchStats],
+    stats: list[BatchStats],
     found: PendingChanges,
     ledger: Ledger,
 ) -> Progress:
     """The progress, once columns that are no longer sent are entered."""
     label = label_of(table)
-    keys = {key.lower() for key in (*(row.made.keys if row.made else ()), *shard_of(route))}
+    keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
     own = [name for name in columns if name.lower() not in keys]
     types = found.types.get(table)
     listed = [column.name for column in types[-1]] if types else None
-    for entry in ledger.drift.sent_again(table, slices):
-        ledger.note(entry)
+    for entry in ledger.drift.sent_again(table, stats):
+        ledger.stage_entry(entry)
     gone, never = ledger.drift.unsent(
-        table, route, own, slices=slices, listed=listed, never=row.unsent.get(label, ())
+        table, route, own, stats=stats, listed=listed, never=row.unsent.get(label, ())
     )
     ledger.enter(gone, route)
     return replace(row, unsent={**row.unsent, label: never})
@@ -329,7 +332,7 @@ def _check_keyless(
 
 def _version(row: Progress) -> int | None:
     """The target's version when it was last recorded."""
-    return max((marks.version for marks in row.marks.values() if marks.version), default=None)
+    return max((known.version for known in row.watermarks.values() if known.version), default=None)
 
 
 def _freed(row: Progress) -> bool:
@@ -340,23 +343,23 @@ def _freed(row: Progress) -> bool:
 def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
     """The progress with what the target was created for, and where its history was trimmed, told
     by itself where need be."""
-    if progress.made is not None:
+    if progress.contract is not None:
         return progress
-    made = made_for(warehouse, route.target)
-    trimmed = horizons_of(warehouse, route.target) if made is not None else {}
-    marks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
-    return replace(progress, made=made, marks={**marks, **progress.marks})
+    contract = contract_of(warehouse, route.target)
+    trimmed = horizons_of(warehouse, route.target) if contract is not None else {}
+    watermarks = {label: Watermarks(horizons=found) for label, found in trimmed.items()}
+    return replace(progress, contract=contract, watermarks={**watermarks, **progress.watermarks})
 
 
 def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
-    """The source tables with slices not applied, in the order of their first change."""
+    """The source tables with batches not applied, in the order of their first change."""
     new = {
-        table: [slice_ for slice_ in slices if slice_.batch > task.above[table]]
-        for table, slices in task.slices.items()
+        table: [each for each in stats if each.batch > task.above[table]]
+        for table, stats in task.stats.items()
     }
     first = {
-        table: min((s.lowest for s in slices if s.lowest is not None), default=())
-        for table, slices in new.items()
+        table: min((s.lowest for s in stats if s.lowest is not None), default=())
+        for table, stats in new.items()
     }
     return {
         table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
@@ -372,10 +375,10 @@ def _all_aside(
     found: PendingChanges,
 ) -> Progress:
     """Set aside every change of tables whose rows nothing tells apart."""
-    for table, slices in feeding.items():
+    for table, stats in feeding.items():
         row = replace(
             row,
-            rejected=row.rejected + set_aside(warehouse, table, route, slices=slices),
-            events=row.events + sum(slice_.changes for slice_ in slices),
+            rejected=row.rejected + set_aside(warehouse, table, route, stats=stats),
+            events=row.events + sum(each.changes for each in stats),
         )
-    return replace(row, batch=found.last, below=found.cut.below, seen=found.cut.newest)
+    return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)

@@ -29,7 +29,7 @@ from pipelines.ledger.renames import renames
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
     """See an approved entry through, and write what came of it; gives it as it then is."""
-    return ledger.put(seen_through(ledger, entry))
+    return ledger.save_entry(seen_through(ledger, entry))
 
 
 def seen_through(ledger: Ledger, entry: Entry) -> Entry:
@@ -37,7 +37,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
     for other in overtaken(entry, ledger.of(entry.table)):
-        ledger.put(other.settled("superseded", why=Overtaken(entry.id)))
+        ledger.save_entry(other.with_status("superseded", why=Overtaken(entry.id)))
     try:
         if route is not None and exists:
             _check_names(ledger, entry, route)
@@ -66,10 +66,10 @@ def _fold_again(ledger: Ledger, entry: Entry, route: Route, *, refold: bool) -> 
 def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
     """Raise TableError where a table's new name has a target of its own."""
     for table, first in renames([entry]).items():
-        way = ledger.route(table)
-        if way is not None and way.target != route.target:
-            if ledger.warehouse.exists("gold", way.target):
+        new_route = ledger.route(table)
+        if new_route is not None and new_route.target != route.target:
+            if ledger.warehouse.exists("gold", new_route.target):
                 raise TableError(
                     f"expected no target for {table} before {first} took that name, got "
-                    f"{way.target}; reject this change, or take {way.target} away first"
+                    f"{new_route.target}; reject this change, or take {new_route.target} away first"
                 )

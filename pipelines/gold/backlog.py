@@ -1,10 +1,11 @@
 """What silver has that a target has not applied, whatever became of the tables file in between.
 
-The sweep's row knows every source table seen, with the last batch in which it had changes; the row
-of a target knows how far it has applied each source table that fed it. Where the second is below
-the first, the table lags from there: its target was parked, the table was led elsewhere or nowhere
-then, its renaming waited, or nothing told its rows apart. All names that a table has had are taken
-up together, from where the first of them lags: a batch that is applied twice changes nothing.
+The source cursor knows every source table seen, with the last batch in which it had changes; the
+row of a target knows how far it has applied each source table that fed it. Where the second is
+below the first, the table lags from there: its target was parked, the table was led elsewhere or
+nowhere then, its renaming waited, or nothing told its rows apart. All names that a table has had
+are taken up together, from where the first of them lags: a batch that is applied twice changes
+nothing.
 
 What stays in silver without being meant to: patterns that no table matches, nameless tables.
 """
@@ -24,138 +25,159 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, survey
-from pipelines.targets.progress import SWEEP, Names, Progress, Stands, load
+from pipelines.targets.progress import (
+    SOURCE_CURSOR,
+    Names,
+    Progress,
+    ProgressByTarget,
+    load_progress,
+)
 
 Lags = Mapping[SourceTable, int]
 """First name of a source table that lags -> the batch above which it does."""
 
 
-def lagging(config: Config, swept: Progress, stands: Stands, *, ledger: Ledger) -> Lags:
-    """The source tables of which the sweep has passed what their targets have not applied."""
+def lagging(
+    config: Config, cursor: Progress, progress_by_target: ProgressByTarget, *, ledger: Ledger
+) -> Lags:
+    """The source tables of which the cursor has passed what their targets have not applied."""
     found: dict[SourceTable, int] = {}
-    moved = ledger.moves
-    for names, last in swept.tables.items():
-        table = SourceTable(swept.source, *names)
-        first = moved.get(table, table)
+    first_names = ledger.first_names
+    for names, last in cursor.tables.items():
+        table = SourceTable(cursor.source, *names)
+        first = first_names.get(table, table)
         if not table.table or ghost(first.table):
             continue
         route = ledger.route(first)
         if route is None:
             continue
-        stand = stand_at(stands, route)
+        progress = progress_of_route(progress_by_target, route)
         if last is None:
-            # A sweep of before these numbers: at most all it passed, unless that was applied.
-            known = label_of(table) in stand.marks and stand.status != "parked"
-            last = 0 if known else swept.batch
-        applied = 0 if _keyed_since(config, route, first, stand=stand) else reached(stand, table)
+            # A cursor of before these numbers: at most all it passed, unless that was applied.
+            known = label_of(table) in progress.watermarks and progress.status != "parked"
+            last = 0 if known else cursor.batch
+        applied = (
+            0
+            if _keyed_since(config, route, first, progress=progress)
+            else applied_batch(progress, table)
+        )
         if applied < last:
             found[first] = min(applied, found.get(first, applied))
-    closed = ledger.closed(PendingChanges(swept.batch, [], {}, {})) if found else set()
+    closed = ledger.closed(PendingChanges(cursor.batch, [], {}, {})) if found else set()
     return {table: above for table, above in found.items() if table not in closed}
 
 
-def told_apart(found: PendingChanges, stands: Stands, ledger: Ledger) -> Lags:
-    """The source tables that were set aside for want of a key, which messages name now."""
-    tables = {*found.keys, *(s.table for s in found.slices if any(s.key_columns))}
-    firsts = {ledger.moves.get(table, table) for table in tables}
-    ways = {table: route for table in firsts if (route := ledger.route(table)) is not None}
-    return {table: 0 for table, way in ways.items() if unkeyed(stand_at(stands, way))}
+def newly_keyed(
+    found: PendingChanges, progress_by_target: ProgressByTarget, ledger: Ledger
+) -> Lags:
+    """The source tables that were set aside for want of a key, and whose key messages name now."""
+    tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
+    firsts = {ledger.first_names.get(table, table) for table in tables}
+    routes = {table: route for table in firsts if (route := ledger.route(table)) is not None}
+    return {
+        table: 0
+        for table, route in routes.items()
+        if unkeyed(progress_of_route(progress_by_target, route))
+    }
 
 
-def unkeyed(stand: Progress) -> bool:
+def unkeyed(progress: Progress) -> bool:
     """Whether all that a target had so far was set aside for want of a key."""
-    return stand.made is None and stand.batch > 0 and not stand.marks
+    return progress.contract is None and progress.batch > 0 and not progress.watermarks
 
 
-def _keyed_since(config: Config, route: Route, table: SourceTable, *, stand: Progress) -> bool:
+def _keyed_since(config: Config, route: Route, table: SourceTable, *, progress: Progress) -> bool:
     declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
-    return unkeyed(stand) and mode_of(route, tuple(declared)) is not None
+    return unkeyed(progress) and mode_of(route, tuple(declared)) is not None
 
 
 def with_lagging(
-    warehouse: Warehouse, found: PendingChanges, lags: Lags, *, ledger: Ledger, swept: int
+    warehouse: Warehouse, found: PendingChanges, lags: Lags, *, ledger: Ledger, cursor: int
 ) -> PendingChanges:
-    """The survey of what is above the sweep, with what lags behind it, which is at `swept`."""
-    moved = ledger.moves
+    """The survey of what is above the source cursor, with what lags behind it; `cursor` is its
+    batch."""
+    first_names = ledger.first_names
     together: dict[int, list[SourceTable]] = {}
     for first, above in lags.items():
-        together.setdefault(above, []).extend([first, *later_names(first, moved)])
-    slices, types = list(found.slices), dict(found.types)
+        together.setdefault(above, []).extend([first, *later_names(first, first_names)])
+    stats, types = list(found.stats), dict(found.types)
     for above, tables in together.items():
         older = survey(
-            *(warehouse, tables[0].source, above), tables=tables, until=swept, cut=found.cut
+            *(warehouse, tables[0].source, above), tables=tables, until=cursor, limit=found.limit
         )
-        slices = [*older.slices, *slices]
+        stats = [*older.stats, *stats]
         for table, listed in older.types.items():
             now = types.get(table, [])
             types[table] = [*listed, *(columns for columns in now if columns not in listed)]
-    return found._replace(slices=slices, types=types)
+    return found._replace(stats=stats, types=types)
 
 
-def ahead(swept: Progress, stands: Stands, ledger: Ledger) -> dict[SourceTable, int]:
-    """Source tables, by each of their names, that their targets have applied beyond the sweep: only
-    some targets were brought forward then."""
-    moved = ledger.moves
+def ahead(
+    cursor: Progress, progress_by_target: ProgressByTarget, ledger: Ledger
+) -> dict[SourceTable, int]:
+    """Source tables, by each of their names, that their targets have applied beyond the source
+    cursor: only some targets were brought forward then."""
+    first_names = ledger.first_names
     found: dict[SourceTable, int] = {}
-    for (source, target), stand in stands.items():
-        if source != swept.source or target == SWEEP:
+    for (source, target), progress in progress_by_target.items():
+        if source != cursor.source or target == SOURCE_CURSOR:
             continue
-        for names, batch in stand.tables.items():
-            first = moved.get(table := SourceTable(source, *names), table)
-            if (batch or 0) > max(swept.batch, found.get(first, 0)):
+        for names, batch in progress.tables.items():
+            first = first_names.get(table := SourceTable(source, *names), table)
+            if (batch or 0) > max(cursor.batch, found.get(first, 0)):
                 found[first] = batch or 0
     return {
         name: batch
         for first, batch in found.items()
-        for name in (first, *later_names(first, moved))
+        for name in (first, *later_names(first, first_names))
     }
 
 
-def stand_at(stands: Stands, route: Route) -> Progress:
-    """Where the target of a route stands."""
-    return stands.get(
+def progress_of_route(progress_by_target: ProgressByTarget, route: Route) -> Progress:
+    """The progress of the target of a route."""
+    return progress_by_target.get(
         (route.source, route.target), Progress(target=route.target, source=route.source)
     )
 
 
-def reached(stand: Progress, table: SourceTable) -> int:
+def applied_batch(progress: Progress, table: SourceTable) -> int:
     """The batch up to which a target has applied what came under one name."""
-    known = stand.tables.get(table[1:])
+    known = progress.tables.get(table[1:])
     if known is not None:
         return known
     # Progress of before these numbers: one for all tables that were applied.
-    return stand.batch if not stand.tables and label_of(table) in stand.marks else 0
+    return progress.batch if not progress.tables and label_of(table) in progress.watermarks else 0
 
 
 def newest(
-    swept: Progress, found: PendingChanges, lags: Lags, *, ledger: Ledger
+    cursor: Progress, found: PendingChanges, lags: Lags, *, ledger: Ledger
 ) -> dict[Names, int | None]:
     """Of each name seen the last batch with changes among those that `found` ends."""
-    seen = dict(swept.tables)
-    looked = {name for first in lags for name in (first, *later_names(first, ledger.moves))}
-    for slice_ in found.slices:
-        seen.setdefault(slice_.table[1:], 0)
+    seen = dict(cursor.tables)
+    looked = {name for first in lags for name in (first, *later_names(first, ledger.first_names))}
+    for each in found.stats:
+        seen.setdefault(each.table[1:], 0)
     for table in looked:
         if table[1:] in seen:
             seen[table[1:]] = seen[table[1:]] or 0
-    for slice_ in found.slices:
-        if slice_.changed is not None and slice_.changed <= found.last:
-            seen[slice_.table[1:]] = max(slice_.changed, seen[slice_.table[1:]] or 0)
+    for each in found.stats:
+        if each.changed is not None and each.changed <= found.last:
+            seen[each.table[1:]] = max(each.changed, seen[each.table[1:]] or 0)
     return dict(sorted(seen.items(), key=str))
 
 
-def reaching(
-    stand: Progress, tables: list[SourceTable], seen: Mapping[Names, int | None]
+def applied_batches(
+    progress: Progress, tables: list[SourceTable], seen: Mapping[Names, int | None]
 ) -> dict[Names, int | None]:
     """How far a target has applied each name that feeds it, once `tables` are brought forward."""
     before = {
-        names: reached(stand, SourceTable(stand.source, *names))
+        names: applied_batch(progress, SourceTable(progress.source, *names))
         for names in seen
-        if label_of(SourceTable(stand.source, *names)) in stand.marks
+        if label_of(SourceTable(progress.source, *names)) in progress.watermarks
     }
     now = {table[1:]: seen.get(table[1:]) for table in tables}
     known = {names: batch for names, batch in now.items() if batch is not None}
-    return {**before, **stand.tables, **known}
+    return {**before, **progress.tables, **known}
 
 
 def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> Iterator[str]:
@@ -163,12 +185,12 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
     or not come yet, and for each source with changes that name no table."""
     if not warehouse.exists("gold", "_progress"):
         return
-    stands = load(warehouse)
+    progress_by_target = load_progress(warehouse)
     for source in sources:
-        swept = stands.get((source, SWEEP))
-        told = swept.tables if swept is not None else {}
-        seen = [table for table in told if table[2]]
-        if any(last and not table[2] for table, last in told.items()):
+        cursor = progress_by_target.get((source, SOURCE_CURSOR))
+        tables = cursor.tables if cursor is not None else {}
+        seen = [table for table in tables if table[2]]
+        if any(last and not table[2] for table, last in tables.items()):
             yield f"source {source}: changes that name no table stay in silver; set default_table"
         names = [".".join(name for name in table if name) for table in seen]
         patterns = (p for entry in config.tables[source].tables for p in entry.patterns)

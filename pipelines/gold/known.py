@@ -14,12 +14,12 @@ from ingest.config.settings import Settings
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
-from pipelines.ledger.entries import load
-from pipelines.ledger.renames import Moves, renames
+from pipelines.ledger.entries import load_entries
+from pipelines.ledger.renames import FirstNames, renames
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
-from pipelines.targets import progress
 from pipelines.targets.feeders import feeders
+from pipelines.targets.progress import load_progress
 
 RoutesByTarget = Mapping[str, Sequence[tuple[SourceTable, Route]]]
 """Target -> the source tables that go there, each with its route."""
@@ -30,42 +30,45 @@ _LISTED = 20
 
 
 class KnownTargets(NamedTuple):
-    """The targets that can be asked for: by their ways, and all by name."""
+    """The targets that can be asked for: by their routes, and all by name."""
 
-    ways: RoutesByTarget
+    routes: RoutesByTarget
     names: tuple[str, ...]
 
 
-def ways(config: Config, tables: Iterable[SourceTable], moved: Moves) -> RoutesByTarget:
+def routes(
+    config: Config, tables: Iterable[SourceTable], first_names: FirstNames
+) -> RoutesByTarget:
     """Where the tables go: renamed ones where they went under their first names, those of
     undeclared sources and without a matching entry nowhere."""
     found: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
             continue
-        first = moved.get(table, table)
-        way = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
-        if way is not None:
-            found.setdefault(way.target, []).append((table, way))
+        first = first_names.get(table, table)
+        route = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
+        if route is not None:
+            found.setdefault(route.target, []).append((table, route))
     return found
 
 
 def known(warehouse: Warehouse, config: Config) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    reached = ways(config, source_tables(warehouse), renames(load(warehouse).values()))
-    reached = _without_parked(warehouse, config, reached)
-    return KnownTargets(reached, tuple(sorted({*reached, *gold_tables(warehouse)})))
+    by_target = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
+    by_target = _without_parked(warehouse, config, by_target)
+    return KnownTargets(by_target, tuple(sorted({*by_target, *gold_tables(warehouse)})))
 
 
 def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget) -> RoutesByTarget:
     """The ways without source tables that are parked by themselves (semantics.md, 70)."""
     if not warehouse.exists("gold", "_progress"):
         return found
-    feeding = feeders(config, progress.load(warehouse))
-    clashes = collisions((way for tables in found.values() for way in tables), feeding)
+    feeding = feeders(config, load_progress(warehouse))
+    clashes = collisions((route for tables in found.values() for route in tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
-        target: [way for way in tables if way[0] not in apart] for target, tables in found.items()
+        target: [route for route in tables if route[0] not in apart]
+        for target, tables in found.items()
     }
     return {target: tables for target, tables in kept.items() if tables}
 

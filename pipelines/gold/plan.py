@@ -1,4 +1,5 @@
-"""Which shape a target has in one batch: its key, its columns, how its source's rows fit them.
+"""How a target is brought forward by one batch: its key, its columns, how its source's rows fit
+them.
 
 Every batch there is is built here, be it what a source table has new (`table_batch`) or all its
 history (`history_batches`), and what must be asked of Spark for it is asked here.
@@ -24,12 +25,12 @@ from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch, silver_changes
-from pipelines.ledger.renames import Moves, later_names, under_first_names
+from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, survey, with_moves, with_places
+from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_places
 from pipelines.targets.progress import Watermarks
 from pipelines.targets.rejects import no_key_rejects
-from pipelines.targets.table import keys_of, spelled
+from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
     *("ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "RENAME COLUMN", "DROP COLUMNS"),
@@ -65,21 +66,21 @@ def histories(
     warehouse: Warehouse,
     routes: Mapping[SourceTable, Route],
     *,
-    renamed_tables: Moves,
+    first_names: FirstNames,
     lineage: Callable[[SourceTable], Lineage],
     last: int | None = None,
 ) -> Histories:
     """What silver has of source tables of one source under all their names, up to batch `last`."""
-    later = {table: later_names(table, renamed_tables) for table in routes}
+    later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
     pending = survey(warehouse, names[0].source, 0, tables=names, until=last)
-    pending = under_first_names(pending, renamed_tables)
+    pending = under_first_names(pending, first_names)
     feeds = [
         Feed(
             route,
             table,
             later[table],
-            [stats for stats in pending.slices if stats.table == table and stats.changes],
+            [stats for stats in pending.stats if stats.table == table and stats.changes],
             pending.types.get(table, []),
             lineage(table),
         )
@@ -93,7 +94,7 @@ def history_batches(
     config: Config,
     feeds: Iterable[Feed],
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Mapping[str, Watermarks],
     only: str = "true",
@@ -104,9 +105,9 @@ def history_batches(
     for feed in feeds:
         if feed.stats:
             known = watermarks.get(label_of(feed.table), Watermarks())
-            kept = Watermarks(horizons=known.horizons, orphans=known.orphans)
+            kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
             batch = _table_batch(
-                warehouse, config, feed, made=made, columns=columns, watermarks=kept
+                warehouse, config, feed, contract=contract, columns=columns, watermarks=kept
             )
             batches.append(replace(batch, only=only, shared=shared))
     return with_truncates(warehouse, batches)
@@ -117,7 +118,7 @@ def table_batch(
     config: Config,
     feed: Feed,
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Watermarks,
     above: int,
@@ -129,9 +130,11 @@ def table_batch(
 ) -> TableBatch:
     """What a source table has new for its target, in silver's batches above `above`. `version`: the
     target's when that was last recorded."""
-    batch = _table_batch(warehouse, config, feed, made=made, columns=columns, watermarks=watermarks)
+    batch = _table_batch(
+        warehouse, config, feed, contract=contract, columns=columns, watermarks=watermarks
+    )
     now = None
-    if made.mode != "scd1":
+    if contract.mode != "scd1":
         now = recorded(warehouse, feed.route.target, version, fresh=fresh)
     batch = replace(
         batch, above=above, only=only, fresh=fresh, shared=shared, newest=newest, version=now
@@ -145,30 +148,32 @@ def _table_batch(
     config: Config,
     feed: Feed,
     *,
-    made: TargetContract,
+    contract: TargetContract,
     columns: dict[str, str],
     watermarks: Watermarks,
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
-    shape = shape_of(config, feed, made.keys, columns=columns)
-    if watermarks.foreign:
+    projection = projection_of(config, feed, contract.keys, columns=columns)
+    if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
-        shape = replace(shape, native=False)
-    if shape.keys and not shape.native:
-        stats = with_moves(warehouse, stats, feed.later_names, moved=shape.moved)
+        projection = replace(projection, native=False)
+    if projection.keys and not projection.native:
+        stats = with_key_changes(
+            warehouse, stats, feed.later_names, condition=projection.changes_key
+        )
     placeless = 0
-    if shape.sequence:
-        stats, placeless = with_places(warehouse, stats, feed.later_names, shape=shape)
+    if projection.sequence:
+        stats, placeless = with_places(warehouse, stats, feed.later_names, projection=projection)
     source = config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
         later_names=feed.later_names,
-        shape=shape,
+        projection=projection,
         stats=stats,
         silver=warehouse.name("silver", "cdc"),
         target=route.target,
         target_table=warehouse.name("gold", route.target),
-        mode=made.mode,
+        mode=contract.mode,
         soft=route.deletes == "soft",
         above=0,
         last=max(each.batch for each in stats),
@@ -209,10 +214,10 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
     """The earlier truncates, as far as gold remembers them, and SQL of those that silver is to be
     asked for; None: of none."""
     shown = batch.soft or batch.mode == "scd2"
-    remembered = batch.watermarks.truncates
-    if remembered is None and not batch.watermarks.more_cuts and not shown:
-        remembered = dict.fromkeys(batch.watermarks.cuts)
-    if not batch.shape.truncates or batch.mode == "append":
+    remembered = batch.watermarks.all_truncates
+    if remembered is None and not batch.watermarks.more_truncates and not shown:
+        remembered = dict.fromkeys(batch.watermarks.truncates)
+    if not batch.projection.truncates or batch.mode == "append":
         return remembered or {}, None
     if remembered is None:
         return {}, batch.history("op = 'truncate'")
@@ -238,14 +243,14 @@ def shard_of(route: Route) -> tuple[str, ...]:
     return (route.shard_column,) if route.shard_column else ()
 
 
-def key_columns(route: Route, slices: Sequence[BatchStats]) -> tuple[str, ...]:
+def key_columns(route: Route, stats: Sequence[BatchStats]) -> tuple[str, ...]:
     """The key columns that the YAML names, else those that the messages name; () = unknown.
 
     Raises TableError where messages name different ones.
     """
     if route.keys:
         return route.keys
-    found = {names for slice_ in slices for names in slice_.key_columns if names}
+    found = {names for each in stats for names in each.key_columns if names}
     if len(found) > 1:
         listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
         raise TableError(f"the messages name different keys, {listed}; set keys for the table")
@@ -257,34 +262,32 @@ def key_of(
     config: Config,
     route: Route,
     *,
-    slices: Sequence[BatchStats],
+    stats: Sequence[BatchStats],
     lineage: Lineage = (),
-    told: tuple[str, ...] = (),
+    hinted_keys: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """The key columns of a target: those it was made with; of a new one what the YAML says, else
-    what the messages of rows name, else those of schemas (`told`); () = unknown.
+    what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
 
     Raises TableError where messages of a new target name different ones.
     """
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = named_keys(config, route, slices, lineage=lineage) or told
+    named = named_keys(config, route, stats, lineage=lineage) or hinted_keys
     return named + shard_of(route) if named else ()
 
 
 def named_keys(
-    config: Config, route: Route, slices: Sequence[BatchStats], *, lineage: Lineage
+    config: Config, route: Route, stats: Sequence[BatchStats], *, lineage: Lineage
 ) -> tuple[str, ...]:
     """The key columns that the YAML or the messages name now, by what they are called now."""
-    declared = declared_for(config.sources[route.source].keys, slices[-1].table[1:])
+    declared = declared_for(config.sources[route.source].keys, stats[-1].table[1:])
     if not route.keys and declared:
         return renamed(gold_names(declared), lineage, ())
     now = [
-        slice_._replace(
-            key_columns=tuple(renamed(names, lineage, ()) for names in slice_.key_columns)
-        )
-        for slice_ in slices
+        each._replace(key_columns=tuple(renamed(names, lineage, ()) for names in each.key_columns))
+        for each in stats
     ]
     return renamed(key_columns(route, now), lineage, ())
 
@@ -298,7 +301,7 @@ def declared_keys(
     return (*named, *(name for name in shard_of(route) if named))
 
 
-def shape_of(
+def projection_of(
     config: Config, feed: Feed, keys: tuple[str, ...], *, columns: dict[str, str]
 ) -> Projection:
     """How the source table becomes rows of the target."""
@@ -315,7 +318,7 @@ def shape_of(
     source = config.sources[table.source]
     # An append target keeps a row for each change: none of them replaces another.
     ordered = mode_of(route, keys) != "append"
-    shape = Projection(
+    projection = Projection(
         keys=tuple(by_lower[key.lower()] for key in keys),
         columns=columns,
         label=label_of(table),
@@ -330,21 +333,21 @@ def shape_of(
         sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
-    return spelled(shape, sorted(images | brought | {own}))
+    return with_spellings(projection, sorted(images | brought | {own}))
 
 
-def order_domain(source: Source, slices: Sequence[BatchStats], before: str | None = None) -> str:
+def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
     """What the positions of a source table's changes are positions in; `before`: of those that were
     applied.
 
     Raises TableError where they are of two domains.
     """
-    formats = {name for slice_ in slices for name in slice_.formats}
+    formats = {name for each in stats for name in each.formats}
     domains = sorted({domain(source, name) for name in formats} | ({before} if before else set()))
     if len(domains) > 1:
         listed = " and ".join("arrival" if d == "arrival" else f"the log of {d}" for d in domains)
         raise TableError(
-            f"expected the changes of {label_of(slices[-1].table)} in one order, got positions by "
+            f"expected the changes of {label_of(stats[-1].table)} in one order, got positions by "
             f"{listed}, which cannot be compared; set `order: arrival` for the source {source.name}"
             f" and run `ingest redecode --source {source.name}`, or declare a source for each"
         )
@@ -352,17 +355,17 @@ def order_domain(source: Source, slices: Sequence[BatchStats], before: str | Non
 
 
 def one_tenant(
-    source: Source, slices: Sequence[BatchStats], before: str | None = None
+    source: Source, stats: Sequence[BatchStats], before: str | None = None
 ) -> str | None:
     """The OceanBase tenant that a source table's changes name; `before`: that of those that were
     applied.
 
     Raises TableError where they are of two: equal names do not make one table of theirs.
     """
-    named = {name for slice_ in slices for name in slice_.tenants} | ({before} if before else set())
+    named = {name for each in stats for name in each.tenants} | ({before} if before else set())
     if len(named) > 1:
         raise TableError(
-            f"expected the changes of {label_of(slices[-1].table)} of one OceanBase tenant, got "
+            f"expected the changes of {label_of(stats[-1].table)} of one OceanBase tenant, got "
             f"those of {' and '.join(sorted(named))}; set `options: {{tenant: …}}` for the source "
             f"{source.name} and run `ingest redecode --source {source.name}`; declare a source for "
             "each tenant"
@@ -382,17 +385,17 @@ def _sequence(
     declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
     found = []
     for name in route.sequence_by or ():
-        spelt = {given for image in images for given in image if given.lower() == name.lower()}
+        spellings = {given for image in images for given in image if given.lower() == name.lower()}
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
-        found.append((tuple(sorted(spelt | {name})), type_))
+        found.append((tuple(sorted(spellings | {name})), type_))
     return tuple(found)
 
 
 def set_aside(
-    warehouse: Warehouse, table: SourceTable, route: Route, *, slices: Sequence[BatchStats]
+    warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
 ) -> int:
     """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
-    above, last = min(s.first for s in slices) - 1, max(s.batch for s in slices)
+    above, last = min(s.first for s in stats) - 1, max(s.batch for s in stats)
     changes = silver_changes(
         warehouse.name("silver", "cdc"), [table], f"batch > {above} AND batch <= {last}"
     )

@@ -1,4 +1,4 @@
-"""A target as silver's history makes it: what `as-of`, `rebuild` and `reconcile` stand on.
+"""A target as silver's history makes it: which `as-of`, `rebuild` and `reconcile` use.
 
 Each source table's history is folded apart (`pipelines.gold.reconstruction`), as gold folds it.
 Nothing here depends on what gold holds but the columns it has, and which of two source tables owns
@@ -53,15 +53,15 @@ from pipelines.gold.plan import (
     shard_of,
 )
 from pipelines.gold.todays_columns import todays_columns
-from pipelines.ledger.entries import Entry, lineage_of, load
+from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Progress, Watermarks, stand_of
+from pipelines.targets.progress import Progress, Watermarks, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
-from pipelines.targets.table import METADATA, columns_of, made_for, wanted_columns
+from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
 
 Result = TypeVar("Result")
 
@@ -96,33 +96,37 @@ class Reconstruction:
         self.route = route = tables[0][1]
         self.source = route.source
         self.frames = Frames(warehouse)
-        entries = load(warehouse, self.source).values()
-        moved = renames(entries)
-        own = {moved.get(table, table): way for table, way in sorted(tables, key=str)}
+        entries = load_entries(warehouse, self.source).values()
+        first_names = renames(entries)
+        own = {first_names.get(table, table): route for table, route in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
-        told = histories(
+        found = histories(
             *(warehouse, own),
-            renamed_tables=moved,
-            lineage=lambda t: lineage_of(e for e in entries if moved.get(e.table, e.table) == t),
+            first_names=first_names,
+            lineage=lambda t: lineage_of(
+                e for e in entries if first_names.get(e.table, e.table) == t
+            ),
             last=last,
         )
-        self.entries = [entry for entry in entries if moved.get(entry.table, entry.table) in own]
-        self.typed_names = {c.name for feed in told.feeds for listed in feed.types for c in listed}
-        self.keys = self._key(config, told, today=today, before=before)
+        self.entries = [
+            entry for entry in entries if first_names.get(entry.table, entry.table) in own
+        ]
+        self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
+        self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
-        self.made = TargetContract.by(route, mode, self.keys)
+        self.contract = TargetContract.by(route, mode, self.keys)
         self.soft = route.deletes == "soft" and mode != "append"
         columns = columns_of(warehouse, target)
         if columns is None or today:
-            columns = self._todays_columns(columns or {}, told.feeds)
+            columns = self._todays_columns(columns or {}, found.feeds)
         self.columns = columns
         if mode != "append" and len(own) > 1 and not route.shard_column:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.batches = history_batches(
-            *(warehouse, config, told.feeds),
-            made=self.made,
+            *(warehouse, config, found.feeds),
+            contract=self.contract,
             columns=columns,
             watermarks=watermarks,
             only=only,
@@ -135,28 +139,35 @@ class Reconstruction:
         self.names = [*columns, *self.added]
 
     def _key(
-        self, config: Config, told: Histories, *, today: bool, before: TargetContract | None
+        self, config: Config, found: Histories, *, today: bool, before: TargetContract | None
     ) -> tuple[str, ...]:
         """The key columns: those that the target has or, where it is gone, had, unless those of
         today are asked for and the YAML names some."""
-        first, *_ = told.feeds
-        stats = [each for feed in told.feeds for each in feed.stats]
+        first, *_ = found.feeds
+        stats = [each for feed in found.feeds for each in feed.stats]
         named = (
             declared_keys(config, self.route, first.table, lineage=first.lineage)
             if today and stats
             else ()
         )
         gone = not self.warehouse.exists("gold", self.target)
-        made = before if gone else made_for(self.warehouse, self.target)
-        if named and made is not None and _folded(named) == _folded(made.keys):
-            return made.keys
+        contract = before if gone else contract_of(self.warehouse, self.target)
+        if named and contract is not None and _folded(named) == _folded(contract.keys):
+            return contract.keys
         if named:
             return named
-        if made is not None and (gone or made.mode == "append" or not stats):
-            return made.keys
-        said = told.keys.get(first.table, ())
+        if contract is not None and (gone or contract.mode == "append" or not stats):
+            return contract.keys
+        hinted_keys = found.keys.get(first.table, ())
         lineage = first.lineage
-        return key_of(self.warehouse, config, self.route, slices=stats, lineage=lineage, told=said)
+        return key_of(
+            self.warehouse,
+            config,
+            self.route,
+            stats=stats,
+            lineage=lineage,
+            hinted_keys=hinted_keys,
+        )
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
         types = [listed for feed in feeds for listed in feed.types]
@@ -171,7 +182,7 @@ class Reconstruction:
     @property
     def row_keys(self) -> tuple[str, ...]:
         """The columns that tell rows apart: of versions the keys alone, of images their place."""
-        return self.keys if self.made.mode != "append" else ("_source_table", "_pos")
+        return self.keys if self.contract.mode != "append" else ("_source_table", "_pos")
 
     @property
     def compared(self) -> list[str]:
@@ -184,7 +195,7 @@ class Reconstruction:
     def present(self) -> list[str]:
         """SQL, all of it true for the gold rows that the source has now."""
         soft = ["_deleted_at IS NULL"] if self.soft else []
-        return [*soft, "_current"] if self.made.mode == "scd2" else soft
+        return [*soft, "_current"] if self.contract.mode == "scd2" else soft
 
     def __enter__(self) -> Reconstruction:
         return self
@@ -203,7 +214,7 @@ class Reconstruction:
         frames, batches = self.frames, self.batches
         with self.warehouse.shuffling(sum(batch.total("changes") for batch in batches)):
             fast = [fast_fold(frames, batch) for batch in batches]
-            whole = all(batch.whole and not batch.shape.sequence for batch in batches)
+            whole = all(batch.whole and not batch.projection.sequence for batch in batches)
             plain = whole and all(fast)
             if not plain:
                 before()
@@ -228,7 +239,7 @@ class Reconstruction:
     @property
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
-        keyed = self.made.mode == "scd1" and self.route.shard_column is None
+        keyed = self.contract.mode == "scd1" and self.route.shard_column is None
         return keyed and len(self.batches) > 1
 
     def exact(self) -> str:
@@ -251,7 +262,7 @@ class Reconstruction:
         live = " UNION ALL ".join(
             f"SELECT {', '.join([*values, *added])} FROM ({part})" for part in parts
         )
-        if len(parts) > 1 and self.made.mode == "scd1":
+        if len(parts) > 1 and self.contract.mode == "scd1":
             live = self._one_owner(live)
         named = [f"{slot} AS {column(name)}" for name, slot in places.items()]
         return f"SELECT {', '.join([*named, *self.added])} FROM ({live})"
@@ -288,20 +299,20 @@ def as_applied(
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
-    stand: Progress,
+    progress: Progress,
     today: bool = False,
 ) -> Reconstruction:
     """The target as all that it has applied makes it, under the columns, key and mode that it has
     or, `today`, would have if it were made today."""
-    last, only = stand.applied
+    last, only = progress.applied
     return Reconstruction(
         *(warehouse, config, target),
         tables=tables,
-        watermarks=stand.marks,
+        watermarks=progress.watermarks,
         last=last,
         only=only,
         today=today,
-        before=stand.made,
+        before=progress.contract,
     )
 
 
@@ -317,16 +328,16 @@ def as_of(
 
     Raises TableError where retention took away what would tell.
     """
-    marks = stand_of(warehouse, tables[0][0].source, target).marks
-    for label, mark in marks.items():
-        for horizon in mark.horizons:
+    watermarks = progress_of(warehouse, tables[0][0].source, target).watermarks
+    for label, known in watermarks.items():
+        for horizon in known.horizons:
             if moment.before(horizon.pos, horizon.time):
                 raise TableError(
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
     return Reconstruction(
-        warehouse, config, target, tables=tables, watermarks=marks, only=moment.until
+        warehouse, config, target, tables=tables, watermarks=watermarks, only=moment.until
     )
 
 
@@ -357,9 +368,9 @@ def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
 def exact_fold(frames: Frames, batch: TableBatch) -> str:
     """SQL of all rows, folded event by event where that matters."""
     if batch.mode == "append":
-        rows = append.rows(batch.shape, batch.history(append.IMAGES), checked=False)
-        slots = batch.shape.slots
-        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.shape.keys))
+        rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
+        slots = batch.projection.slots
+        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.projection.keys))
         return f"SELECT {keys}* FROM ({rows})"
     if batch.mode == "scd2":
         states = f"(SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'state')"
@@ -376,23 +387,23 @@ def _run(batch: TableBatch) -> Run:
     """What folds the target's history event by event."""
     if batch.mode == "scd2":
         return history_run(batch)
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
 def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
     if batch.whole:
-        return batch.listed(latest(batch.shape, batch.changes(), sets=batch.sets))
+        return batch.listed(latest(batch.projection, batch.changes(), sets=batch.sets))
     odd = _odd_keys(frames, batch) if not batch.reread else None
     if odd is None:
         return None
     keys = frames.view(pa.table({"key": array_of(odd)}))
-    text = batch.shape.key_text()
+    text = batch.projection.key_text()
     plain = (
         f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({batch.changes()})) c "
         f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
     )
-    folded = batch.listed(latest(batch.shape, plain, sets=batch.sets))
+    folded = batch.listed(latest(batch.projection, plain, sets=batch.sets))
     if not odd:
         return folded
     return (
@@ -408,7 +419,7 @@ def _exact_states(frames: Frames, batch: TableBatch, among: str | None = None) -
 
 def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
     """A relation of what the fold gives of the history of all keys, or those of `among`."""
-    listed = events(batch.shape, batch.history("op <> 'truncate'"))
+    listed = events(batch.projection, batch.history("op <> 'truncate'"))
     chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
     if among is not None:
         chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
@@ -425,11 +436,11 @@ def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None)
 
 def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     """The keys that SQL alone cannot fold; None where there are too many to name."""
-    few = batch.total("partials") + batch.total("moves")
+    few = batch.total("partials") + batch.total("key_changes")
     few += batch.total("deletes") if batch.soft else 0
     if few > bounds.KEYS:
         return None
-    lacking = len(batch.shape.columns) - len(batch.sets)
+    lacking = len(batch.projection.columns) - len(batch.sets)
     odd = (
         "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
         f"OR (op <> 'delete' AND lacks > {lacking})"
@@ -437,7 +448,7 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
     if batch.soft and batch.all_truncates:
         return None
-    changed = events(batch.shape, batch.changes())
+    changed = events(batch.projection, batch.changes())
     named = (
         "SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
         f"FROM ({changed}) WHERE key IS NOT NULL AND ({odd})"

@@ -9,25 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.names import SourceTable
-from pipelines.gold.backlog import stand_at
+from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger.decisions import Ledger
-from pipelines.targets.progress import Progress, record
+from pipelines.targets.progress import Progress, record_progress
 
 
-def enter_redeclared(ledger: Ledger, swept: Progress) -> None:
+def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
     """Enter the types that targets of the ledger's source are to have since their last run."""
     noted: dict[str, Progress] = {}
-    for names in swept.tables:
-        table = SourceTable(swept.source, *names)
-        first = ledger.moves.get(table, table)
+    for names in cursor.tables:
+        table = SourceTable(cursor.source, *names)
+        first = ledger.first_names.get(table, table)
         route = ledger.route(first)
         if route is None:
             continue
-        stand = stand_at(ledger.stands, route)
-        if stand.made is None or stand.declared in (None, dict(route.columns)):
+        progress = progress_of_route(ledger.progress_by_target, route)
+        if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
         ledger.enter(ledger.drift.declared(first, route), route)
-        noted[route.target] = replace(stand.noting({}), declared=dict(route.columns))
+        noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
         ledger.save()
-        record(ledger.warehouse, list(noted.values()), ledger.stands)
+        record_progress(ledger.warehouse, list(noted.values()), ledger.progress_by_target)

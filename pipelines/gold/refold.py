@@ -34,13 +34,13 @@ from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.set_aside import ORIGIN
-from pipelines.gold.accounting import set_aside, settle
+from pipelines.gold.accounting import resolve_rejects, set_aside
 from pipelines.gold.known import known
 from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
-from pipelines.targets.progress import record
+from pipelines.targets.progress import record_progress
 from pipelines.targets.table import columns_of
 
 
@@ -49,24 +49,24 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     there is no change, no target or no key."""
     warehouse, config = ledger.warehouse, ledger.config
     columns = columns_of(warehouse, route.target)
-    stand = ledger.stands.get((ledger.source, route.target))
-    last, only = stand.applied if stand is not None else (None, "true")
-    watermarks = stand.marks if stand is not None else {}
-    told = histories(
+    progress = ledger.progress_by_target.get((ledger.source, route.target))
+    last, only = progress.applied if progress is not None else (None, "true")
+    watermarks = progress.watermarks if progress is not None else {}
+    found = histories(
         *(warehouse, {table: route}),
-        renamed_tables=ledger.moves,
+        first_names=ledger.first_names,
         lineage=ledger.lineage,
         last=last,
     )
-    [feed] = told.feeds
+    [feed] = found.feeds
     if columns is None or not feed.stats:
         return None
-    keys = key_of(warehouse, config, route, slices=feed.stats, lineage=feed.lineage)
+    keys = key_of(warehouse, config, route, stats=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
     [batch] = history_batches(
         *(warehouse, config, [feed]),
-        made=TargetContract.by(route, "scd1", keys),
+        contract=TargetContract.by(route, "scd1", keys),
         columns=columns,
         watermarks=watermarks,
         only=only,
@@ -86,10 +86,10 @@ def refold(
         Merge(
             target=batch.target_table,
             rows=f"({_own(batch, rows) if batch.shared else rows})",
-            keys=batch.shape.keys,
-            columns=batch.shape.columns,
-            sets=tuple(batch.shape.columns),
-            source=batch.shape.source,
+            keys=batch.projection.keys,
+            columns=batch.projection.columns,
+            sets=tuple(batch.projection.columns),
+            source=batch.projection.source,
             soft=batch.soft,
             mixed=True,
         )
@@ -110,12 +110,12 @@ def baseless(
 
 
 def _run(batch: TableBatch) -> Run:
-    by_arrival = batch.shape.by_arrival
+    by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
 def _places(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
-    if found.orphan is None:
+    if found.last_baseless is None:
         return {}
     session = frames.warehouse.session
     wanted = frames.view(session.createDataFrame(list(asked), DELIVERY_TYPES))
@@ -128,10 +128,10 @@ def _places(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[
 
 def _own(batch: TableBatch, rows: str) -> str:
     """The rows whose key no other source table's row has (27)."""
-    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.shape.keys))
+    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.projection.keys))
     return (
         f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {batch.target_table} t "
-        f"ON {on} AND t._source_table <> {sql_text(batch.shape.label)}"
+        f"ON {on} AND t._source_table <> {sql_text(batch.projection.label)}"
     )
 
 
@@ -142,21 +142,21 @@ class Filled(NamedTuple):
     rejected: int
 
 
-def overwrite(standing: Reconstruction, *, accounted: bool = True) -> Filled:
+def overwrite(reconstruction: Reconstruction, *, accounted: bool = True) -> Filled:
     """Replace the target's rows by what history makes them, and account for what it leaves out,
     unless the caller does."""
-    name = standing.warehouse.name("gold", standing.target)
-    listed = ", ".join(map(column, standing.names))
-    warehouse = standing.warehouse
+    name = reconstruction.warehouse.name("gold", reconstruction.target)
+    listed = ", ".join(map(column, reconstruction.names))
+    warehouse = reconstruction.warehouse
 
-    def replace(made: str) -> None:
-        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {made}")
+    def replace(rows: str) -> None:
+        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {rows}")
 
-    return fill(standing, replace, accounted=accounted)
+    return fill(reconstruction, replace, accounted=accounted)
 
 
 def fill(
-    standing: Reconstruction, replace: Callable[[str], None], *, accounted: bool = True
+    reconstruction: Reconstruction, replace: Callable[[str], None], *, accounted: bool = True
 ) -> Filled:
     """What `replace` leads to, which writes the rows of a relation to the table in one commit.
 
@@ -166,35 +166,37 @@ def fill(
     began = datetime.now(UTC)
     aside: list[int] = []
 
-    def checked(made: str) -> None:
-        check(standing.warehouse)
-        replace(made)
+    def checked(rows: str) -> None:
+        check(reconstruction.warehouse)
+        replace(rows)
 
     def before() -> None:
         if accounted:
-            aside.append(set_aside(standing, began))
+            aside.append(set_aside(reconstruction, began))
 
-    standing.tried(checked, before=before)
-    lost = settle(standing, began) if accounted else 0
-    metrics = standing.warehouse.last_commit("gold", standing.target).metrics
+    reconstruction.tried(checked, before=before)
+    lost = resolve_rejects(reconstruction, began) if accounted else 0
+    metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
     return Filled(int(metrics.get("numOutputRows") or 0), sum(aside) + lost)
 
 
 def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
-    stand = ledger.stands.get((ledger.source, route.target))
-    ways = known(ledger.warehouse, ledger.config).ways.get(route.target)
-    if stand is None or not stand.applied[0] or not ways:
+    progress = ledger.progress_by_target.get((ledger.source, route.target))
+    routes = known(ledger.warehouse, ledger.config).routes.get(route.target)
+    if progress is None or not progress.applied[0] or not routes:
         return None
-    return as_applied(ledger.warehouse, ledger.config, route.target, tables=ways, stand=stand)
+    return as_applied(
+        ledger.warehouse, ledger.config, route.target, tables=routes, progress=progress
+    )
 
 
 def refill(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again, whichever way it keeps them."""
     history = refolded(ledger, route)
     if history is not None:
-        with history as standing:
-            overwrite(standing)
+        with history as reconstruction:
+            overwrite(reconstruction)
 
 
 def rekey(ledger: Ledger, route: Route) -> None:
@@ -202,13 +204,17 @@ def rekey(ledger: Ledger, route: Route) -> None:
     history = refolded(ledger, route)
     if history is None:
         return
-    with history as standing:
-        overwrite(standing)
+    with history as reconstruction:
+        overwrite(reconstruction)
     _mark(ledger, route)
 
 
 def _mark(ledger: Ledger, route: Route) -> None:
     """Note that the keys and hashes which silver has of earlier changes are not the target's."""
-    stand = ledger.stands[ledger.source, route.target]
-    marks = {label: replace(marks, foreign=True) for label, marks in stand.marks.items()}
-    record(ledger.warehouse, [stand.noting(marks)], ledger.stands)
+    progress = ledger.progress_by_target[ledger.source, route.target]
+    watermarks = {
+        label: replace(known, key_overridden=True) for label, known in progress.watermarks.items()
+    }
+    record_progress(
+        ledger.warehouse, [progress.with_watermarks(watermarks)], ledger.progress_by_target
+    )

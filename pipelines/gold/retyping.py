@@ -29,9 +29,9 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import highest, record
-from pipelines.targets.rejects import REJECTS, create_rejects, mark, present
-from pipelines.targets.table import made_for
+from pipelines.targets.progress import highest, record_progress
+from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, present
+from pipelines.targets.table import contract_of
 
 
 class Reason(NamedTuple):
@@ -79,12 +79,12 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     routes = {
         table: route
         for name in tables_of(warehouse, ledger.source, chosen)
-        if (route := ledger.route(table := ledger.moves.get(name, name))) is not None
+        if (route := ledger.route(table := ledger.first_names.get(name, name))) is not None
         and route.target == target
     }
-    made = made_for(warehouse, target)
+    contract = contract_of(warehouse, target)
     found: Verdicts = {}
-    if made is not None and made.mode != "scd1":
+    if contract is not None and contract.mode != "scd1":
         for route in list(routes.values())[:1]:
             found = _whole_again(ledger, route, chosen)
     else:
@@ -114,7 +114,7 @@ def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
     view = f"_tried_{id(now)}"
     warehouse.session.createDataFrame(now, kinds).createOrReplaceTempView(view)
     try:
-        mark(warehouse, f"SELECT * FROM {view}")
+        change_rejects(warehouse, f"SELECT * FROM {view}")
     finally:
         warehouse.session.catalog.dropTempView(view)
 
@@ -123,7 +123,7 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
     """Resolve the rejects for want of a key of changes that the batch has applied, now that their
     target has one; those that do not fit say so from now on. Nothing comes to the driver."""
     create_rejects(warehouse)
-    wanted = _open(batch.shape.source, batch.target, Code.NO_KEY.value)
+    wanted = _open(batch.projection.source, batch.target, Code.NO_KEY.value)
     own = f"SELECT * FROM ({present(warehouse)}) WHERE {wanted}"
     tried = _tried(batch, own, rejects=True)
     rows = (
@@ -132,15 +132,19 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
         f"IF(fits, was_misfits, misfits) AS misfits FROM ({tried})"
     )
     if not warehouse.session.sql(rows).isEmpty():
-        mark(warehouse, rows)
+        change_rejects(warehouse, rows)
 
 
-def _note_orphan(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
+def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
-    stand = ledger.stands[ledger.source, batch.target]
-    marks = stand.marks[batch.shape.label]
-    noted = {batch.shape.label: replace(marks, orphans=highest([marks.orphans, pos]))}
-    record(ledger.warehouse, [stand.noting(noted)], ledger.stands)
+    progress = ledger.progress_by_target[ledger.source, batch.target]
+    watermarks = progress.watermarks[batch.projection.label]
+    noted = {
+        batch.projection.label: replace(
+            watermarks, last_baseless=highest([watermarks.last_baseless, pos])
+        )
+    }
+    record_progress(ledger.warehouse, [progress.with_watermarks(noted)], ledger.progress_by_target)
 
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
@@ -150,23 +154,23 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     if history is None:
         return found
     mine = [row for row in chosen if row["code"] in _TYPED]
-    with history as standing:
-        for batch in standing.batches:
-            rows = _verdicts(standing.frames, batch, mine)
-            versions = standing.made.mode == "scd2"
+    with history as reconstruction:
+        for batch in reconstruction.batches:
+            rows = _verdicts(reconstruction.frames, batch, mine)
+            versions = reconstruction.contract.mode == "scd2"
             fit = [origin_of(row.asDict()) for row in rows if row["fits"]]
             keys = _keys(rows) if versions else ()
-            waiting = baseless(standing.frames, batch, keys, asked=fit)
+            waiting = baseless(reconstruction.frames, batch, keys, asked=fit)
             for row in rows:
                 origin = origin_of(row.asDict())
                 found[origin] = None if row["fits"] else _reason(row)
                 if origin in waiting:
                     found[origin] = _BASELESS
             if waiting:
-                _note_orphan(ledger, batch, max(waiting.values()))
+                _save_last_baseless(ledger, batch, max(waiting.values()))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
-            overwrite(standing, accounted=False)
+            overwrite(reconstruction, accounted=False)
     return found
 
 
@@ -179,8 +183,8 @@ def _typed_again(
     asked = [origin_of(row.asDict()) for row in rows if row["fits"]]
     without_base = refold(frames, batch, keys, asked=asked) if keys else {}
     if without_base:
-        _note_orphan(ledger, batch, max(without_base.values()))
-    foreign = _foreign(frames, batch, keys)
+        _save_last_baseless(ledger, batch, max(without_base.values()))
+    others_keys = _keys_of_others(frames, batch, keys)
     found: Verdicts = {}
     for row in rows:
         origin = origin_of(row.asDict())
@@ -188,7 +192,7 @@ def _typed_again(
             found[origin] = _reason(row)
         elif origin in without_base:
             found[origin] = _BASELESS
-        elif row["key"] is not None and tuple(row["key"]) in foreign:
+        elif row["key"] is not None and tuple(row["key"]) in others_keys:
             text = "expected a key that one source table has alone, got one of another's row"
             found[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
         else:
@@ -212,28 +216,31 @@ def _verdicts(frames: Frames, batch: TableBatch, chosen: Iterable[Mapping[str, A
 def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     """SQL of the events of the batch that the relation `wanted` names, typed; where that is one of
     `rejects`, with what it says of each."""
-    changes = events(batch.shape, batch.history("true"))
-    keyed = "key IS NOT NULL AND " if batch.shape.keys else ""
+    changes = events(batch.projection, batch.history("true"))
+    keyed = "key IS NOT NULL AND " if batch.projection.keys else ""
     said = {"reject": "o.id", "had": "o.version"}
     said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
-    told = said if rejects else {}
+    added = said if rejects else {}
     return (
-        f"SELECT {''.join(f'{name}, ' for name in told)}{listed()}, key, "
-        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(batch.shape)} "
-        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in told.items())} "
+        f"SELECT {''.join(f'{name}, ' for name in added)}{listed()}, key, "
+        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, "
+        f"{reason(batch.projection)} "
+        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in added.items())} "
         f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
     )
 
 
-def _foreign(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
+def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
     """Those of the keys whose row another source table brought (27)."""
     if not batch.shared or not keys:
         return set()
-    parts = ", ".join(as_text(column(k), batch.shape.columns[k]) for k in batch.shape.keys)
+    parts = ", ".join(
+        as_text(column(k), batch.projection.columns[k]) for k in batch.projection.keys
+    )
     named = frames.view(pa.table({"key": array_of(sorted(keys))}))
     rows = frames.sql(
         f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
-        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.shape.label)}) t "
+        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.projection.label)}) t "
         "ON t.key = k.key"
     ).collect()
     return {tuple(row[0]) for row in rows}

@@ -26,12 +26,12 @@ from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
     Lags,
     ahead,
+    applied_batch,
+    applied_batches,
     lagging,
     newest,
-    reached,
-    reaching,
-    stand_at,
-    told_apart,
+    newly_keyed,
+    progress_of_route,
     with_lagging,
 )
 from pipelines.gold.known import gold_tables
@@ -43,17 +43,17 @@ from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, survey
-from pipelines.silver.transactions import PublishLimit, cut
+from pipelines.silver.transactions import PublishLimit, publish_limit
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
-    SWEEP,
     Names,
     Progress,
-    Stands,
+    ProgressByTarget,
     create_progress,
-    load,
+    load_progress,
     parked,
-    record,
+    record_progress,
+    source_cursor,
 )
 from pipelines.targets.rejects import create_rejects
 
@@ -98,7 +98,7 @@ def merge_tables(
     with lease(warehouse, "gold"):
         create_progress(warehouse)
         create_rejects(warehouse)
-        stands = load(warehouse)
+        progress_by_target = load_progress(warehouse)
         for source in sources:
             if stop():
                 break
@@ -108,12 +108,17 @@ def merge_tables(
                     config,
                     source,
                     targets=asked,
-                    stands=stands,
+                    progress_by_target=progress_by_target,
                     stop=stop,
                     at_work=at_work,
                 )
                 merged += _gone(
-                    warehouse, config, source, targets=asked, stands=stands, merged=merged
+                    warehouse,
+                    config,
+                    source,
+                    targets=asked,
+                    progress_by_target=progress_by_target,
+                    merged=merged,
                 )
                 done.extend(merged)
             except Exception as error:
@@ -130,55 +135,55 @@ def _merge_source(
     source: str,
     *,
     targets: Collection[str] | None,
-    stands: Stands,
+    progress_by_target: ProgressByTarget,
     stop: Callable[[], bool],
     at_work: Callable[[str], None],
 ) -> list[Merged]:
-    once_more = partial(_merge_source, warehouse, config, source, targets=targets, stands=stands)
-    once_more = partial(once_more, stop=stop, at_work=at_work)
-    swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
-    ledger = Ledger(warehouse, config, source, stands=stands)
-    enter_redeclared(ledger, swept)
+    once_more = partial(_merge_source, warehouse, config, source, targets=targets, stop=stop)
+    once_more = partial(once_more, progress_by_target=progress_by_target, at_work=at_work)
+    cursor = source_cursor(progress_by_target, source)
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+    enter_redeclared(ledger, cursor)
     # A run ended in the middle of a schema change.
     for entry in ledger.unfinished():
         finish(ledger, entry)
-    limit = cut(warehouse, config, source, above=swept.batch)
-    lags = lagging(config, swept, stands, ledger=ledger)
-    stuck = limit.below is not None and (swept.below, swept.seen) == (limit.below, limit.newest)
-    parked_ones = any(s.status == "parked" for (of, _), s in stands.items() if of == source)
-    if stuck and not lags and not parked_ones:
+    limit = publish_limit(warehouse, config, source, above=cursor.batch)
+    lags = lagging(config, cursor, progress_by_target, ledger=ledger)
+    stuck = limit.below is not None and (cursor.below, cursor.seen) == (limit.below, limit.newest)
+    if stuck and not lags and not _any_parked(progress_by_target, source):
         return []
-    found, lags = _surveyed(ledger, swept, stands, limit=limit, lags=lags)
-    seen = newest(swept, found, lags, ledger=ledger)
-    ledger.log(found)
+    found, lags = _surveyed(ledger, cursor, progress_by_target, limit=limit, lags=lags)
+    seen = newest(cursor, found, lags, ledger=ledger)
+    ledger.log_statements(found)
     if ledger.renewed():
         # What was surveyed lacks the truncates that silver has now.
         return once_more()
-    found = under_first_names(found, ledger.moves)
-    tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, stands))
+    found = under_first_names(found, ledger.first_names)
+    tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
     for task in tasks.values():
-        _place(task, swept, stands, lags=lags, seen=seen, ledger=ledger)
-    aside, freed = kept_apart(source, errors, stands)
+        _place(task, cursor, progress_by_target, lags=lags, seen=seen, ledger=ledger)
+    aside, freed = kept_apart(source, errors, progress_by_target)
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name.casefold() in targets}
         # Nobody asked for the others.
         aside, freed = [], []
-    sweep = _sweep(swept, found, seen)
-    if not (tasks or aside or freed or sweep):
+    advanced = _advanced_cursor(cursor, found, seen)
+    if not (tasks or aside or freed or advanced):
         return []
     rows = _applied(
         warehouse, config, tasks, found=found, ledger=ledger, stop=stop, at_work=at_work
     )
-    # First the ledger: what the sweep has passed is not looked for again.
+    # First the ledger: what the source cursor has passed is not looked for again.
     ledger.save()
-    # The sweep is not moved where only some targets were brought forward.
-    moved = sweep if targets is None and not stop() else []
-    told = [row for row in (*rows, *aside, *freed, *moved) if sweep or _news(row, stands)]
-    record(warehouse, told, stands)
+    # The source cursor stays where only some targets were brought forward.
+    cursors = advanced if targets is None and not stop() else []
+    all_rows = (*rows, *aside, *freed, *cursors)
+    news = [row for row in all_rows if advanced or _news(row, progress_by_target)]
+    record_progress(warehouse, news, progress_by_target)
     finished = [finish(ledger, entry) for entry in ledger.unfinished()]
     # A target that was brought forward alone before has nothing left, which is no news.
-    told = [row for row in rows if row.events or row.rejected or row.error is not None]
-    merged = [Merged(*(getattr(row, name) for name in Merged._fields)) for row in (*told, *aside)]
+    news = [row for row in rows if row.events or row.rejected or row.error is not None]
+    merged = [Merged(*(getattr(row, name) for name in Merged._fields)) for row in (*news, *aside)]
     opened = [entry for entry in finished if anew(entry) or is_rename(entry)]
     if any(entry.status == "applied" for entry in opened):
         # What waited for new generations and new names of tables comes on.
@@ -187,42 +192,56 @@ def _merge_source(
 
 
 def _surveyed(
-    ledger: Ledger, swept: Progress, stands: Stands, *, limit: PublishLimit, lags: Lags
+    ledger: Ledger,
+    cursor: Progress,
+    progress_by_target: ProgressByTarget,
+    *,
+    limit: PublishLimit,
+    lags: Lags,
 ) -> tuple[PendingChanges, Lags]:
-    """What silver has beyond the sweep, and for targets that lag behind it or ahead of it."""
+    """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
+    it."""
     warehouse = ledger.warehouse
     with warehouse.shuffling():
-        apart = ahead(swept, stands, ledger)
-        found = survey(warehouse, ledger.source, swept.batch, cut=limit, apart=apart)
-        lags = {**lags, **told_apart(found, stands, ledger)}
-        return with_lagging(warehouse, found, lags, ledger=ledger, swept=swept.batch), lags
+        apart = ahead(cursor, progress_by_target, ledger)
+        found = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
+        lags = {**lags, **newly_keyed(found, progress_by_target, ledger)}
+        return with_lagging(warehouse, found, lags, ledger=ledger, cursor=cursor.batch), lags
 
 
-def _news(row: Progress, stands: Stands) -> bool:
+def _any_parked(progress_by_target: ProgressByTarget, source: str) -> bool:
+    return any(
+        progress.status == "parked"
+        for (of, _), progress in progress_by_target.items()
+        if of == source
+    )
+
+
+def _news(row: Progress, progress_by_target: ProgressByTarget) -> bool:
     """Whether a row says more than the one there is: who stays parked while nothing comes is not
     recorded again and again."""
-    before = stands.get((row.source, row.target))
+    before = progress_by_target.get((row.source, row.target))
     return row.status != "parked" or before is None or row != before
 
 
 def _place(
     task: TargetBatch,
-    swept: Progress,
-    stands: Stands,
+    cursor: Progress,
+    progress_by_target: ProgressByTarget,
     *,
     lags: Lags,
     seen: Mapping[Names, int | None],
     ledger: Ledger,
 ) -> None:
     """Note how far each source table of a task is applied, and how far it then is."""
-    stand = stand_at(stands, task.route)
+    progress = progress_of_route(progress_by_target, task.route)
     fed: list[SourceTable] = []
-    for table in task.slices:
-        names = [table, *later_names(table, ledger.moves)]
-        applied = max(swept.batch, *(reached(stand, name) for name in names))
+    for table in task.stats:
+        names = [table, *later_names(table, ledger.first_names)]
+        applied = max(cursor.batch, *(applied_batch(progress, name) for name in names))
         task.above[table] = lags.get(table, applied)
         fed += names
-    task.reaching.update(reaching(stand, fed, seen))
+    task.applied_batches.update(applied_batches(progress, fed, seen))
 
 
 def _applied(
@@ -242,7 +261,9 @@ def _applied(
         if not stop():
             at_work(f"{len(rows) + 1}/{len(tasks)} {name}")
             source = ledger.source
-            progress = ledger.stands.get((source, name), Progress(target=name, source=source))
+            progress = ledger.progress_by_target.get(
+                (source, name), Progress(target=name, source=source)
+            )
             rows.append(
                 _apply(
                     warehouse, config, tasks[name], progress=progress, found=found, ledger=ledger
@@ -268,14 +289,14 @@ def _gone(
     source: str,
     *,
     targets: Collection[str] | None,
-    stands: Stands,
+    progress_by_target: ProgressByTarget,
     merged: Sequence[Merged],
 ) -> list[Merged]:
     """The targets without a table that a run with changes for them would park, parked: that there
     is nothing new for them is no reason to say nothing."""
-    ledger = Ledger(warehouse, config, source, stands=stands)
-    seen = stands[source, SWEEP].tables if (source, SWEEP) in stands else {}
-    firsts = {ledger.moves.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+    seen = source_cursor(progress_by_target, source).tables
+    firsts = {ledger.first_names.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
     closed = ledger.closed(PendingChanges(0, [], {}, {}))
     routed = {
         route.target
@@ -285,13 +306,13 @@ def _gone(
     there = {name.casefold() for name in gold_tables(warehouse)}
     named = {row.target for row in merged}
     rows = [
-        parked(stand, is_gone(target))
-        for (of, target), stand in stands.items()
-        if of == source and target in routed and stand.marks
+        parked(progress, is_gone(target))
+        for (of, target), progress in progress_by_target.items()
+        if of == source and target in routed and progress.watermarks
         if target.casefold() not in there and target not in named
         if targets is None or target.casefold() in targets
     ]
-    record(warehouse, rows, stands)
+    record_progress(warehouse, rows, progress_by_target)
     return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
 
 
@@ -303,9 +324,9 @@ def _tasks(
     `seen`: the source tables that had changes so far.
     """
     had = (SourceTable(ledger.source, *names) for names in seen if seen[names])
-    known = {ledger.moves.get(table, table) for table in had}
+    known = {ledger.first_names.get(table, table) for table in had}
     closed = ledger.closed(found)
-    changed = dict.fromkeys(slice_.table for slice_ in found.slices if slice_.changes)
+    changed = dict.fromkeys(each.table for each in found.stats if each.changes)
     routed = {
         table: route
         for table in (*changed, *sorted(known - set(changed), key=str))
@@ -329,7 +350,7 @@ def _tasks(
         if table in again:
             error = again[table].why(route.target)
         task = tasks.setdefault(route.target, TargetBatch(route, {}, error, {}, {}))
-        task.slices[table] = [s for s in found.slices if s.table == table and s.changes]
+        task.stats[table] = [s for s in found.stats if s.table == table and s.changes]
     return tasks, apart
 
 
@@ -348,16 +369,22 @@ def _apply(
         if task.error is not None:
             raise TableError(task.error)
         row = advance(warehouse, config, task, progress=progress, found=found, ledger=ledger)
-        return replace(row, tables=task.reaching, seconds=time.monotonic() - began)
+        return replace(row, tables=task.applied_batches, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
         return parked(progress, described(error)[:2000])
 
 
-def _sweep(swept: Progress, found: PendingChanges, seen: dict[Names, int | None]) -> list[Progress]:
+def _advanced_cursor(
+    cursor: Progress, found: PendingChanges, seen: dict[Names, int | None]
+) -> list[Progress]:
     """How far silver was looked through, where that is news."""
-    reached = replace(
-        swept.fresh(), batch=found.last, tables=seen, below=found.cut.below, seen=found.cut.newest
+    advanced = replace(
+        cursor.fresh(),
+        batch=found.last,
+        tables=seen,
+        below=found.limit.below,
+        seen=found.limit.newest,
     )
-    return [reached] if reached != swept.fresh() else []
+    return [advanced] if advanced != cursor.fresh() else []

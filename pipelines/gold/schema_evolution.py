@@ -12,7 +12,7 @@ from pipelines.gold.plan import shard_of
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges
-from pipelines.targets.table import check_kept, columns_of, create, wanted_columns
+from pipelines.targets.table import check_contract, columns_of, create, wanted_columns
 
 
 def create_target(
@@ -22,7 +22,7 @@ def create_target(
     *,
     found: PendingChanges,
     ledger: Ledger,
-    made: TargetContract,
+    contract: TargetContract,
 ) -> bool:
     """Create the target with the columns of all the tables that feed it, unless it exists.
 
@@ -30,21 +30,21 @@ def create_target(
     """
     soft = route.deletes == "soft"
     if warehouse.exists("gold", route.target):
-        check_kept(warehouse, route.target, mode=made.mode, soft=soft)
+        check_contract(warehouse, route.target, mode=contract.mode, soft=soft)
         _check_excluded(warehouse, route)
         return False
     types = [columns for table in feeding for columns in found.types.get(table, [])]
-    images = {image for slices in feeding.values() for s in slices for image in s.images}
+    images = {image for stats in feeding.values() for s in stats for image in s.images}
     shard = (route.shard_column or "").lower()
     if shard and shard in {name.lower() for image in images for name in image}:
         raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
     # Where there is no key it is a column all the same.
-    first = made.keys or shard_of(route)
+    first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
-    for table, slices in feeding.items():
-        lowest = min((s.lowest for s in slices if s.lowest is not None), default=None)
+    for table, stats in feeding.items():
+        lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
         wanted = ledger.beginning(table, wanted, first, lowest=lowest)
-    create(warehouse, route.target, wanted, made=made, soft=soft)
+    create(warehouse, route.target, wanted, contract=contract, soft=soft)
     return True
 
 
@@ -66,13 +66,13 @@ def apply_schema_changes(
     *,
     table: SourceTable,
     found: PendingChanges,
-    slices: Sequence[BatchStats],
+    stats: Sequence[BatchStats],
     ledger: Ledger,
 ) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
     shows, and carry out on the target, which has `columns`, what the policy lets in."""
     types = found.types.get(table, [])
-    images = {image for slice_ in slices for image in slice_.images}
+    images = {image for each in stats for image in each.images}
     wanted = wanted_columns(route, keys, types, images=sorted(images))
     held = {name.lower() for name in columns}
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
@@ -82,7 +82,7 @@ def apply_schema_changes(
             f"it was created; another key needs another target"
         )
     for entry in ledger.drift.stepping_aside(table, route, wanted):
-        ledger.note(entry)
+        ledger.stage_entry(entry)
     if ledger.apply_statements(table, route):
         columns = columns_of(ledger.warehouse, route.target) or {}
     typed = {column.name for listed in types for column in listed}

@@ -16,10 +16,10 @@ from pathlib import Path
 from ingest.config.declaration import Declaration
 from ingest.config.load import Config
 from pipelines.gold.known import gold_tables
-from pipelines.ledger.entries import load as load_entries
+from pipelines.ledger.entries import load_entries
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import load as load_progress
+from pipelines.targets.progress import load_progress
 
 _OWN = ("_progress", "_ddl", "_rejects")
 
@@ -31,37 +31,44 @@ def silver_commit(warehouse: Warehouse) -> str:
 
 def unchanged(warehouse: Warehouse, config: Config, sources: Collection[str]) -> bool:
     """Whether a pass over these sources would find what the last one left."""
-    noted = read_note(_file(warehouse))
-    if any(source not in noted for source in sources):
+    remembered = read_note(_file(warehouse))
+    if any(source not in remembered for source in sources):
         return False
     now = _state(warehouse, config)
-    return all(noted[source] == now for source in sources)
+    return all(remembered[source] == now for source in sources)
 
 
-def note(warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str) -> None:
+def remember(
+    warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str
+) -> None:
     """After a pass over these sources with nothing to say. `silver`: its commit before the pass."""
     parked = any(
-        stand.status != "ok" for (of, _), stand in load_progress(warehouse).items() if of in sources
+        progress.status != "ok"
+        for (of, _), progress in load_progress(warehouse).items()
+        if of in sources
     )
     entries = [load_entries(warehouse, source).values() for source in sources]
     begun = any(entry.status == "approved" for found in entries for entry in found)
     if parked or begun or silver_commit(warehouse) != silver:
         return
-    noted = {**read_note(_file(warehouse)), **dict.fromkeys(sources, _state(warehouse, config))}
-    kept = {source: state for source, state in noted.items() if source in config.sources}
+    remembered = {
+        **read_note(_file(warehouse)),
+        **dict.fromkeys(sources, _state(warehouse, config)),
+    }
+    kept = {source: state for source, state in remembered.items() if source in config.sources}
     write_whole(_file(warehouse), json.dumps(kept).encode())
 
 
 def _state(warehouse: Warehouse, config: Config) -> str:
     """What a pass depends on, as one text. No secret is part of it."""
-    told = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
+    digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():
         # What a source's `repr` leaves out, since a secret may be among them.
-        told.update(Declaration.of(source).to_json())
+        digest.update(Declaration.of(source).to_json())
     return json.dumps(
         [
             version("delta-cdc-ingest"),
-            told.hexdigest(),
+            digest.hexdigest(),
             [silver_commit(warehouse), *(warehouse.stamp("gold", name) for name in _OWN)],
             gold_tables(warehouse),
         ]

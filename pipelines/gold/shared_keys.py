@@ -20,7 +20,7 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
-from pipelines.apply.set_aside import settle
+from pipelines.apply.set_aside import resolve_rejects
 from pipelines.gold.plan import histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
@@ -31,23 +31,23 @@ from pipelines.targets.table import columns_of
 
 
 def try_again(
-    ledger: Ledger, route: Route, made: TargetContract, *, row: Progress, last: int
+    ledger: Ledger, route: Route, contract: TargetContract, *, row: Progress, last: int
 ) -> Progress:
     """Give the keys that are free now to the source tables whose changes wait for them."""
-    warehouse, moved = ledger.warehouse, ledger.moves
+    warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
     if opened is None:
         return row
-    waiting = (moved.get(table, table) for table in _waiting(warehouse, route, opened))
+    waiting = (first_names.get(table, table) for table in _waiting(warehouse, route, opened))
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    told = histories(warehouse, routes, renamed_tables=moved, lineage=ledger.lineage, last=last)
+    found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
     batches = history_batches(
-        *(warehouse, ledger.config, told.feeds),
-        made=made,
+        *(warehouse, ledger.config, found.feeds),
+        contract=contract,
         columns=columns_of(warehouse, route.target) or {},
-        watermarks=row.marks,
+        watermarks=row.watermarks,
         shared=True,
     )
     for batch in batches:
@@ -60,7 +60,7 @@ def try_again(
 def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     free = frames.set_down(
         frames.sql(
-            f"SELECT DISTINCT e.key FROM ({events(batch.shape, batch.history('true'))}) e "
+            f"SELECT DISTINCT e.key FROM ({events(batch.projection, batch.history('true'))}) e "
             f"JOIN ({opened}) r ON {same('e', 'r')} "
             f"LEFT ANTI JOIN ({batch.held_by_others}) o ON o.key = e.key "
             f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
@@ -70,7 +70,7 @@ def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     if frames.sql(keys).isEmpty():
         return Counter()
     counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
-    settle(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
     return counts
 
 

@@ -8,7 +8,7 @@ from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.sql.metadata import source_name
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SWEEP, load
+from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
 _LISTED = 10
 """Columns of a table that its sentence names."""
@@ -44,17 +44,17 @@ def untyped(
     with what to write."""
     if not warehouse.exists("gold", "_progress"):
         return
-    for (source, target), stand in sorted(load(warehouse).items()):
-        if target == SWEEP or source not in sources or not stand.untyped:
+    for (source, target), progress in sorted(load_progress(warehouse).items()):
+        if target == SOURCE_CURSOR or source not in sources or not progress.untyped:
             continue
         if targets is not None and target not in targets:
             continue
-        names = ", ".join(stand.untyped[:_LISTED])
-        if len(stand.untyped) > _LISTED:
-            names += f" and {len(stand.untyped) - _LISTED} more"
-        labels = sorted(stand.marks)
+        names = ", ".join(progress.untyped[:_LISTED])
+        if len(progress.untyped) > _LISTED:
+            names += f" and {len(progress.untyped) - _LISTED} more"
+        labels = sorted(progress.watermarks)
         of = labels[0] if labels else "db.table"
-        first = source_name(stand.untyped[0])
+        first = source_name(progress.untyped[0])
         yield (
             f"table {target}: no message says the types of {names}: string. To give them types, "
             f"write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "

@@ -50,7 +50,7 @@ from pipelines.ledger.statements import in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
-from pipelines.targets.progress import SWEEP, Stands
+from pipelines.targets.progress import ProgressByTarget, source_cursor
 
 
 class Verdict(NamedTuple):
@@ -107,9 +107,14 @@ class Ledger(EntryStore):
     """The schema changes of one source in one run, taken up, decided and carried out."""
 
     def __init__(
-        self, warehouse: Warehouse, config: Config, source: str, *, stands: Stands | None = None
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        source: str,
+        *,
+        progress_by_target: ProgressByTarget | None = None,
     ) -> None:
-        super().__init__(warehouse, config, source, stands=stands)
+        super().__init__(warehouse, config, source, progress_by_target=progress_by_target)
         self.drift = Drift(self)
         self._waiting: dict[SourceTable, list[Entry]] = {}
         self._new: set[str] = set()
@@ -117,12 +122,12 @@ class Ledger(EntryStore):
     def closed(self, found: PendingChanges) -> set[SourceTable]:
         """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
         names without a target, until that is decided."""
-        coming = {slice_.table for slice_ in found.slices if slice_.changes}
+        coming = {each.table for each in found.stats if each.changes}
         new = [
             self._stated(entry)
             for table, entries in self._waiting.items()
             for entry in entries
-            if table in coming or self._made(table)
+            if table in coming or self._target_exists(table)
         ]
         waiting = held([*self.entries.values(), *new])
         gone = generations.frozen(self.entries.values())
@@ -131,7 +136,7 @@ class Ledger(EntryStore):
             for entry in [*self.entries.values(), *new]
             if generations.anew(entry) and entry.status in (*WAITING, "approved")
         }
-        return gone | anew | {table for table in waiting if not self._made(table)}
+        return gone | anew | {table for table in waiting if not self._target_exists(table)}
 
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
@@ -148,16 +153,16 @@ class Ledger(EntryStore):
         creates = entry.kind == "create_table" or (read is not None and generations.creates(read))
         return creates and not generations.anew(entry)
 
-    def _made(self, table: SourceTable) -> bool:
+    def _target_exists(self, table: SourceTable) -> bool:
         route = self.route(table)
         return route is not None and self.warehouse.exists("gold", route.target)
 
-    def log(self, found: PendingChanges) -> None:
+    def log_statements(self, found: PendingChanges) -> None:
         """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
         for again in taken_up(self.entries.values(), lambda table: bool(self.route(table))):
             self._waiting.setdefault(again.table, []).append(again)
             self._new.add(again.id)
-        batches = [batch for s in found.slices for batch in s.logged or ()]
+        batches = [batch for s in found.stats for batch in s.logged or ()]
         if batches:
             self._read(found, min(batches), max(batches))
         for entries in self._waiting.values():
@@ -168,18 +173,20 @@ class Ledger(EntryStore):
 
     def _read(self, found: PendingChanges, first: int, last: int) -> None:
         """Take up the DDL and truncates of these batches that are not known yet."""
-        swept = self.stands.get((self.source, SWEEP))
-        seen = [SourceTable(self.source, *names) for names in (swept.tables if swept else ())]
+        cursor = source_cursor(self.progress_by_target, self.source)
+        seen = [SourceTable(self.source, *names) for names in cursor.tables]
         seen += [
             *(entry.table for entry in self.entries.values()),
-            *(s.table for s in found.slices),
+            *(s.table for s in found.stats),
         ]
-        spelt = {_folded(table): self.moves.get(table, table) for table in seen if table.table}
+        known_names = {
+            _folded(table): self.first_names.get(table, table) for table in seen if table.table
+        }
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.config.sources[self.source]
         for entry, statement in in_silver(self.warehouse, source, first, last=last):
             if entry.id not in known:
-                entry = replace(entry, table=known_as(entry.table, statement, spelt))
+                entry = replace(entry, table=known_as(entry.table, statement, known_names))
                 known.add(entry.id)
                 self._waiting.setdefault(entry.table, []).append(entry)
                 self._statements[entry.id] = statement
@@ -204,7 +211,7 @@ class Ledger(EntryStore):
             kind = generations.RENAMED if generations.renames_away(read) else "drop_table"
             # What it would have done, were it a rename, is not done.
             gone = replace(gone, target=target, risk="destructive", kind=kind, effects=())
-            self.note(gone.settled("superseded", why=why))
+            self.stage_entry(gone.with_status("superseded", why=why))
         joined = (*entry.joined, *([gone.id] if gone is not None else []))
         return replace(entry, effects=(RecreateTable(),), joined=joined)
 
@@ -234,7 +241,7 @@ class Ledger(EntryStore):
         ]
         appended = generations.empty(self.warehouse, fresh)
         if fresh:
-            self.write_noted()
+            self.save_staged()
         for entry in fresh:
             entry = replace(entry, risk="destructive", kind="create_table")
             self._waiting[entry.table] = [
@@ -243,7 +250,7 @@ class Ledger(EntryStore):
             route = self.route(entry.table)
             assert route is not None
             why = "the target does not exist yet"
-            self.put(replace(entry, target=route.target).settled("applied", why=why))
+            self.save_entry(replace(entry, target=route.target).with_status("applied", why=why))
         return appended
 
     def beginning(
@@ -261,7 +268,7 @@ class Ledger(EntryStore):
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
             if entry.pos is None or lowest is None or entry.pos < lowest:
-                self.note(unreviewed(entry, self.statement(entry), self.route(table)))
+                self.stage_entry(unreviewed(entry, self.statement(entry), self.route(table)))
             else:
                 self._waiting.setdefault(table, []).append(entry)
         stated = map(self._stated, self._waiting.get(table, ()))
@@ -289,8 +296,8 @@ class Ledger(EntryStore):
                 self.apply_statements(table, route)
             else:
                 for entry in self._waiting.pop(table):
-                    self.note(unreviewed(entry, self.statement(entry), self.route(table)))
-        self.write_noted()
+                    self.stage_entry(unreviewed(entry, self.statement(entry), self.route(table)))
+        self.save_staged()
 
     def apply_statements(self, table: SourceTable, route: Route) -> bool:
         """Take up the DDL of a source table, and carry out what the policy lets in; whether there
@@ -298,15 +305,15 @@ class Ledger(EntryStore):
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
             if entry.kind == "truncate":
-                self.note(self._decided(replace(entry, target=route.target), route))
+                self.stage_entry(self._decided(replace(entry, target=route.target), route))
                 continue
             read = self.statement(entry)
             entry, superseded = announced(reviewed(self, entry, route), self.of(table))
             self._statements[entry.id] = read
             for drift in superseded:
-                self.note(drift)
+                self.stage_entry(drift)
             if entry.version and entry.status in ("rejected", "ignored"):
-                self.note(entry)
+                self.stage_entry(entry)
             else:
                 self.enter([entry], route)
         return bool(waiting)
@@ -323,7 +330,7 @@ class Ledger(EntryStore):
         """Take up reviewed entries that add a column each: what the policy lets in by one change of
         the target and one of the ledger."""
         taken = [taken for entry in entries if (taken := self._taken_up(entry, route)) is not None]
-        begun = self.put_all([entry for entry in taken if entry.status == "approved"])
+        begun = self.save_entries([entry for entry in taken if entry.status == "approved"])
         try:
             add_columns(self, begun, route)
         except PySparkException:
@@ -333,7 +340,7 @@ class Ledger(EntryStore):
             return
         for entry in begun:
             if not refill_needed(entry, self.applied(entry)):
-                self.note(replace(entry, status="applied"))
+                self.stage_entry(replace(entry, status="applied"))
 
     def _taken_up(self, entry: Entry, route: Route) -> Entry | None:
         """The entry, decided; None where it is known and undecided, or has no part."""
@@ -343,7 +350,7 @@ class Ledger(EntryStore):
                 return None
             entry = replace(entry, version=known.version)
         entry = self._decided(entry, route)
-        self.note(entry)
+        self.stage_entry(entry)
         return entry
 
     def _decided(self, entry: Entry, route: Route) -> Entry:
@@ -351,7 +358,7 @@ class Ledger(EntryStore):
         status, why = decide(entry, route.ddl, self.of(entry.table))
         if status == "pending":
             return replace(entry, status=status, why=why or entry.why)
-        return entry.settled(status, by=entry.decided_by or POLICY, why=why)
+        return entry.with_status(status, by=entry.decided_by or POLICY, why=why)
 
     def _begin(self, entry: Entry, route: Route) -> None:
         """Carry an approved entry out as far as that can be before the rows of the batch: where
@@ -359,16 +366,16 @@ class Ledger(EntryStore):
         which alone changes keys."""
         later = any(map(deferred, entry.effects))
         if entry.proposed or later:
-            entry = self.put(entry)
+            entry = self.save_entry(entry)
         if any(isinstance(effect, ChangeKey) for effect in entry.effects):
             return
         try:
             refold = carry_out(self, entry, route)
         except (PySparkException, TableError) as error:
-            self.note(entry.settled("failed", why=str(error)[:2000]))
+            self.stage_entry(entry.with_status("failed", why=str(error)[:2000]))
             return
         if not refold and not later:
-            self.note(replace(entry, status="applied"))
+            self.stage_entry(replace(entry, status="applied"))
 
 
 def known_as(

@@ -83,10 +83,10 @@ class Drift:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
         held = {name.lower(): name for name in columns}
-        told = _folded(route.columns)
+        declared = _folded(route.columns)
         for name, type_ in wanted.items():
             own = held.get(name.lower())
-            if own is None or not (name.lower() in told or name in typed):
+            if own is None or not (name.lower() in declared or name in typed):
                 continue
             change, was = AlterColumnType(own, type_), columns[own]
             fits = holds(route, name, was, coming=type_)
@@ -140,7 +140,7 @@ class Drift:
                 )
                 given = source_name(name)
                 why = f"`{given}` is a column of gold's own: the source's is `{name}` there"
-                yield entry.settled("applied", why=why)
+                yield entry.with_status("applied", why=why)
 
     def other_key(
         self, table: SourceTable, route: Route, held: Sequence[str], *, names: Sequence[str]
@@ -156,11 +156,11 @@ class Drift:
             why = f"messages name the key ({came}), gold has ({has}); no DDL announced it"
             yield replace(of_data(entry, route, {}, keys=held), why=why)
 
-    def sent_again(self, table: SourceTable, slices: Sequence[BatchStats]) -> list[Entry]:
+    def sent_again(self, table: SourceTable, stats: Sequence[BatchStats]) -> list[Entry]:
         """What waits because a column came no longer, taken back where it comes again."""
-        sent, top = _sent(slices), max((s.highest for s in slices if s.highest), default=())
+        sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
-            entry.settled("ignored", why=SentAgain())
+            entry.with_status("ignored", why=SentAgain())
             for entry in self._store.of(table)
             if entry.status in WAITING and is_unsent(entry)
             if (entry.pos or ()) < top and column_of(entry.effects[0]) in sent
@@ -172,7 +172,7 @@ class Drift:
         route: Route,
         columns: Iterable[str],
         *,
-        slices: Sequence[BatchStats],
+        stats: Sequence[BatchStats],
         listed: Sequence[str] | None,
         never: Collection[str],
     ) -> tuple[list[Entry], tuple[str, ...]]:
@@ -182,10 +182,10 @@ class Drift:
         `columns`: those of the target beside its key; `listed`: those that came with a type, where
         the messages tell types.
         """
-        sent = _sent(slices)
+        sent = _sent(stats)
         never = set(never) - sent
-        partial = any(slice_.partials for slice_ in slices)
-        formats = {name for slice_ in slices for name in slice_.formats}
+        partial = any(each.partials for each in stats)
+        formats = {name for each in stats for name in each.formats}
         if partial or not sent or (listed is None and not formats <= _ALL_COLUMNS):
             return [], tuple(sorted(never))
         known = sent | _folded(listed or ()) | never
@@ -333,7 +333,7 @@ def announced(entry: Entry, others: Iterable[Entry]) -> tuple[Entry, list[Entry]
         )
         return joined, []
     why = f"announced by {entry.id}"
-    return entry, [d.settled("superseded", why=why) for d in drifts if d.status in WAITING]
+    return entry, [d.with_status("superseded", why=why) for d in drifts if d.status in WAITING]
 
 
 def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool:
@@ -344,9 +344,9 @@ def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool
     return brings(known) == name
 
 
-def _sent(slices: Iterable[BatchStats]) -> set[str]:
+def _sent(stats: Iterable[BatchStats]) -> set[str]:
     """The columns, in lower case, that some image has."""
-    return {name.lower() for slice_ in slices for image in slice_.images for name in image}
+    return {name.lower() for each in stats for image in each.images for name in image}
 
 
 def _shown(effect: SchemaChange) -> tuple[bool, str | None]:

@@ -129,7 +129,9 @@ class Entry:
             self.version + 1,
         )
 
-    def settled(self, status: str, *, by: str = POLICY, why: str | Reason | None = None) -> Entry:
+    def with_status(
+        self, status: str, *, by: str = POLICY, why: str | Reason | None = None
+    ) -> Entry:
         """The entry with a decision, and who took it when."""
         return replace(
             self,
@@ -158,11 +160,11 @@ def create_ddl(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_ddl", DDL)
 
 
-def load(warehouse: Warehouse, source: str | None = None) -> dict[str, Entry]:
+def load_entries(warehouse: Warehouse, source: str | None = None) -> dict[str, Entry]:
     """The entries as they stand, of one source or all, by id, in order of position."""
     if not warehouse.exists("gold", "_ddl"):
         return {}
-    entries: list[Entry] = warehouse.kept("gold", "_ddl", lambda: _read(warehouse))
+    entries: list[Entry] = warehouse.cached("gold", "_ddl", lambda: _read(warehouse))
     return {entry.id: entry for entry in entries if source in (None, entry.table.source)}
 
 
@@ -174,13 +176,13 @@ def _read(warehouse: Warehouse) -> list[Entry]:
     return sorted((entry_of(row.asDict()) for row in rows), key=_order)
 
 
-def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
+def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     """Write the entries, new ones beside the others; gives them with their new versions."""
     entries = list(entries)
     if not entries:
         return []
     create_ddl(warehouse)
-    stood = load(warehouse)
+    before = load_entries(warehouse)
     at = datetime.now(UTC)
     rows = [entry.row(at, warehouse.name("gold", entry.target or "")) for entry in entries]
     known = [row for entry, row in zip(entries, rows, strict=True) if entry.version]
@@ -192,8 +194,8 @@ def write(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]:
     else:
         upsert(warehouse, "gold", "_ddl", columns=DDL, rows=[*known, *new])
     written = [replace(entry, version=entry.version + 1) for entry in entries]
-    stands = {**stood, **{entry.id: entry for entry in written}}
-    warehouse.keep("gold", "_ddl", sorted(stands.values(), key=_order))
+    entries_by_id = {**before, **{entry.id: entry for entry in written}}
+    warehouse.cache("gold", "_ddl", sorted(entries_by_id.values(), key=_order))
     return written
 
 

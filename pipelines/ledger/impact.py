@@ -16,7 +16,7 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import source_name
-from pipelines.ledger.entries import WAITING, Entry, load
+from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.silver.pending import named
@@ -48,13 +48,13 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
 def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
     """How many rows of gold hold a value in the columns that a schema change takes away once it is
     approved; None where it takes none away, or is decided."""
-    entry = load(warehouse)[id_]
+    entry = load_entries(warehouse)[id_]
     if entry.status not in WAITING or entry.target is None:
         return None
     held = columns_of(warehouse, entry.target) or {}
-    spelt = {name.lower(): name for name in held}
+    spelling = {name.lower(): name for name in held}
     taken = {e.name.lower() for e in entry.effects if isinstance(e, DropColumn)}
-    values = [f"{quote(spelt[name])} IS NOT NULL" for name in sorted(taken & set(spelt))]
+    values = [f"{quote(spelling[name])} IS NOT NULL" for name in sorted(taken & set(spelling))]
     if not values or not entry.proposed:
         return None
     counted = f"SELECT count_if({' OR '.join(values)}) FROM {warehouse.name('gold', entry.target)}"

@@ -15,11 +15,11 @@ from ingest.names import SourceTable, label_of
 from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, lineage_of
 from pipelines.silver.pending import PendingChanges
 
-Moves = Mapping[SourceTable, SourceTable]
+FirstNames = Mapping[SourceTable, SourceTable]
 """New name -> the name that the table began with."""
 
 
-def renames(entries: Iterable[Entry]) -> Moves:
+def renames(entries: Iterable[Entry]) -> FirstNames:
     """The renames that are in force."""
     found: dict[SourceTable, SourceTable] = {}
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
@@ -41,11 +41,11 @@ def namings(
 
     A DEFAULT is none: when the event happened, nothing of the kind was there.
     """
-    moved = renames(entries)
+    first_names = renames(entries)
     found = {}
     for table in tables:
-        first = moved.get(table, table)
-        own = lineage_of(e for e in entries if moved.get(e.table, e.table) == first)
+        first = first_names.get(table, table)
+        own = lineage_of(e for e in entries if first_names.get(e.table, e.table) == first)
         found[table] = tuple(e for e in own if e.hidden or frees(e.change))
     return found
 
@@ -91,42 +91,42 @@ def taken_again(
 
     `created`: whether an entry creates its table, and no new generation of it.
     """
-    moved = renames(entries)
+    first_names = renames(entries)
     found: dict[SourceTable, TakenAgain] = {}
-    standing = [e for e in entries if e.pos is not None and e.status != "rejected"]
-    for away in standing:
+    accepted = [e for e in entries if e.pos is not None and e.status != "rejected"]
+    for away in accepted:
         names = _new_names(away) if away.status in (*WAITING, *IN_FORCE) else []
-        for other in standing if names else ():
+        for other in accepted if names else ():
             later = (other.pos or ()) >= (away.pos or ())
             if other.id == away.id or not later:
                 continue
-            back = other.table in names or moved.get(other.table) == away.table
+            back = other.table in names or first_names.get(other.table) == away.table
             takes = away.table in _new_names(other) and not back
             if takes or (other.table == away.table and away.status in IN_FORCE and created(other)):
                 known = {away.table, other.table, *names}
-                tables = frozenset(known | {moved.get(name, name) for name in known})
+                tables = frozenset(known | {first_names.get(name, name) for name in known})
                 for table in tables:
                     found[table] = TakenAgain(away, other, tables)
     return found
 
 
-def later_names(table: SourceTable, moved: Moves) -> tuple[SourceTable, ...]:
+def later_names(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, ...]:
     """The names that a table has had since its first."""
-    return tuple(new for new, old in moved.items() if old == table)
+    return tuple(new for new, old in first_names.items() if old == table)
 
 
-def under_first_names(found: PendingChanges, moved: Moves) -> PendingChanges:
-    """The survey with each renamed table's slices and types under its first name."""
-    if not moved:
+def under_first_names(found: PendingChanges, first_names: FirstNames) -> PendingChanges:
+    """The pending changes, of each renamed table under its first name."""
+    if not first_names:
         return found
-    slices = [
-        slice_._replace(table=moved.get(slice_.table, slice_.table)) for slice_ in found.slices
-    ]
-    types = {table: list(columns) for table, columns in found.types.items() if table not in moved}
+    stats = [each._replace(table=first_names.get(each.table, each.table)) for each in found.stats]
+    types = {
+        table: list(columns) for table, columns in found.types.items() if table not in first_names
+    }
     for table, columns in found.types.items():
-        if table in moved:
-            types.setdefault(moved[table], []).extend(columns)
-    return found._replace(slices=slices, types=types)
+        if table in first_names:
+            types.setdefault(first_names[table], []).extend(columns)
+    return found._replace(stats=stats, types=types)
 
 
 def _new_names(entry: Entry) -> list[SourceTable]:

@@ -65,15 +65,15 @@ def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
         kind=entry.kind if truncate else read.kind,
     )
     if entry.kind == "ghost":
-        return entry.settled("ignored", why="a step of an online schema change")
+        return entry.with_status("ignored", why="a step of an online schema change")
     if route is None:
-        return entry.settled("ignored", why="the table lives in silver only")
+        return entry.with_status("ignored", why="the table lives in silver only")
     if not truncate:
         naming = AddColumn | DropColumn | RenameColumn
         done = schema_changes(read.clauses, {})
         entry = replace(entry, effects=tuple(e for e in done if isinstance(e, naming)))
     status = "ignored" if entry.risk in ("none", "unparsed") else "applied"
-    return entry.settled(status, why="the target does not exist yet")
+    return entry.with_status(status, why="the target does not exist yet")
 
 
 def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) -> list[Entry]:

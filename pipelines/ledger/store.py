@@ -12,41 +12,47 @@ from ingest.ddl.changes import Lineage, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from pipelines.ledger.entries import Entry, lineage_of, load, write
-from pipelines.ledger.renames import Moves, later_names, renames
+from pipelines.ledger.entries import Entry, lineage_of, load_entries, write_entries
+from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Stands
+from pipelines.targets.progress import ProgressByTarget
 
 
 class EntryStore:
     """The entries of one source in one run."""
 
     def __init__(
-        self, warehouse: Warehouse, config: Config, source: str, *, stands: Stands | None = None
+        self,
+        warehouse: Warehouse,
+        config: Config,
+        source: str,
+        *,
+        progress_by_target: ProgressByTarget | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.config = config
         self.source = source
         # An empty one too is the run's own, which its record fills.
-        self.stands = stands if stands is not None else {}
+        self.progress_by_target = progress_by_target if progress_by_target is not None else {}
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
-        self._moves: Moves | None = None
+        self._first_names: FirstNames | None = None
         self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
-        """Every entry of the source as it stands, by id; `note` and `put` alone change it."""
-        found = load(self.warehouse, self.source)
+        """Every entry of the source as it is, by id; `stage_entry` and `save_entry` alone change
+        it."""
+        found = load_entries(self.warehouse, self.source)
         for entry in found.values():
             self._of_tables.setdefault(entry.table, {})[entry.id] = entry
         return found
 
     def of(self, table: SourceTable) -> list[Entry]:
         """The entries of one source table, under all names it has had."""
-        names = [table, *later_names(table, self.moves)]  # which has the entries loaded
+        names = [table, *later_names(table, self.first_names)]  # which has the entries loaded
         return [entry for name in names for entry in list(self._of_tables.get(name, {}).values())]
 
     def lineage(self, table: SourceTable) -> Lineage:
@@ -54,11 +60,11 @@ class EntryStore:
         return lineage_of(self.of(table))
 
     @property
-    def moves(self) -> Moves:
+    def first_names(self) -> FirstNames:
         """The source tables that were renamed: new name -> first name."""
-        found = self._moves
+        found = self._first_names
         if found is None:
-            found = self._moves = renames(list(self.entries.values()))
+            found = self._first_names = renames(list(self.entries.values()))
         return found
 
     def unfinished(self) -> list[Entry]:
@@ -72,35 +78,35 @@ class EntryStore:
             self._statements[entry.id] = statement_of(entry, limits)
         return self._statements[entry.id]
 
-    def note(self, entry: Entry) -> None:
-        """Hold an entry as it now is; it is written by `write_noted`."""
+    def stage_entry(self, entry: Entry) -> None:
+        """Hold an entry as it now is; it is written by `save_staged`."""
         self._hold(entry)
         self._unsaved[entry.id] = entry
 
-    def put(self, entry: Entry) -> Entry:
+    def save_entry(self, entry: Entry) -> Entry:
         """Hold an entry and write it at once."""
-        (written,) = self.put_all([entry])
+        (written,) = self.save_entries([entry])
         return written
 
-    def put_all(self, entries: Sequence[Entry]) -> list[Entry]:
+    def save_entries(self, entries: Sequence[Entry]) -> list[Entry]:
         """Hold entries and write them at once, by one commit."""
         for entry in entries:
             self._unsaved.pop(entry.id, None)
         with self._writing:
-            written = write(self.warehouse, entries)
+            written = write_entries(self.warehouse, entries)
         for entry in written:
             self._hold(entry)
         return written
 
-    def write_noted(self) -> None:
-        """Write the entries that were noted, by one commit."""
-        self.put_all(list(self._unsaved.values()))
+    def save_staged(self) -> None:
+        """Write the entries that were staged, by one commit."""
+        self.save_entries(list(self._unsaved.values()))
 
     def _hold(self, entry: Entry) -> None:
         self.entries[entry.id] = entry
         self._of_tables.setdefault(entry.table, {})[entry.id] = entry
         if any(isinstance(effect, RenameTable) for effect in entry.effects):
-            self._moves = None
+            self._first_names = None
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold; None where it lives in silver only."""
@@ -110,8 +116,12 @@ class EntryStore:
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""
-        stand = self.stands.get((entry.table.source, entry.target or ""))
-        marks = stand.marks.get(label_of(entry.table)) if stand is not None else None
-        sequenced = stand is not None and stand.made is not None and stand.made.sequence
+        progress = self.progress_by_target.get((entry.table.source, entry.target or ""))
+        watermarks = (
+            progress.watermarks.get(label_of(entry.table)) if progress is not None else None
+        )
+        sequenced = (
+            progress is not None and progress.contract is not None and progress.contract.sequence
+        )
         # By `sequence_by` the highest may be anywhere in the log.
-        return (entry.pos if sequenced else marks.applied) if marks is not None else None
+        return (entry.pos if sequenced else watermarks.applied) if watermarks is not None else None

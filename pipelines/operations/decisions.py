@@ -13,11 +13,11 @@ from ingest.errors import ConfigError, Mistake
 from pipelines.gold.approvals import seen_through
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import WAITING, Entry, load, readded
+from pipelines.ledger.entries import WAITING, Entry, load_entries, readded
 from pipelines.ledger.review import reviewed
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import load as load_progress
+from pipelines.targets.progress import load_progress
 
 DECIDABLE = {"approve": (*WAITING, "approved", "rejected", "ignored"), "reject": WAITING}
 
@@ -30,7 +30,7 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
 
     Raises ConfigError for an id of no entry or of several, or whose entry is past this decision.
     """
-    entries = load(warehouse)
+    entries = load_entries(warehouse)
     found: list[Entry] = []
     mistakes: list[Mistake] = []
     for id_ in dict.fromkeys(ids):
@@ -59,22 +59,22 @@ def decide(
     """
     find(warehouse, ids, verb)
     with lease(warehouse, "gold"):
-        stands = load_progress(warehouse)
+        progress_by_target = load_progress(warehouse)
         ledgers: dict[str, Ledger] = {}
         done = []
         try:
             for asked in find(warehouse, ids, verb):
                 source = asked.table.source
                 ledger = ledgers.setdefault(
-                    source, Ledger(warehouse, config, source, stands=stands)
+                    source, Ledger(warehouse, config, source, progress_by_target=progress_by_target)
                 )
                 entry = ledger.entries[asked.id]
                 if entry.status not in SETTLED[verb]:
                     if verb == "reject":
-                        entry = counted(ledger, entry).settled("rejected", by=by, why=why)
+                        entry = counted(ledger, entry).with_status("rejected", by=by, why=why)
                     else:
                         entry = _approved(ledger, entry, by=by, why=why)
-                    ledger.note(entry)
+                    ledger.stage_entry(entry)
                 done.append(entry)
         finally:
             for ledger in ledgers.values():
@@ -125,7 +125,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
         entry = seen
     # What came of the one before is written by the same commit.
-    ledger.note(entry.settled("approved", by=by, why=why))
+    ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
     return seen_through(ledger, ledger.entries[entry.id])
 

@@ -12,7 +12,7 @@ from ingest.sql.casts import sql_text
 from pipelines.operations.listings import ALL, SUMMARY, Wanted, reject, relation, summary
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.targets.rejects import NO_MISFITS, REJECTS, create_rejects, merge, present
+from pipelines.targets.rejects import NO_MISFITS, REJECTS, create_rejects, merge_rejects, present
 
 
 def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> list[list[Any]]:
@@ -61,4 +61,4 @@ def _mark(warehouse: Warehouse, aside: str, *, by: str, why: str) -> None:
     }
     columns = [f"{new.get(name, f'a.{quote(name)}')} AS {quote(name)}" for name, _ in REJECTS]
     known = f"({aside}) a LEFT JOIN ({present(warehouse)}) r ON r.id = a.id"
-    merge(warehouse, f"SELECT {', '.join(columns)} FROM {known}")
+    merge_rejects(warehouse, f"SELECT {', '.join(columns)} FROM {known}")

@@ -76,8 +76,8 @@ def rebuild(
 
     Raises ConfigError where there is no such target, TableError where it can have no rows.
     """
-    name, ways = _target(warehouse, config, target)
-    return rebuilding.rebuild(warehouse, config, name, ways=ways, confirmed=confirmed)
+    name, routes = _target(warehouse, config, target)
+    return rebuilding.rebuild(warehouse, config, name, routes=routes, confirmed=confirmed)
 
 
 def reconcile(warehouse: Warehouse, config: Config, target: str) -> Reconciled:
@@ -86,8 +86,8 @@ def reconcile(warehouse: Warehouse, config: Config, target: str) -> Reconciled:
 
     Raises ConfigError where there is no such target, TableError where it has no table.
     """
-    name, ways = _target(warehouse, config, target)
-    return reconciling.reconcile(warehouse, config, name, ways=ways)
+    name, routes = _target(warehouse, config, target)
+    return reconciling.reconcile(warehouse, config, name, routes=routes)
 
 
 def as_of(
@@ -107,15 +107,15 @@ def as_of(
     if (time is None) == (pos is None):
         raise ValueError("expected either time or pos")
     moment = at_time(time) if time is not None else at_pos(pos or "")
-    name, ways = _target(warehouse, config, target)
+    name, routes = _target(warehouse, config, target)
     with reconstruction.as_of(
-        warehouse, config, name, tables=ways[name], moment=moment
-    ) as standing:
+        warehouse, config, name, tables=routes[name], moment=moment
+    ) as past_state:
         # Evaluated here: what it reads from is taken back behind.
-        return standing.tried(lambda rows: standing.typed(rows).localCheckpoint())
+        return past_state.tried(lambda rows: past_state.typed(rows).localCheckpoint())
 
 
 def _target(warehouse: Warehouse, config: Config, text: str) -> tuple[str, RoutesByTarget]:
     """The target that is meant, and where every target's rows come from."""
-    ways = known(warehouse, config).ways
-    return one_of(text, ways, warehouse.settings), ways
+    routes = known(warehouse, config).routes
+    return one_of(text, routes, warehouse.settings), routes

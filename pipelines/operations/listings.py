@@ -18,7 +18,7 @@ from ingest.errors import ConfigError, Mistake
 from ingest.sql.alter import script
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
-from pipelines.ledger.entries import STATUSES, load
+from pipelines.ledger.entries import STATUSES, load_entries
 from pipelines.ledger.impact import impact, lost_rows
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
@@ -62,26 +62,26 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         f"WHERE {wanted} ORDER BY source, pos, id"
     )
     changes = list(rows(found))
-    entries = load(warehouse)
+    entries = load_entries(warehouse)
     waiting = impact(warehouse, [entries[row[0]] for row in changes])
     gold = warehouse.settings.schemas.gold
     for row in changes:
-        told = dict(zip(DDL, row, strict=True))
-        told["waiting_rows"] = waiting[told["id"]]
+        fields = dict(zip(DDL, row, strict=True))
+        fields["waiting_rows"] = waiting[fields["id"]]
         if proposed := entries[row[0]].proposed:
             # The table of the statements that are kept is a path in a folder's warehouse.
-            told["proposed"] = script(f"{gold}.{told['target']}", proposed)
-            if told["why"] is None and told["status"] == "pending":
-                told["why"] = MEANINGS.get(told["kind"])
-        row[:] = told.values()
+            fields["proposed"] = script(f"{gold}.{fields['target']}", proposed)
+            if fields["why"] is None and fields["status"] == "pending":
+                fields["why"] = MEANINGS.get(fields["kind"])
+        row[:] = fields.values()
     return changes
 
 
 def one_ddl(warehouse: Warehouse, id_: str) -> dict[str, Any]:
     """All about one schema change: DDL, and how many rows lose a value by it, where any would."""
-    told = dict(zip(DDL, one(ddl(warehouse), id_, what="schema change"), strict=True))
-    before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, told["id"])
-    items = list(told.items())
+    fields = dict(zip(DDL, one(ddl(warehouse), id_, what="schema change"), strict=True))
+    before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, fields["id"])
+    items = list(fields.items())
     return dict([*items[:before], ("lost_rows", lost), *items[before:]])
 
 
@@ -179,14 +179,14 @@ def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
         )
     if selects and logged:
         # What a replay said of it is in gold's log, its bytes are in silver.
-        told = ", ".join(
+        columns = ", ".join(
             f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
             if name in ("code", "error", "status", "attempts")
             else f"s.{quote(name)}"
             for name in REJECT
         )
         joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
-        selects = [f"SELECT {told} FROM {joined}"]
+        selects = [f"SELECT {columns} FROM {joined}"]
     if logged:
         selects.append(
             f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"

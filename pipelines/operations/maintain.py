@@ -111,7 +111,7 @@ def _silver(warehouse: Warehouse, config: Config) -> Maintained:
         done.before = done.after = _files(warehouse, "silver", "cdc")
     days = config.settings.retention.silver
     if days is not None:
-        for target, tables in known(warehouse, config).ways.items():
+        for target, tables in known(warehouse, config).routes.items():
             with done.part(target):
                 done.trimmed += trim_target(warehouse, config, target, tables=tables, days=days)
     for source in config.sources:

@@ -28,11 +28,18 @@ from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped_columns
-from pipelines.ledger.entries import WAITING, Entry, write
+from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Progress, Watermarks, highest, load, record, stand_of
-from pipelines.targets.table import check_kept, columns_of, create, create_anew, made_for
+from pipelines.targets.progress import (
+    Progress,
+    Watermarks,
+    highest,
+    load_progress,
+    progress_of,
+    record_progress,
+)
+from pipelines.targets.table import check_contract, columns_of, contract_of, create, create_anew
 
 REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
 
@@ -68,7 +75,7 @@ def rebuild(
     config: Config,
     target: str,
     *,
-    ways: RoutesByTarget,
+    routes: RoutesByTarget,
     confirmed: bool = True,
 ) -> Rebuilt:
     """Make the target anew; see above. Raises TableError where it can have no rows.
@@ -76,145 +83,165 @@ def rebuild(
     Unless `confirmed`, a rebuild that changes the key or the mode of a table does nothing.
     """
     began = time.monotonic()
-    source = ways[target][0][0].source
+    source = routes[target][0][0].source
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
-        stand = stand_of(warehouse, source, target)
-        if stand.outdated == "decoding":
-            raise TableError(stand.why_outdated)
-        if stand.applied[0]:
+        progress = progress_of(warehouse, source, target)
+        if progress.outdated == "decoding":
+            raise TableError(progress.why_outdated)
+        if progress.applied[0]:
             with as_applied(
-                warehouse, config, target, tables=ways[target], stand=stand, today=True
-            ) as standing:
+                warehouse, config, target, tables=routes[target], progress=progress, today=True
+            ) as reconstruction:
                 gone = not warehouse.exists("gold", target)
-                changes = [] if gone else _changes(standing, stand.made)
+                changes = [] if gone else _changes(reconstruction, progress.contract)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
-                filled = _filled(standing, gone=gone, changes=changes)
-                events = sum(batch.total("changes") for batch in standing.batches)
-                noted = _noted(stand, standing, gone=gone)
+                filled = _filled(reconstruction, gone=gone, changes=changes)
+                events = sum(batch.total("changes") for batch in reconstruction.batches)
+                noted = _noted(progress, reconstruction, gone=gone)
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
-            record(warehouse, [replace(noted, seconds=seconds)], load(warehouse))
-            write(warehouse, _confirmed(standing))
+            record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
+            write_entries(warehouse, _confirmed(reconstruction))
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return done._replace(merged=merged)
 
 
-def _filled(standing: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
+def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
     """Write the rows, into the table as it is where that will do."""
-    warehouse, target, made = standing.warehouse, standing.target, standing.made
+    warehouse, target, contract = (
+        reconstruction.warehouse,
+        reconstruction.target,
+        reconstruction.contract,
+    )
     if gone:
-        create(warehouse, target, standing.columns, made=made, soft=standing.soft)
+        create(
+            warehouse, target, reconstruction.columns, contract=contract, soft=reconstruction.soft
+        )
     if not changes:
-        check_kept(warehouse, target, mode=made.mode, soft=standing.soft)
-        return overwrite(standing)
+        check_contract(warehouse, target, mode=contract.mode, soft=reconstruction.soft)
+        return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:
-        create_anew(warehouse, target, standing.typed(rows), made=made)
+        create_anew(warehouse, target, reconstruction.typed(rows), contract=contract)
 
-    return fill(standing, replaced)
+    return fill(reconstruction, replaced)
 
 
-def _changes(standing: Reconstruction, before: TargetContract | None) -> list[Change]:
+def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> list[Change]:
     """What of the table itself is not as the configuration and the messages have it today."""
-    warehouse, target = standing.warehouse, standing.target
+    warehouse, target = reconstruction.warehouse, reconstruction.target
     held = {
         name.lower(): (name, type_) for name, type_ in (columns_of(warehouse, target) or {}).items()
     }
     found = []
-    for name, type_ in standing.columns.items():
+    for name, type_ in reconstruction.columns.items():
         was = held.pop(name.lower(), None)
         if was is None:
             found.append(Change(f"column {name} {type_} is new"))
         elif canonical_type(was[1]) != canonical_type(type_):
             found.append(Change(f"column {name} {was[1]} becomes {type_}"))
     found += [Change(f"column {name} {type_} goes") for name, type_ in held.values()]
-    kept = made_for(warehouse, target) or before
-    made = standing.made
-    if kept is not None and kept.mode != made.mode:
-        now, then = kept.mode.removeprefix("scd"), made.mode.removeprefix("scd")
+    kept = contract_of(warehouse, target) or before
+    contract = reconstruction.contract
+    if kept is not None and kept.mode != contract.mode:
+        now, then = kept.mode.removeprefix("scd"), contract.mode.removeprefix("scd")
         found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
-    if kept is not None and {key.lower() for key in kept.keys} != {k.lower() for k in made.keys}:
-        old, new = ", ".join(kept.keys) or "none", ", ".join(made.keys) or "none"
+    if kept is not None and {key.lower() for key in kept.keys} != {
+        k.lower() for k in contract.keys
+    }:
+        old, new = ", ".join(kept.keys) or "none", ", ".join(contract.keys) or "none"
         found.append(Change(f"key ({old}) becomes ({new})", grave=True))
     return found
 
 
-def _confirmed(standing: Reconstruction) -> list[Entry]:
+def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
     """The entries of the ledger that waited for the key which the target has now.
 
     One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
     """
-    keys = {key.lower() for key in standing.keys}
+    keys = {key.lower() for key in reconstruction.keys}
 
     def kept(effect: SchemaChange) -> bool:
         return isinstance(effect, ChangeKey) and keys >= {key.lower() for key in effect.keys}
 
     return [
-        entry.settled("applied", by="rebuild")
-        for entry in standing.entries
+        entry.with_status("applied", by="rebuild")
+        for entry in reconstruction.entries
         if entry.status in WAITING
         if any(map(kept, entry.effects))
         if all(isinstance(effect, ChangeKey) for effect in entry.effects)
     ]
 
 
-def _noted(stand: Progress, standing: Reconstruction, *, gone: bool) -> Progress:
+def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
     """Parked or not, the target is where it was; but no row is below a change that was skipped, as
     a version may be, and deletes and truncates are what the configuration makes of them now."""
-    made = standing.made
+    contract = reconstruction.contract
     untyped = untyped_columns(
-        stand.untyped, standing.columns, standing.route, new=(), typed=standing.typed_names
+        progress.untyped,
+        reconstruction.columns,
+        reconstruction.route,
+        new=(),
+        typed=reconstruction.typed_names,
     )
-    stand = replace(stand, untyped=untyped, declared=dict(standing.route.columns))
-    other = stand.made is not None and (stand.made.mode, stand.made.keys) != made[:2]
-    batches = {batch.shape.label: batch for batch in standing.batches}
-    if stand.outdated is not None:
-        anew = {label: _marked_anew(batch) for label, batch in batches.items()}
-        top = highest(mark.applied for mark in anew.values())
+    progress = replace(progress, untyped=untyped, declared=dict(reconstruction.route.columns))
+    other = (
+        progress.contract is not None
+        and (progress.contract.mode, progress.contract.keys) != contract[:2]
+    )
+    batches = {batch.projection.label: batch for batch in reconstruction.batches}
+    if progress.outdated is not None:
+        anew = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
+        top = highest(known.applied for known in anew.values())
         times = [
-            s.newest for batch in standing.batches for s in batch.stats if s.newest is not None
+            s.newest
+            for batch in reconstruction.batches
+            for s in batch.stats
+            if s.newest is not None
         ]
         return replace(
-            stand.fresh(),
-            marks=anew,
-            made=made,
+            progress.fresh(),
+            watermarks=anew,
+            contract=contract,
             outdated=None,
             unsent={},
             last_pos=top,
             freshness=max(times, default=None),
         )
-    versions = made.mode == "scd2" or other or gone
-    marks = {}
-    for label, mark in stand.marks.items():
+    versions = contract.mode == "scd2" or other or gone
+    watermarks = {}
+    for label, known in progress.watermarks.items():
         batch = batches.get(label)
         truncates = batch.new_truncates if batch is not None else {}
-        marks[label] = replace(
-            replace(mark, more_cuts=False).with_truncates(truncates),
-            skipped=mark.applied if versions else None,
-            foreign=mark.foreign or (batch is not None and _foreign(batch)),
+        watermarks[label] = replace(
+            replace(known, more_truncates=False).with_truncates(truncates),
+            last_noop=known.applied if versions else None,
+            key_overridden=known.key_overridden or (batch is not None and _key_overridden(batch)),
         )
-    differed = stand.made is not None and stand.made.differs(made)
+    differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
-    status, error = ("ok", None) if well else (stand.status, stand.error)
-    return replace(stand.fresh(), marks=marks, made=made, status=status, error=error)
+    status, error = ("ok", None) if well else (progress.status, progress.error)
+    return replace(
+        progress.fresh(), watermarks=watermarks, contract=contract, status=status, error=error
+    )
 
 
-def _marked_anew(batch: TableBatch) -> Watermarks:
-    """What gold remembers of a source table whose rows stand elsewhere than they did: of what it
-    cannot tell, the most careful."""
+def _conservative_watermarks(batch: TableBatch) -> Watermarks:
+    """The watermarks of a source table whose changes have other positions than before. What cannot
+    be told is taken for the case in which most counts as late."""
     applied = highest(stats.highest for stats in batch.stats)
     partials = bool(batch.total("partials"))
     return replace(
         Watermarks().with_truncates(batch.new_truncates),
         applied=applied,
-        removed=highest(stats.removed for stats in batch.stats),
-        skipped=applied,
+        last_removal=highest(stats.last_removal for stats in batch.stats),
+        last_noop=applied,
         partials=partials or batch.partial,
-        orphans=applied if partials else None,
-        foreign=_foreign(batch),
+        last_baseless=applied if partials else None,
+        key_overridden=_key_overridden(batch),
         unhashed=bool(batch.total("unhashed")),
         horizons=batch.watermarks.horizons,
         changes=batch.total("changes"),
@@ -222,6 +249,6 @@ def _marked_anew(batch: TableBatch) -> Watermarks:
     )
 
 
-def _foreign(batch: TableBatch) -> bool:
+def _key_overridden(batch: TableBatch) -> bool:
     """Whether silver's own keys of the source table are not the target's."""
-    return bool(batch.shape.keys) and not batch.shape.native
+    return bool(batch.projection.keys) and not batch.projection.native

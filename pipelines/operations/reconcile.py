@@ -21,7 +21,7 @@ from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import stand_of
+from pipelines.targets.progress import progress_of
 
 Difference = tuple[Any, ...]
 Differences = tuple[list[Difference], Mapping[str, int]]
@@ -58,51 +58,57 @@ class Reconciled(NamedTuple):
     @property
     def right(self) -> bool:
         """Whether the rows are those of history, and every change that is in none is a reject."""
-        return self.equal and not self.left_out.untold
+        return self.equal and not self.left_out.unrecorded
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """One sentence: what was counted, what differs, and what history has beside its rows."""
         sides = f"gold has {self.gold}, {self.against} {self.other}"
-        told = f"{sides}; no difference"
+        summary = f"{sides}; no difference"
         if not self.equal:
             kinds = (MISSING, EXTRA, DIFFERENT)
-            told = f"{sides}; {', '.join(f'{self.counts.get(kind, 0):,} {kind}' for kind in kinds)}"
+            summary = (
+                f"{sides}; {', '.join(f'{self.counts.get(kind, 0):,} {kind}' for kind in kinds)}"
+            )
             if len(self.differences) < sum(self.counts.values()):
-                told += f", of which {len(self.differences):,} are listed"
+                summary += f", of which {len(self.differences):,} are listed"
         if self.left_out.changes:
-            told += f"; {self.left_out.changes:,} changes of history have no place in gold"
-            told += ", all of them among the rejects" if not self.left_out.untold else ""
-        if self.left_out.untold:
-            told += f", {self.left_out.untold:,} of them in no reject: `ingest rebuild` enters them"
-        return told
+            summary += f"; {self.left_out.changes:,} changes of history have no place in gold"
+            summary += ", all of them among the rejects" if not self.left_out.unrecorded else ""
+        if self.left_out.unrecorded:
+            summary += (
+                f", {self.left_out.unrecorded:,} of them in no reject: `ingest rebuild` enters them"
+            )
+        return summary
 
 
 def reconcile(
-    warehouse: Warehouse, config: Config, target: str, *, ways: RoutesByTarget
+    warehouse: Warehouse, config: Config, target: str, *, routes: RoutesByTarget
 ) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
     Raises TableError where there is no such table.
     """
     with lease(warehouse, "gold"):
-        stand = stand_of(warehouse, ways[target][0][0].source, target)
+        progress = progress_of(warehouse, routes[target][0][0].source, target)
         gold = _pinned(warehouse, target)
-    with as_applied(warehouse, config, target, tables=ways[target], stand=stand) as standing:
-        compared = standing.compared
+    with as_applied(
+        warehouse, config, target, tables=routes[target], progress=progress
+    ) as reconstruction:
+        compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
-        other = standing.tried(
-            lambda made: _side(warehouse, summary(f"({made})", compared, seen="_pos")),
-            before=lambda: out.append(left_out(standing)),
+        other = reconstruction.tried(
+            lambda expected: _side(warehouse, summary(f"({expected})", compared, seen="_pos")),
+            before=lambda: out.append(left_out(reconstruction)),
         )
         found: Differences = ([], {})
         if mine != other:
             found = _differences(
                 warehouse,
-                standing,
+                reconstruction,
                 gold,
-                expected=f"({standing.exact()})",
+                expected=f"({reconstruction.exact()})",
                 compared=compared,
                 order="_pos",
             )
@@ -114,7 +120,7 @@ def reconcile_snapshot(
     config: Config,
     target: str,
     *,
-    ways: RoutesByTarget,
+    routes: RoutesByTarget,
     path: str,
     format_: str | None,
 ) -> Reconciled:
@@ -123,15 +129,17 @@ def reconcile_snapshot(
     Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
     there is no such table.
     """
-    stand = stand_of(warehouse, ways[target][0][0].source, target)
+    progress = progress_of(warehouse, routes[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=ways[target], watermarks=stand.marks
-    ) as standing:
-        if standing.made.mode == "append":
+        warehouse, config, target, tables=routes[target], watermarks=progress.watermarks
+    ) as reconstruction:
+        if reconstruction.contract.mode == "append":
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
-        snapshot, columns = snapshot_rows(warehouse, config, standing, path=path, format_=format_)
-        present = " AND ".join(standing.present) or "true"
+        snapshot, columns = snapshot_rows(
+            warehouse, config, reconstruction, path=path, format_=format_
+        )
+        present = " AND ".join(reconstruction.present) or "true"
         listed = ", ".join(map(column, columns))
         gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
         mine = _side(warehouse, summary(gold, columns))
@@ -139,7 +147,7 @@ def reconcile_snapshot(
         found: Differences = ([], {})
         if mine != other:
             found = _differences(
-                warehouse, standing, gold, expected=snapshot, compared=columns, order="1"
+                warehouse, reconstruction, gold, expected=snapshot, compared=columns, order="1"
             )
     return Reconciled(mine, other, *found, against="the snapshot")
 
@@ -164,7 +172,7 @@ def _side(warehouse: Warehouse, query: str) -> Side:
 
 def _differences(
     warehouse: Warehouse,
-    standing: Reconstruction,
+    reconstruction: Reconstruction,
     found: str,
     *,
     expected: str,
@@ -172,7 +180,7 @@ def _differences(
     order: str,
 ) -> Differences:
     """The rows that differ, MOST of them, and how many there are of each kind."""
-    keys = standing.row_keys
+    keys = reconstruction.row_keys
     by = ", ".join(map(column, keys))
     values = [name for name in compared if name not in keys]
     held = ", ".join(map(column, [*keys, *values]))

@@ -32,7 +32,7 @@ from ingest.sql.delivery import MESSAGE
 from pipelines.gold.known import known
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import load as entries_of
+from pipelines.ledger.entries import load_entries
 from pipelines.ledger.generations import anew, append_truncates
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
@@ -43,15 +43,15 @@ from pipelines.silver.chunks import join_shards, walk_from
 from pipelines.silver.counts import Counts, count
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
-from pipelines.silver.transactions import cut
+from pipelines.silver.transactions import publish_limit
 from pipelines.targets.progress import (
-    SWEEP,
+    SOURCE_CURSOR,
     Names,
     Outdated,
     Progress,
     create_progress,
-    load,
-    record,
+    load_progress,
+    record_progress,
 )
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
@@ -93,25 +93,33 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
 
 def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str:
     """What a rebuild did, or why there was none."""
-    ways = known(warehouse, config).ways
-    if target not in ways:
+    routes = known(warehouse, config).routes
+    if target not in routes:
         return "no source table leads there any more"
     try:
-        return rebuild(warehouse, config, target, ways=ways, confirmed=False)
+        return rebuild(warehouse, config, target, routes=routes, confirmed=False)
     except IngestError as error:
         return str(error)
 
 
 def _mark(warehouse: Warehouse, source: str) -> None:
     """Let nothing be applied to what the source has fed, until it is rebuilt."""
-    stands = load(warehouse)
-    own = [stand for (of, target), stand in stands.items() if of == source and target != SWEEP]
-    record(warehouse, [_outdated(stand, "decoding") for stand in own if stand.marks], stands)
+    progress_by_target = load_progress(warehouse)
+    own = [
+        progress
+        for (of, target), progress in progress_by_target.items()
+        if of == source and target != SOURCE_CURSOR
+    ]
+    record_progress(
+        warehouse,
+        [_outdated(progress, "decoding") for progress in own if progress.watermarks],
+        progress_by_target,
+    )
 
 
-def _outdated(stand: Progress, how: Outdated) -> Progress:
-    stand = replace(stand.fresh(), outdated=how)
-    return replace(stand, status="parked", error=stand.why_outdated)
+def _outdated(progress: Progress, how: Outdated) -> Progress:
+    progress = replace(progress.fresh(), outdated=how)
+    return replace(progress, status="parked", error=progress.why_outdated)
 
 
 def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
@@ -160,39 +168,39 @@ def _forget_rejects(warehouse: Warehouse, source: str) -> None:
 
 def _empty_again(warehouse: Warehouse, source: str) -> None:
     """Bring back the truncates that new generations of tables are."""
-    entries = entries_of(warehouse, source).values()
+    entries = load_entries(warehouse, source).values()
     append_truncates(warehouse, [e for e in entries if anew(e) and e.status == "applied"])
 
 
 def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
     """Note how far each target of the source is once it is rebuilt from silver as it is now."""
-    stands = load(warehouse)
-    ledger = Ledger(warehouse, config, source, stands=stands)
+    progress_by_target = load_progress(warehouse)
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     rows = warehouse.session.sql(
         f"SELECT db, schema, `table`, max(batch) FROM {warehouse.name('silver', 'cdc')} "
         f"WHERE source = {sql_text(source)} AND kind = 'change' AND `table` IS NOT NULL "
         "GROUP BY db, schema, `table`"
     ).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {table for way in known(warehouse, config).ways.values() for table, _ in way}
+    led = {table for route in known(warehouse, config).routes.values() for table, _ in route}
     fed: dict[str, dict[Names, int | None]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
-        route = ledger.route(ledger.moves.get(name, name))
+        route = ledger.route(ledger.first_names.get(name, name))
         if route is not None and name in led:
             fed.setdefault(route.target, {})[db, schema, table] = batch
-    limit, last = cut(warehouse, config, source, above=0), last_batch(warehouse)
+    limit, last = publish_limit(warehouse, config, source, above=0), last_batch(warehouse)
     noted: list[Progress] = []
-    for (of, target), stand in list(stands.items()):
-        if of != source or target == SWEEP or stand.outdated is None:
+    for (of, target), progress in list(progress_by_target.items()):
+        if of != source or target == SOURCE_CURSOR or progress.outdated is None:
             continue
         now = replace(
-            stand,
+            progress,
             batch=limit.last if limit.last is not None else last,
             below=limit.below,
             seen=limit.newest,
             tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))
-    record(warehouse, noted, stands)
+    record_progress(warehouse, noted, progress_by_target)
     return [row.target for row in noted]

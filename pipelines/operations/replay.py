@@ -35,8 +35,15 @@ from pipelines.silver.arrivals import placed_again
 from pipelines.silver.counts import count
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
-from pipelines.targets.progress import load
-from pipelines.targets.rejects import DECODE_ID, NO_MISFITS, REJECTS, create_rejects, merge, present
+from pipelines.targets.progress import load_progress
+from pipelines.targets.rejects import (
+    DECODE_ID,
+    NO_MISFITS,
+    REJECTS,
+    create_rejects,
+    merge_rejects,
+    present,
+)
 
 
 class Replayed(NamedTuple):
@@ -66,7 +73,7 @@ def replay(warehouse: Warehouse, config: Config, source: str, *, code: str | Non
         declarations.check(warehouse, config.sources[source])
         decoded = _decoded(warehouse, config.sources[source], code)
     merged = merge_tables(warehouse, config, sources=[source]) if decoded.resolved else []
-    merged += _made(warehouse, config, source)
+    merged += _created(warehouse, config, source)
     with lease(warehouse, "gold"):
         typed = _typed(warehouse, config, source, code=code)
     return Replay((decoded, typed), merged)
@@ -152,7 +159,7 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
     }
     columns = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
     try:
-        merge(
+        merge_rejects(
             warehouse,
             f"SELECT {columns} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
             f"{place}, min_by(struct(error_code, error), `row`) AS why FROM {view} "
@@ -200,7 +207,7 @@ def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
     return bronze.join(undecoded, list(MESSAGE), "left_semi")
 
 
-def _made(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
+def _created(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
     """Targets that could not be made for want of a key, made where there is one now."""
     if not warehouse.exists("gold", "_rejects"):
         return []
@@ -215,11 +222,12 @@ def _typed(warehouse: Warehouse, config: Config, source: str, *, code: str | Non
     """Type the open rejects of gold once more."""
     if not warehouse.exists("gold", "_rejects"):
         return Replayed("gold", source, 0, 0)
-    stands = load(warehouse)
-    ledger = Ledger(warehouse, config, source, stands=stands)
+    progress_by_target = load_progress(warehouse)
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     tried = resolved = 0
     for target in waiting_targets(warehouse, source, code):
-        if (stand := stands.get((source, target))) is not None and stand.outdated is not None:
+        progress = progress_by_target.get((source, target))
+        if progress is not None and progress.outdated is not None:
             continue
         for number, part in enumerate(opened(warehouse, source, target, code=code)):
             if not number:

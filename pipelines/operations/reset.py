@@ -16,7 +16,6 @@ to be read twice rather than never, and a second call takes the rest.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from ingest.sql.casts import sql_text
@@ -24,7 +23,7 @@ from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.declarations import forget
 from pipelines.silver.stream import last_batch
-from pipelines.targets.progress import SWEEP, load
+from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
 RESET = ("kind", "what", "rows")
 
@@ -112,8 +111,11 @@ def targets_of(warehouse: Warehouse, source: str) -> list[str]:
     """The targets that the source has fed."""
     if not warehouse.exists("gold", "_progress"):
         return []
-    stands: Iterable[tuple[str, str]] = load(warehouse)
-    return sorted(target for of, target in stands if of == source and target != SWEEP)
+    return sorted(
+        target
+        for of, target in load_progress(warehouse)
+        if of == source and target != SOURCE_CURSOR
+    )
 
 
 def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:

@@ -26,7 +26,14 @@ from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import named
-from pipelines.targets.progress import Horizon, Progress, Watermarks, load, record, stand_of
+from pipelines.targets.progress import (
+    Horizon,
+    Progress,
+    Watermarks,
+    load_progress,
+    progress_of,
+    record_progress,
+)
 from pipelines.targets.table import keep_horizons
 
 
@@ -56,48 +63,50 @@ def trim_target(
     days: int,
 ) -> int:
     """Delete superseded changes of a target's source tables; how many there were."""
-    stand = stand_of(warehouse, tables[0][0].source, target)
-    if not stand.batch or not warehouse.exists("gold", target):
+    progress = progress_of(warehouse, tables[0][0].source, target)
+    if not progress.batch or not warehouse.exists("gold", target):
         return 0
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(
         f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
     ).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
-    with as_applied(warehouse, config, target, tables=tables, stand=stand) as standing:
+    with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
         # By `sequence_by` a change has another position than silver's, where horizons stand.
-        if standing.made.mode != "scd1" or standing.made.sequence:
+        if reconstruction.contract.mode != "scd1" or reconstruction.contract.sequence:
             return 0
         found = [
             (batch, past)
-            for batch in standing.batches
-            if (past := _superseded(standing.frames, batch, old))
+            for batch in reconstruction.batches
+            if (past := _superseded(reconstruction.frames, batch, old))
         ]
         if not found:
             return 0
-        marks = {
-            **stand.marks,
+        watermarks = {
+            **progress.watermarks,
             **{
-                batch.shape.label: _noted(standing.frames, batch, stand, past=past)
+                batch.projection.label: _noted(reconstruction.frames, batch, progress, past=past)
                 for batch, past in found
             },
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
-        noted = replace(stand.fresh(), marks=marks, status=stand.status, error=stand.error)
-        keep_horizons(warehouse, target, {label: m.horizons for label, m in marks.items()})
-        record(warehouse, [noted], load(warehouse))
+        noted = replace(
+            progress.fresh(), watermarks=watermarks, status=progress.status, error=progress.error
+        )
+        keep_horizons(warehouse, target, {label: m.horizons for label, m in watermarks.items()})
+        record_progress(warehouse, [noted], load_progress(warehouse))
         return sum(_deleted(warehouse, batch, past) for batch, past in found)
 
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
-    changes = events(batch.shape, batch.history(f"op <> 'truncate' AND {old}"))
-    moved = events(batch.shape, batch.history(batch.shape.moved))
+    changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
+    key_changes = events(batch.projection, batch.history(batch.projection.changes_key))
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if batch.soft else f"({base} OR op = 'delete')"
     rows = frames.view(
         frames.sql(
             f"""WITH old AS (SELECT o.* FROM ({changes}) o LEFT ANTI JOIN (
-  SELECT explode(array(key, key_before)) AS key FROM ({moved}) WHERE key_before IS NOT NULL) m
+  SELECT explode(array(key, key_before)) AS key FROM ({key_changes}) WHERE key_before IS NOT NULL) m
   ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
 bases AS (SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} GROUP BY key)
 SELECT {listed("o")}, o.batch, b.base.pos, b.base.event_time
@@ -109,12 +118,13 @@ WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
     return Past(rows, tuple(top[0]), top[1]) if top is not None and top[0] else None
 
 
-def _noted(frames: Frames, batch: TableBatch, stand: Progress, *, past: Past) -> Watermarks:
-    """The marks with the new horizon, and of the earlier ones those that keep something out."""
-    marks = stand.marks.get(batch.shape.label, Watermarks())
+def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past) -> Watermarks:
+    """The watermarks with the new horizon, and of the earlier ones those that keep something
+    out."""
+    watermarks = progress.watermarks.get(batch.projection.label, Watermarks())
     kept = [
         horizon
-        for horizon in marks.horizons
+        for horizon in watermarks.horizons
         if not frames.sql(
             silver_changes(
                 batch.silver,
@@ -123,7 +133,7 @@ def _noted(frames: Frames, batch: TableBatch, stand: Progress, *, past: Past) ->
             )
         ).isEmpty()
     ]
-    return replace(marks, horizons=(*kept, Horizon(past.pos, stand.applied[0], past.time)))
+    return replace(watermarks, horizons=(*kept, Horizon(past.pos, progress.applied[0], past.time)))
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:

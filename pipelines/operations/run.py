@@ -267,8 +267,8 @@ class Run:
         done.decoded += decoded.messages if decoded is not None else 0
         done.changes += decoded.changes if decoded is not None else 0
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
-        told = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
-        advance(f"silver {name}: {told}", rows > 0)
+        counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
+        advance(f"silver {name}: {counts}", rows > 0)
 
     def _gold(self, advance: Advance) -> None:
         """What silver has brought to the targets; nothing is looked at where nothing changed."""
@@ -284,7 +284,7 @@ class Run:
         self._quiet = True
         self._merge(advance)
         if self._quiet and silver is not None and not self._stop():
-            self._looked_at(lambda: settled.note(*about, silver=silver))
+            self._looked_at(lambda: settled.remember(*about, silver=silver))
 
     def _looked_at(self, work: Callable[[], Result]) -> Result | None:
         """What `work` gives, which only saves work; None where it failed, which is said."""

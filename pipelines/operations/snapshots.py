@@ -30,7 +30,7 @@ _BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 def snapshot_rows(
     warehouse: Warehouse,
     config: Config,
-    standing: Reconstruction,
+    reconstruction: Reconstruction,
     *,
     path: str,
     format_: str | None,
@@ -41,19 +41,22 @@ def snapshot_rows(
     """
     frame = _read(warehouse, path, format_)
     types = {gold_name(field.name).lower(): field for field in frame.schema.fields}
-    columns = [name for name in standing.columns if name.lower() in types]
-    missing = [key for key in standing.keys if key not in columns]
+    columns = [name for name in reconstruction.columns if name.lower() in types]
+    missing = [key for key in reconstruction.keys if key not in columns]
     if missing:
         raise _wrong(f"expected the key column {', '.join(missing)}, got {', '.join(types)}")
-    zone = config.sources[standing.source].time_zone
+    zone = config.sources[reconstruction.source].time_zone
     listed = []
     for name in columns:
         field = types[name.lower()]
         value = as_target(
-            column(field.name), field.dataType.simpleString(), standing.columns[name], zone=zone
+            column(field.name),
+            field.dataType.simpleString(),
+            reconstruction.columns[name],
+            zone=zone,
         )
         listed.append(f"{value} AS {column(name)}")
-    view = standing.frames.view(frame)
+    view = reconstruction.frames.view(frame)
     return f"(SELECT {', '.join(listed)} FROM {view})", columns
 
 

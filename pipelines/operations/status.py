@@ -23,7 +23,7 @@ from pipelines.operations.listings import DDL, ddl
 from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SWEEP, has_rows_applied, made_of
+from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
 from pipelines.targets.rejects import DECODE_ID
 
 SOURCE = ("kind", "source", "messages", "lag", "unread_files", "rejects", "stepped_back")
@@ -126,7 +126,7 @@ def table_rows(
 ) -> list[list[Any]]:
     """A row a target, created or not, and one a source table that is parked by itself: the columns
     TABLE. `advance` is told each that is done, `failed` what cannot be counted."""
-    stands = {
+    last_runs = {
         row["target"]: row
         for row in _progress(warehouse)
         # A source table stands for itself only while it is parked.
@@ -146,8 +146,8 @@ def table_rows(
     created = set(gold_tables(warehouse))
 
     def row(target: str) -> list[Any]:
-        stand = stands.get(target, {})
-        source = config.sources.get(stand.get("source", ""))
+        last_run = last_runs.get(target, {})
+        source = config.sources.get(last_run.get("source", ""))
         epoch = source.epoch if source is not None else 0
         total: int | None
         old: int | None
@@ -156,28 +156,28 @@ def table_rows(
         except Exception as error:
             failed(f"table {target}", error)
             total = old = None
-        parked, why = stand.get("status") == "parked", stand.get("error")
-        if target not in created and has_rows_applied(stand.get("state")):
+        parked, why = last_run.get("status") == "parked", last_run.get("error")
+        if target not in created and has_rows_applied(last_run.get("state")):
             parked, why = True, is_gone(target)
         advance(target, False)
         return [
             "table",
             target,
-            stand.get("source"),
+            last_run.get("source"),
             total,
-            stand.get("last_pos"),
-            stand.get("freshness"),
-            stand.get("late") or 0,
+            last_run.get("last_pos"),
+            last_run.get("freshness"),
+            last_run.get("late") or 0,
             rejected.get(target, 0),
             parked,
             why,
             pending.get(target, 0),
             old,
-            label(made_of(stand.get("state"))),
+            label(contract_in(last_run.get("state"))),
         ]
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
-        return list(pool.map(row, sorted({*created, *stands})))
+        return list(pool.map(row, sorted({*created, *last_runs})))
 
 
 def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
         warehouse.session.sql(
             "SELECT target, last.*, late FROM (SELECT target, sum(late + stale) AS late, "
             "max_by(struct(source, status, error, last_pos, freshness, state), version) "
-            f"AS last FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SWEEP}' "
+            f"AS last FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SOURCE_CURSOR}' "
             "GROUP BY target)"
         )
     )

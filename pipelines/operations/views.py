@@ -27,7 +27,7 @@ from ingest.sql import delivery
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.projection import as_text
 from pipelines.gold.known import known, one_of
-from pipelines.ledger.entries import load
+from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
@@ -37,9 +37,9 @@ from pipelines.silver.history import (
     data_columns,
     history_view,
     listed,
-    moves,
     of_key,
     order,
+    previous_keys,
 )
 from pipelines.silver.transactions import transactions
 from pipelines.targets.table import keys_of
@@ -152,7 +152,7 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
 def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
     """The tables and views of a layer that there are to query."""
     if layer == "history":
-        return sorted(known(warehouse, config).ways)
+        return sorted(known(warehouse, config).routes)
     names = warehouse.tables(layer)
     return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
 
@@ -216,7 +216,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     if warehouse.local or not warehouse.exists("silver", "cdc"):
         return
     wanted = {("silver", view): silver_view(warehouse, config, view) for view in VIEWS}
-    for target, tables in known(warehouse, config).ways.items():
+    for target, tables in known(warehouse, config).routes.items():
         columns = data_columns(warehouse, target, tables)
         wanted["history", target] = _history(warehouse, config, tables, columns=columns)
     assert warehouse.settings.catalog is not None
@@ -249,7 +249,7 @@ def _noted(file: Path) -> dict[str, str]:
 
 def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
-    tables = known(warehouse, config).ways[target]
+    tables = known(warehouse, config).routes[target]
     return _history(warehouse, config, tables, columns=data_columns(warehouse, target, tables))
 
 
@@ -261,7 +261,7 @@ def _history(
     columns: Mapping[str, str],
     looked: Sequence[str] = (),
 ) -> str:
-    entries = load(warehouse).values()
+    entries = load_entries(warehouse).values()
     read = namings(entries, [table for table, _ in tables])
     return history_view(warehouse, config, tables, columns=columns, read=read, looked=looked)
 
@@ -274,14 +274,14 @@ def history_frame(
     Raises ConfigError for a table or column that does not exist, or a value that its column cannot
     have.
     """
-    ways = known(warehouse, config).ways
-    target = one_of(table, ways, warehouse.settings)
-    columns = data_columns(warehouse, target, ways[target])
+    routes = known(warehouse, config).routes
+    target = one_of(table, routes, warehouse.settings)
+    columns = data_columns(warehouse, target, routes[target])
     where, looked = "true", None
     if key:
-        looked = _looked(warehouse, config, ways[target], target=target, columns=columns, key=key)
+        looked = _looked(warehouse, config, routes[target], target=target, columns=columns, key=key)
     query = _history(
-        warehouse, config, ways[target], columns=columns, looked=looked.columns if looked else ()
+        warehouse, config, routes[target], columns=columns, looked=looked.columns if looked else ()
     )
     if looked is not None:
         where = of_key(columns, looked, _earlier(warehouse, query, columns, looked=looked))
@@ -334,11 +334,11 @@ def _earlier(
 ) -> list[Earlier]:
     """The keys that the rows looked for had before, followed back through changes of the key."""
     found: dict[str, Earlier] = {}
-    asked = moves(query, columns, looked, held=None)
+    asked = previous_keys(query, columns, looked, held=None)
     while True:
         met = [Earlier(was, tuple(until)) for was, until in rows(warehouse.session.sql(asked))]
         new = [was for was in met if was.key not in found or found[was.key].until < was.until]
         if not new:
             return list(found.values())
         found.update((was.key, was) for was in new)
-        asked = moves(query, columns, looked, held=new)
+        asked = previous_keys(query, columns, looked, held=new)

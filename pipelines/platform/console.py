@@ -239,6 +239,6 @@ class Console:
     def _one_below_the_other(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Rows too wide for the terminal, each as a block of its fields."""
         for row in rows:
-            told = zip(columns, map(cell, row), strict=True)
-            self.record({name: text for name, text in told if text} or {columns[0]: ""})
+            cells = zip(columns, map(cell, row), strict=True)
+            self.record({name: text for name, text in cells if text} or {columns[0]: ""})
             sys.stdout.write("\n")

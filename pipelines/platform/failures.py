@@ -44,8 +44,8 @@ def cause(error: BaseException | None) -> str | None:
     found = None
     while error is not None:
         for text in _traces(error):
-            told = _CAUSED.findall(text)
-            found = told[-1] if told else found
+            causes = _CAUSED.findall(text)
+            found = causes[-1] if causes else found
         error = error.__cause__
     return found
 
@@ -54,8 +54,8 @@ def log_hint(error: BaseException | None = None) -> str:
     """Where Spark's log lies, for what came out of the JVM that this process started."""
     session = sys.modules.get("pipelines.platform.session")
     log = getattr(session, "LOG", None)
-    told = error is None or any("\tat " in text for text in _traces(error))
-    return f"; Spark's log is {log}" if log is not None and told else ""
+    from_jvm = error is None or any("\tat " in text for text in _traces(error))
+    return f"; Spark's log is {log}" if log is not None and from_jvm else ""
 
 
 def _traces(error: BaseException) -> Iterator[str]:

@@ -98,7 +98,7 @@ class LeaseLog(Protocol):
     def newest(self) -> Record:
         """The newest record; number 0, free, where there is none."""
 
-    def put(self, number: int, holder: Holder | None) -> bool:
+    def create_record(self, number: int, holder: Holder | None) -> bool:
         """Make the record of this number; False where there is one."""
 
     def beat(self, number: int, count: int) -> None:
@@ -196,7 +196,7 @@ class _Held:
         with suppress(Exception):
             for _ in range(_RELEASES):
                 if (
-                    self._log.put(self._number + 1, None)
+                    self._log.create_record(self._number + 1, None)
                     or self._log.newest().number > self._number
                 ):
                     return
@@ -219,7 +219,7 @@ def _taken(log: LeaseLog, name: str, patience: Patience) -> int:
             met, since = newest, now
         gone = newest.holder is not None and newest.holder.gone
         if newest.free or gone or now - since > EXPIRY:
-            if log.put(newest.number + 1, Holder.here()):
+            if log.create_record(newest.number + 1, Holder.here()):
                 if log.newest().number == newest.number + 1:
                     return newest.number + 1
                 continue
@@ -265,7 +265,7 @@ class FolderLog:
             return Record(number, False, None, self._beat(number))
         return Record(number, holder is None, holder, self._beat(number) if holder else "")
 
-    def put(self, number: int, holder: Holder | None) -> bool:
+    def create_record(self, number: int, holder: Holder | None) -> bool:
         """See LeaseLog."""
         text = json.dumps(holder._asdict() if holder is not None else {}).encode()
         try:
@@ -349,7 +349,7 @@ class TableLog:
         holder = Holder(**said) if said else None
         return Record(row["number"], holder is None, holder, str(row["beat"]))
 
-    def put(self, number: int, holder: Holder | None) -> bool:
+    def create_record(self, number: int, holder: Holder | None) -> bool:
         """See LeaseLog."""
         warehouse = self._warehouse
         warehouse.create(

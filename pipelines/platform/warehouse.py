@@ -74,7 +74,7 @@ class Warehouse:
         self.root = root
         self.session = session
         self.patience = Patience()
-        self._kept: dict[tuple[str, str], tuple[int, object]] = {}
+        self._cache: dict[tuple[str, str], tuple[int, object]] = {}
         self._complete: set[tuple[str, str]] = set()
 
     @property
@@ -152,7 +152,7 @@ class Warehouse:
         if self.exists(layer, table):
             return
         if self.local:
-            _sweep(self.folder(layer, table) / "_delta_log")
+            _clear_failed_creation(self.folder(layer, table) / "_delta_log")
         else:
             assert self.settings.catalog is not None
             place = quote(self.settings.catalog, self.schema(layer))
@@ -191,7 +191,7 @@ class Warehouse:
             shutil.rmtree(self.folder(layer, table), ignore_errors=True)
         else:
             self.execute(f"DROP TABLE IF EXISTS {self.name(layer, table)}")
-        self._kept.pop((layer, table), None)
+        self._cache.pop((layer, table), None)
         self._complete.discard((layer, table))
 
     def append(
@@ -203,7 +203,7 @@ class Warehouse:
         once: tuple[str, int] | None = None,
         note: int | None = None,
     ) -> None:
-        """Append rows. `once` = (writer, number): its mark in the table's log, see `noted`;
+        """Append rows. `once` = (writer, number): its mark in the table's log, see `append_note`;
         `note` stands beside it, see `last_note`.
 
         In a catalog, Delta also skips a number not above the writer's last. Locally that would
@@ -231,7 +231,7 @@ class Warehouse:
         else:
             writer.saveAsTable(self.name(layer, table))
 
-    def noted(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
+    def append_note(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
         """The note of the append with this mark in the table's log, None where there is none; for
         what a killed run left."""
         history = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)}")
@@ -267,18 +267,18 @@ class Warehouse:
         versions = sorted(int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit())
         return [_commit(folder, version) for version in reversed(versions[-most:])]
 
-    def kept(self, layer: str, table: str, read: Callable[[], T]) -> T:
+    def cached(self, layer: str, table: str, read: Callable[[], T]) -> T:
         """What `read` gives of the table; asked again only when the table has changed."""
         version = self.last_commit(layer, table).version
-        known = self._kept.get((layer, table))
+        known = self._cache.get((layer, table))
         if known is None or known[0] != version:
             known = (version, read())
-            self._kept[layer, table] = known
+            self._cache[layer, table] = known
         return cast(T, known[1])
 
-    def keep(self, layer: str, table: str, what: object) -> None:
+    def cache(self, layer: str, table: str, what: object) -> None:
         """`what` is what a read of the table would give, after its only writer's append."""
-        self._kept[layer, table] = (self.last_commit(layer, table).version, what)
+        self._cache[layer, table] = (self.last_commit(layer, table).version, what)
 
     def checkpoint(self, *parts: str) -> str:
         """The folder of a stream's checkpoint."""
@@ -286,7 +286,7 @@ class Warehouse:
         return str(Path(self.settings.checkpoints, *parts))
 
 
-def _sweep(log: Path) -> None:
+def _clear_failed_creation(log: Path) -> None:
     """Clear away what a creation left that failed, say for want of space: Delta takes a log for a
     table's that holds so much as a draft of a commit. A draft that is young may be another's who
     creates the table at this moment, and is waited for."""

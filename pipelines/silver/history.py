@@ -68,8 +68,8 @@ def history_view(
     `read` the changes of names through which each table's events are read. It has _SIDES as well
     where there are columns `looked` for."""
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
-    for table, way in tables:
-        by_source.setdefault(table.source, []).append((table, way))
+    for table, route in tables:
+        by_source.setdefault(table.source, []).append((table, route))
     return "\nUNION ALL\n".join(
         _of_source(
             warehouse, config.sources[name], of_source, columns=columns, read=read, looked=looked
@@ -90,7 +90,7 @@ def of_key(columns: Mapping[str, str], looked: Looked, earlier: Sequence[Earlier
     return " OR ".join([*terms, *_had(columns, looked, earlier)])
 
 
-def moves(
+def previous_keys(
     view: str, columns: Mapping[str, str], looked: Looked, *, held: Sequence[Earlier] | None
 ) -> str:
     """SQL of the keys, as JSON, that rows of the query `view` had before they got the wanted values
@@ -159,9 +159,9 @@ def data_columns(
     warehouse: Warehouse, target: str, tables: Sequence[tuple[SourceTable, Route]]
 ) -> dict[str, str]:
     """The target's columns: gold's with their types; before it exists, silver's as text."""
-    hidden = {name.casefold() for _, way in tables for name in way.exclude}
+    hidden = {name.casefold() for _, route in tables for name in route.exclude}
     if warehouse.exists("gold", target):
-        shards = {(way.shard_column or "").casefold() for _, way in tables}
+        shards = {(route.shard_column or "").casefold() for _, route in tables}
         own = {*METADATA, *shards, *hidden}
         fields = warehouse.read("gold", target).schema.fields
         return {
@@ -193,7 +193,7 @@ def _of_source(
     read: Mapping[SourceTable, Lineage],
     looked: Sequence[str],
 ) -> str:
-    hidden = sorted({source_name(name).casefold() for _, way in tables for name in way.exclude})
+    hidden = sorted({source_name(name).casefold() for _, route in tables for name in route.exclude})
     meta = _named_beside(columns)
     listed = [f"{_meta(name, hidden)} AS {quote(meta[name])}" for name in FIRST]
     listed += [
@@ -237,8 +237,8 @@ def _changes(
     `aside`: some columns have other names in gold.
     """
     alike: dict[Lineage, list[tuple[SourceTable, Route]]] = {}
-    for table, way in tables:
-        alike.setdefault(read[table], []).append((table, way))
+    for table, route in tables:
+        alike.setdefault(read[table], []).append((table, route))
     sent = ", ".join(f"{name} AS _sent_{name}" for name in _IMAGES)
     silver = warehouse.name("silver", "cdc")
     parts = []

@@ -16,7 +16,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
-from ingest.sql.projection import MOVED, Projection
+from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
@@ -28,9 +28,9 @@ _WIDTH = " + ".join(
 )
 """SQL of the bytes of a change's values."""
 _LOWEST = -(2**63) + 1
-"""The `oldest` of a slice in which some change has no time."""
+"""The `oldest` where some change has no time."""
 _IMAGES = 64
-"""Lists of column names of a table that are told one by one."""
+"""Lists of column names of a table that are named one by one."""
 
 
 class BatchStats(NamedTuple):
@@ -57,8 +57,8 @@ class BatchStats(NamedTuple):
     deletes: int
     truncates: int
     partials: int
-    moves: int
-    removed: Pos | None
+    key_changes: int
+    last_removal: Pos | None
     images: tuple[tuple[str, ...], ...]
     key_columns: tuple[tuple[str, ...], ...]
     zero_dates: int
@@ -74,18 +74,18 @@ class BatchStats(NamedTuple):
 
 
 class PendingChanges(NamedTuple):
-    """The slices of one source above a batch, and the column types that came with them.
+    """What one source has above a batch, table by table, and the column types that came with it.
 
-    `last` is the last batch of which everything may be applied, `cut` says what of later ones.
+    `last` is the last batch of which everything may be applied, `limit` says what of later ones.
     `keys`: the key columns that schema messages name, the last ones, which messages of rows need
     not name.
     """
 
     last: int
-    slices: list[BatchStats]
+    stats: list[BatchStats]
     types: dict[SourceTable, list[tuple[ColumnType, ...]]]
     keys: dict[SourceTable, tuple[str, ...]]
-    cut: PublishLimit = EVERYTHING
+    limit: PublishLimit = EVERYTHING
 
 
 def survey(
@@ -95,32 +95,32 @@ def survey(
     *,
     tables: Iterable[SourceTable] = (),
     until: int | None = None,
-    cut: PublishLimit = EVERYTHING,
+    limit: PublishLimit = EVERYTHING,
     apart: Mapping[SourceTable, int] | None = None,
 ) -> PendingChanges:
     """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
-    `cut`; of `tables` alone where given.
+    `limit`; of `tables` alone where given.
 
-    `apart`: source tables whose batches up to a number make a slice and those above it another.
+    `apart`: source tables whose batches up to a number are counted apart from those above it.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
     where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
-    if cut.waits is not None:
-        where += f" AND {cut.only}"
-    rows = _grouped(warehouse, where, _part(cut, apart or {}))
+    if limit.waits is not None:
+        where += f" AND {limit.only}"
+    rows = _grouped(warehouse, where, _part(limit, apart or {}))
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)
-    slices = [_slice(source, row) for row in rows if row["changes"] or row["ddl"]]
-    slices.sort(key=lambda slice_: slice_.batch)
-    if cut.last is not None:
-        last = cut.last
-    return PendingChanges(last, slices, types, keys, cut)
+    stats = [_batch_stats(source, row) for row in rows if row["changes"] or row["ddl"]]
+    stats.sort(key=lambda each: each.batch)
+    if limit.last is not None:
+        last = limit.last
+    return PendingChanges(last, stats, types, keys, limit)
 
 
-def _part(cut: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
-    """SQL of which slice of its table a row belongs to."""
-    parts = [f"CAST(batch > {cut.last} AS int)"] if cut.last is not None else []
+def _part(limit: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
+    """SQL of which part of its table's batches a row belongs to."""
+    parts = [f"CAST(batch > {limit.last} AS int)"] if limit.last is not None else []
     if apart:
         cases = " ".join(
             f"WHEN {named(table)} THEN CAST(batch > {batch} AS int)"
@@ -143,15 +143,15 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
   max(batch) FILTER (WHERE kind = 'change') AS changed,
   min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,
   max(batch) FILTER (WHERE kind = 'ddl') AS ddl_last,
-  min(batch) FILTER (WHERE op = 'truncate') AS cut_first,
-  max(batch) FILTER (WHERE op = 'truncate') AS cut_last,
+  min(batch) FILTER (WHERE op = 'truncate') AS truncate_first,
+  max(batch) FILTER (WHERE op = 'truncate') AS truncate_last,
   count_if(kind = 'change') AS changes, count_if(kind = 'ddl') AS ddl,
   min(pos) FILTER (WHERE kind = 'change') AS lowest,
   max(pos) FILTER (WHERE kind = 'change') AS highest,
   count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
   count_if(kind = 'change' AND after_image = 'partial') AS partials,
-  count_if({MOVED}) AS moves,
-  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {MOVED}) AS removed,
+  count_if({CHANGES_KEY}) AS key_changes,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {CHANGES_KEY}) AS last_removal,
   collect_set({names}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
   collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
@@ -168,14 +168,14 @@ WHERE {where} AND kind IN ('change', 'ddl', 'schema')
 GROUP BY db, schema, `table`, part, schema_id)
 SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   coalesce(max(changed), max(ddl_last)) AS batch, max(changed) AS changed,
-  least(min(ddl_first), min(cut_first)) AS logged_first,
-  greatest(max(ddl_last), max(cut_last)) AS logged_last,
+  least(min(ddl_first), min(truncate_first)) AS logged_first,
+  greatest(max(ddl_last), max(truncate_last)) AS logged_last,
   greatest(max(changed), max(ddl_last)) AS last, max(newest_row).format AS format,
   array_distinct(flatten(collect_list(formats))) AS formats,
   array_distinct(flatten(collect_list(tenants))) AS tenants,
   sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
   sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
-  sum(moves) AS moves, max(removed) AS removed,
+  sum(key_changes) AS key_changes, max(last_removal) AS last_removal,
   array_distinct(flatten(collect_list(images))) AS met,
   IF(size(met) <= {_IMAGES}, met, concat(transform(array_distinct(flatten(met)), n -> array(n)),
     slice(filter(met, i -> {twice}), 1, 1))) AS images,
@@ -192,9 +192,9 @@ FROM by_schema GROUP BY db, schema, `table`, part"""
 _BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
   min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
   max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'
-    AND size(key_columns) > 0) AS told"""
+    AND size(key_columns) > 0) AS last_key"""
 _OVER_SCHEMAS = """collect_list(struct(came, schema_id, columns)) FILTER (WHERE came IS NOT NULL)
-    AS types, max(told).key_columns AS told"""
+    AS types, max(last_key).key_columns AS last_key"""
 """What messages of schemas say of a table: its columns' types, its key."""
 
 
@@ -203,7 +203,7 @@ def schema_hints(
 ) -> PendingChanges:
     """What the messages of schemas in batches up to `last` say of some tables of one source.
 
-    It has no slices.
+    It has no statistics.
     """
     source = next(iter(tables)).source
     found = warehouse.session.sql(
@@ -232,11 +232,11 @@ def among(batches: Collection[int]) -> str:
     return f"batch IN ({', '.join(map(str, sorted(batches)))})"
 
 
-def _slice(source: str, row: dict[str, Any]) -> BatchStats:
+def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
     table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
     logged = row.pop("logged_first"), row.pop("logged_last")
     row["logged"] = logged if logged[0] is not None else None
-    for name in ("lowest", "highest", "removed"):
+    for name in ("lowest", "highest", "last_removal"):
         row[name] = _pos(row[name])
     for name in ("formats", "tenants"):
         row[name] = tuple(sorted(row[name]))
@@ -245,72 +245,81 @@ def _slice(source: str, row: dict[str, Any]) -> BatchStats:
     return BatchStats(table=table, **row)
 
 
-def with_moves(
-    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, moved: str
+def with_key_changes(
+    warehouse: Warehouse,
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
+    *,
+    condition: str,
 ) -> list[BatchStats]:
-    """The slices of a table with key changes counted by `moved`, for keys that silver does not
-    know. `also`: other names that the table has had."""
-    images = (image for slice_ in slices for image in slice_.images)
+    """The statistics of a table with key changes counted by `condition`, for keys that silver does
+    not know. `later_names`: other names that the table has had."""
+    images = (image for each in stats for image in each.images)
     aside = any(steps_aside(name) for image in images for name in image)
-    changes = _changes(warehouse, slices, also, aside=aside)
+    changes = _changes(warehouse, stats, later_names, aside=aside)
     row = warehouse.session.sql(
-        f"SELECT count(*) AS moves, max(pos) AS top FROM ({changes}) WHERE {moved}"
+        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) WHERE {condition}"
     ).first()
-    if row is None or not row["moves"]:
-        return list(slices)
-    first, *rest = slices
-    removed = max(pos for pos in (first.removed, tuple(row["top"])) if pos is not None)
-    return [first._replace(moves=row["moves"], removed=removed), *rest]
+    if row is None or not row["key_changes"]:
+        return list(stats)
+    first, *rest = stats
+    last_removal = max(pos for pos in (first.last_removal, tuple(row["top"])) if pos is not None)
+    return [first._replace(key_changes=row["key_changes"], last_removal=last_removal), *rest]
 
 
 def with_places(
     warehouse: Warehouse,
-    slices: Sequence[BatchStats],
-    also: Iterable[SourceTable],
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
     *,
-    shape: Projection,
+    projection: Projection,
 ) -> tuple[list[BatchStats], int]:
-    """The slices of a table by the order of `shape.sequence`, each with the places of them all, and
-    how many changes have no place."""
-    cuts = str(shape.truncates).lower()
-    changes = _changes(warehouse, slices, also, aside=shape.aside)
+    """The statistics of a table by the order of `projection.sequence`, each with the places of them
+    all, and how many changes have no place."""
+    voids = str(projection.truncates).lower()
+    changes = _changes(warehouse, stats, later_names, aside=projection.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {shape.moved}) AS removed "
-        f"FROM (SELECT *, {place(shape)} AS p FROM ({changes})) WHERE op <> 'truncate' OR {cuts}"
+        f"max(p) FILTER (WHERE op = 'delete' OR {projection.changes_key}) AS last_removal "
+        f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
+        f"WHERE op <> 'truncate' OR {voids}"
     ).first()
     assert row is not None
     placed = [
-        slice_._replace(
+        each._replace(
             truncates=0,
             lowest=_pos(row["lowest"]),
             highest=_pos(row["highest"]),
-            removed=_pos(row["removed"]),
+            last_removal=_pos(row["last_removal"]),
         )
-        for slice_ in slices
+        for each in stats
     ]
     return placed, int(row["missing"])
 
 
 def _changes(
-    warehouse: Warehouse, slices: Sequence[BatchStats], also: Iterable[SourceTable], *, aside: bool
+    warehouse: Warehouse,
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
+    *,
+    aside: bool,
 ) -> str:
-    """SQL of the changes of one table's slices, under all its names.
+    """SQL of the changes that the statistics of one table count, under all its names.
 
     `aside`: columns have the names that gold has them under.
     """
-    table = slices[0].table
+    table = stats[0].table
     silver = warehouse.name("silver", "cdc")
     return (
         f"SELECT * FROM {f'({in_gold(silver)})' if aside else silver} "
-        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *also))} "
-        f"AND kind = 'change' AND {spanned(slices)}"
+        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *later_names))} "
+        f"AND kind = 'change' AND {spanned(stats)}"
     )
 
 
-def spanned(slices: Sequence[BatchStats]) -> str:
-    """SQL that is true for silver's rows of the slices of one table."""
-    first, last = min(s.first for s in slices), max(s.batch for s in slices)
+def spanned(stats: Sequence[BatchStats]) -> str:
+    """SQL that is true for silver's rows that the statistics of one table count."""
+    first, last = min(s.first for s in stats), max(s.batch for s in stats)
     return among(range(first, last + 1))
 
 
@@ -338,7 +347,7 @@ def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tupl
     """The key each table was last said to have; taken out of the rows."""
     found = {}
     for row in sorted(rows, key=lambda row: int(row.get("last") or 0)):
-        key = row.pop("told")
+        key = row.pop("last_key")
         if key is not None:
             found[SourceTable(source, row["db"], row["schema"], row["table"])] = gold_names(key)
     return found

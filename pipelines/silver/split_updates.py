@@ -47,27 +47,27 @@ def join_split_updates(
     return joined
 
 
-def _pairs(halves: DataFrame, batch: int) -> DataFrame:
+def _pairs(split_updates: DataFrame, batch: int) -> DataFrame:
     """The after-halves that have a before-half, one of the two in `batch`, joined."""
     first = (
-        halves.where("kind = 'fragment'")
+        split_updates.where("kind = 'fragment'")
         .groupBy(*_PAIR)
         .agg(
             F.min_by(F.struct("before", "before_image", "key"), "pos").alias("half"),
             F.max("batch").alias("came"),
         )
     )
-    second = halves.where("kind = 'change' AND before IS NULL")
+    second = split_updates.where("kind = 'change' AND before IS NULL")
     same = [second[name].eqNullSafe(first[name]) for name in _PAIR]
     joined = second.join(first, on=same, how="inner").where(
         (second["batch"] == batch) | (first["came"] == batch)
     )
-    moved = F.to_json("half.key") != F.to_json(second["key"])
+    changed = F.to_json("half.key") != F.to_json(second["key"])
     replaced = {
         "before": F.col("half.before"),
         "before_image": F.col("half.before_image"),
         "key_before": F.col("half.key"),
-        "key_hash": F.when(F.coalesce(moved, F.lit(True)), None).otherwise(second["key_hash"]),
+        "key_hash": F.when(F.coalesce(changed, F.lit(True)), None).otherwise(second["key_hash"]),
         "warnings": F.array_append(F.array_remove(second["warnings"], _SPLIT), F.lit(_JOINED)),
     }
     return joined.select(

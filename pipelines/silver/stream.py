@@ -108,7 +108,7 @@ def _stream(
     writer = _writer(checkpoint)
     run = decode({source.name: decode_spec(source)})
     settings = warehouse.settings
-    halves = source.format in ("auto", "dataworks")
+    splits = source.format in ("auto", "dataworks")
     tables = _tables(warehouse, source, checkpoint)
     local = warehouse.local
     # Spark Connect runs `append` in another process, where nobody would hear a request to stop.
@@ -122,7 +122,7 @@ def _stream(
             raise Stopped
         place = Warehouse(settings, batch.sparkSession)
         once = (writer, number)
-        own = place.noted("silver", "cdc", once) if number == unfinished else None
+        own = place.append_note("silver", "cdc", once) if number == unfinished else None
         if own is not None:
             # A run that was killed got that far; sources have appended since, maybe.
             counts = _counts(place, own)
@@ -131,7 +131,7 @@ def _stream(
             counts = _append(place, decoded(batch, place, own), once=once, number=own)
         written.append(counts)
         once = (f"{writer}/pairs", number)
-        if halves and (number != unfinished or place.noted("silver", "cdc", once) is None):
+        if splits and (number != unfinished or place.append_note("silver", "cdc", once) is None):
             pairs = join_split_updates(
                 place, source.name, own, counts=counts, once=once, to=numbers[0] + 1
             )

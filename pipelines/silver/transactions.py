@@ -14,7 +14,7 @@ from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
-from pipelines.targets.progress import SWEEP, Progress, load
+from pipelines.targets.progress import load_progress, source_cursor
 
 
 class Open(NamedTuple):
@@ -71,7 +71,7 @@ def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> s
     )
 
 
-def cut(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
+def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
     """How far gold may go in what silver has of `source` above batch `above`."""
     if config.tables[source].publish != "transaction":
         return EVERYTHING
@@ -110,11 +110,11 @@ def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: in
 def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> list[str]:
     """What gold waits for, a sentence each, where it publishes whole transactions only."""
     sources = [name for name in sources if config.tables[name].publish == "transaction"]
-    stands = load(warehouse) if sources else {}
-    told = []
+    progress_by_target = load_progress(warehouse) if sources else {}
+    sentences = []
     for source in sources:
-        swept = stands.get((source, SWEEP), Progress(target=SWEEP, source=source))
-        waits = cut(warehouse, config, source, above=swept.batch).waits
+        cursor = source_cursor(progress_by_target, source)
+        waits = publish_limit(warehouse, config, source, above=cursor.batch).waits
         if waits is not None:
-            told.append(f"source {source}: gold waits for the rest of {waits}")
-    return told
+            sentences.append(f"source {source}: gold waits for the rest of {waits}")
+    return sentences

@@ -1,8 +1,8 @@
 """Which source tables feed each target, and which are kept apart since another was there first.
 
-Who fed a target first is read off its progress: the marks of its source tables stand in the order
-in which they came. A source table that meets such a target without being meant to is parked by
-itself, in a row of `gold._progress` under its own name (semantics.md, 70).
+Who fed a target first is read off its progress: the watermarks of its source tables come in the
+order in which they came. A source table that meets such a target without being meant to is parked
+by itself, in a row of `gold._progress` under its own name (semantics.md, 70).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from ingest.config.load import Config
 from ingest.config.routes import Feeders
 from ingest.names import SourceTable, label_of
-from pipelines.targets.progress import SWEEP, Progress, Stands, parked
+from pipelines.targets.progress import SOURCE_CURSOR, Progress, ProgressByTarget, parked
 
 
-def feeders(config: Config, stands: Stands) -> Feeders:
+def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
     """The source tables that have fed each target and are led there still, in order of coming."""
     found: dict[str, list[SourceTable]] = {}
-    for (source, target), stand in stands.items():
-        if target == SWEEP or source not in config.sources or not stand.batch:
+    for (source, target), progress in progress_by_target.items():
+        if target == SOURCE_CURSOR or source not in config.sources or not progress.batch:
             continue
-        came = {label: number for number, label in enumerate(stand.marks)}
+        came = {label: number for number, label in enumerate(progress.watermarks)}
         fed = [
             table
-            for names in stand.tables
+            for names in progress.tables
             if label_of(table := SourceTable(source, *names)) in came or not came
             if _led(config, table) == target.lower()
         ]
@@ -34,7 +34,7 @@ def feeders(config: Config, stands: Stands) -> Feeders:
 
 
 def kept_apart(
-    source: str, errors: Mapping[SourceTable, str], stands: Stands
+    source: str, errors: Mapping[SourceTable, str], progress_by_target: ProgressByTarget
 ) -> tuple[list[Progress], list[Progress]]:
     """The rows of `gold._progress` for source tables that are parked by themselves, and those for
     tables that no longer are."""
@@ -43,13 +43,13 @@ def kept_apart(
     ]
     names = {row.target for row in aside}
     freed = [
-        Progress(target=stand.target, source=source)
-        for (of, target), stand in stands.items()
-        if of == source and ":" in target and target not in names and stand.status == "parked"
+        Progress(target=progress.target, source=source)
+        for (of, target), progress in progress_by_target.items()
+        if of == source and ":" in target and target not in names and progress.status == "parked"
     ]
     return aside, freed
 
 
 def _led(config: Config, table: SourceTable) -> str | None:
-    way = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
-    return way.target.lower() if way is not None else None
+    route = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+    return route.target.lower() if route is not None else None

@@ -18,10 +18,10 @@ from ingest.config.modes import TargetContract
 from ingest.position import Pos, pos_literal
 from pipelines.platform.warehouse import Warehouse
 
-_TOPS_MOST = 32
-CUTS_MOST = 64
+_HIGH_POSITIONS_MOST = 32
+TRUNCATES_MOST = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SWEEP = "*"
+SOURCE_CURSOR = "*"
 """The target name of the row that says how far a source's silver was looked through."""
 
 PROGRESS = (
@@ -68,36 +68,40 @@ class Horizon(NamedTuple):
 class Watermarks:
     """What gold remembers of one source table, to tell which events are late.
 
-    `applied`: highest pos applied. `removed`: highest pos of an applied delete, key change or
-    truncate. `skipped`: highest pos that may have been skipped because it changed nothing. `cuts`:
-    truncates, the newest of them, and `cut_times` when they happened (µs), where the rows that they
-    leave behind show that; `more_cuts`: silver has others. `partials`: partial images have
-    come. `orphans`: highest pos of a partial image without base. `foreign`: changes have come that
-    name no key, or another one than the target's. `unhashed`: changes have come for which silver
-    has no hash of the key.
-    `changes`: how many were applied, and `widest`: the bytes of the values of the widest, so that
-    what is read of history is known to be little beforehand; None: not known.
+    Positions: `applied` is the highest applied, `last_removal` the highest of an applied delete,
+    key change or truncate, `last_noop` the highest that may have been skipped because it changed
+    nothing, `last_baseless` the highest of a partial image without base. `batch_high_positions`:
+    for some of silver's batches, in order, the highest position that changes have up to there.
+
+    `truncates`: the newest truncates, and `truncate_times` when they happened (µs), where the rows
+    that they leave behind show that; `more_truncates`: silver has others.
+
+    `partials`: partial images have come. `key_overridden`: changes have come that name no key, or
+    another one than the target's. `unhashed`: changes have come for which silver has no hash of the
+    key. `domain`: what its positions are positions in (`ingest.decode.spec.domain`). `tenant`: the
+    one of OceanBase that its changes name.
+
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
-    that tells what a killed run left. `domain`: what its positions are positions in
-    (`ingest.decode.spec.domain`). `tenant`: the one of OceanBase that its changes name. `tops`: for
-    some of silver's batches, in order, the highest pos that changes have up to there.
+    that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of
+    the values of the widest, so that what is read of history is known to be little beforehand;
+    None: not known.
     """
 
     applied: Pos | None = None
-    removed: Pos | None = None
-    skipped: Pos | None = None
-    cuts: tuple[Pos, ...] = ()
-    cut_times: tuple[int | None, ...] = ()
-    more_cuts: bool = False
+    last_removal: Pos | None = None
+    last_noop: Pos | None = None
+    truncates: tuple[Pos, ...] = ()
+    truncate_times: tuple[int | None, ...] = ()
+    more_truncates: bool = False
     partials: bool = False
-    orphans: Pos | None = None
-    foreign: bool = False
+    last_baseless: Pos | None = None
+    key_overridden: bool = False
     unhashed: bool = False
     domain: str | None = None
     tenant: str | None = None
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
-    tops: tuple[tuple[int, Pos], ...] = ()
+    batch_high_positions: tuple[tuple[int, Pos], ...] = ()
     changes: int | None = 0
     widest: int | None = 0
 
@@ -106,16 +110,15 @@ class Watermarks:
         """From JSON."""
         pos = {
             name: tuple(stored[name]) if stored.get(name) else None
-            for name in ("applied", "removed", "skipped", "orphans")
+            for name in ("applied", "last_removal", "last_noop", "last_baseless")
         }
-        cuts = tuple(tuple(cut) for cut in stored.get("cuts", ()))
         return cls(
             **pos,
-            cuts=cuts,
-            cut_times=tuple(stored.get("cut_times", ())),
-            more_cuts=stored.get("more_cuts", False),
+            truncates=tuple(tuple(pos) for pos in stored.get("truncates", ())),
+            truncate_times=tuple(stored.get("truncate_times", ())),
+            more_truncates=stored.get("more_truncates", False),
             partials=stored.get("partials", False),
-            foreign=stored.get("foreign", False),
+            key_overridden=stored.get("key_overridden", False),
             unhashed=stored.get("unhashed", True),
             domain=stored.get("domain"),
             tenant=stored.get("tenant"),
@@ -124,48 +127,58 @@ class Watermarks:
                 for below, batch, time in stored.get("horizons", ())
             ),
             version=stored.get("version"),
-            tops=tuple((batch, tuple(top)) for batch, top in stored.get("tops", ())),
+            batch_high_positions=tuple(
+                (batch, tuple(high)) for batch, high in stored.get("batch_high_positions", ())
+            ),
             changes=stored.get("changes"),
             widest=stored.get("widest"),
         )
 
-    def topped(self, above: int, last: int, top: Pos | None) -> tuple[tuple[int, Pos], ...]:
-        """`tops` once the batches above `above`, up to `last`, are applied: `top` is then the
-        highest pos. Older ones are thinned out."""
-        if top is None:
-            return self.tops
-        kept = [known for known in self.tops if known[0] <= above and known[1] < top]
-        if len(kept) >= _TOPS_MOST:
-            kept = [*kept[: _TOPS_MOST // 2 : 2], *kept[_TOPS_MOST // 2 :]]
-        return (*kept, (last, top))
+    def high_positions_after(
+        self, above: int, last: int, high: Pos | None
+    ) -> tuple[tuple[int, Pos], ...]:
+        """`batch_high_positions` once the batches above `above`, up to `last`, are applied: `high`
+        is then the highest position. Older ones are thinned out."""
+        if high is None:
+            return self.batch_high_positions
+        kept = [
+            (batch, pos)
+            for batch, pos in self.batch_high_positions
+            if batch <= above and pos < high
+        ]
+        if len(kept) >= _HIGH_POSITIONS_MOST:
+            half = _HIGH_POSITIONS_MOST // 2
+            kept = [*kept[:half:2], *kept[half:]]
+        return (*kept, (last, high))
 
     @property
-    def truncates(self) -> dict[Pos, int | None] | None:
+    def all_truncates(self) -> dict[Pos, int | None] | None:
         """All truncates there were, with their times; None where silver must be asked."""
-        known = not self.more_cuts and len(self.cut_times) == len(self.cuts)
-        return dict(zip(self.cuts, self.cut_times, strict=True)) if known else None
+        known = not self.more_truncates and len(self.truncate_times) == len(self.truncates)
+        return dict(zip(self.truncates, self.truncate_times, strict=True)) if known else None
 
     def with_truncates(self, truncates: Mapping[Pos, int | None]) -> Watermarks:
         """The watermarks of a table whose truncates are these: what is written with every batch
-        holds no more of them than CUTS_MOST."""
-        listed = sorted(truncates)[-CUTS_MOST:]
+        holds no more of them than TRUNCATES_MOST."""
+        listed = sorted(truncates)[-TRUNCATES_MOST:]
         times = tuple(truncates[pos] for pos in listed)
-        more = self.more_cuts or len(truncates) > CUTS_MOST
-        return replace(self, cuts=tuple(listed), cut_times=times, more_cuts=more)
+        more = self.more_truncates or len(truncates) > TRUNCATES_MOST
+        return replace(self, truncates=tuple(listed), truncate_times=times, more_truncates=more)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """One row of `gold._progress`: where a target stands after a run, and what the run did.
+    """One row of `gold._progress`: how far a target is after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `seen`. `made`: what the target was created for; None = not created yet. `tables`: by name
-    of a source table the batch up to which it is applied; in the row of the sweep, the last batch
-    that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types that
-    its entry gave its columns when they were last looked at. `unsent`: by label of a source table
-    the target's columns, in lower case, that it never sent. `outdated`: the rows are from silver as
-    it was before it was decoded again, so nothing is applied until they are rebuilt. `version`: one
-    higher with each row of the target, whatever the clocks of the drivers that wrote them.
+    up to `seen`. `contract`: what the target was created for; None = not created yet. `tables`: by
+    name of a source table the batch up to which it is applied; in the source cursor's row, the last
+    batch that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types
+    that its entry gave its columns when they were last looked at. `unsent`: by label of a source
+    table the target's columns, in lower case, that it never sent. `outdated`: the rows are from
+    silver as it was before it was decoded again, so nothing is applied until they are rebuilt.
+    `version`: one higher with each row of the target, whatever the clocks of the drivers that wrote
+    them.
     """
 
     target: str
@@ -186,11 +199,11 @@ class Progress:
     error: str | None = None
     last_pos: Pos | None = None
     freshness: int | None = None
-    marks: dict[str, Watermarks] = field(default_factory=dict)
+    watermarks: dict[str, Watermarks] = field(default_factory=dict)
     tables: dict[Names, int | None] = field(default_factory=dict)
     below: Pos | None = None
     seen: int | None = None
-    made: TargetContract | None = None
+    contract: TargetContract | None = None
     untyped: tuple[str, ...] = ()
     declared: Mapping[str, str] | None = None
     unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -205,11 +218,11 @@ class Progress:
             batch=self.batch,
             last_pos=self.last_pos,
             freshness=self.freshness,
-            marks=dict(self.marks),
+            watermarks=dict(self.watermarks),
             tables=dict(self.tables),
             below=self.below,
             seen=self.seen,
-            made=self.made,
+            contract=self.contract,
             untyped=self.untyped,
             declared=self.declared,
             unsent=self.unsent,
@@ -229,10 +242,10 @@ class Progress:
             return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
         return None
 
-    def noting(self, marks: Mapping[str, Watermarks]) -> Progress:
-        """The same state, of these source tables with other marks."""
-        now = {**self.marks, **marks}
-        return replace(self.fresh(), marks=now, status=self.status, error=self.error)
+    def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Progress:
+        """The same state, of these source tables with other watermarks."""
+        merged = {**self.watermarks, **watermarks}
+        return replace(self.fresh(), watermarks=merged, status=self.status, error=self.error)
 
     @property
     def applied(self) -> tuple[int, str]:
@@ -243,14 +256,14 @@ class Progress:
 
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
-        marks = {label: asdict(marks) for label, marks in self.marks.items()}
+        watermarks = {label: asdict(known) for label, known in self.watermarks.items()}
         state = json.dumps(
             {
-                "marks": marks,
+                "watermarks": watermarks,
                 "tables": [(*names, batch) for names, batch in self.tables.items()],
                 "below": self.below,
                 "seen": self.seen,
-                "made": self.made,
+                "contract": self.contract,
                 "untyped": self.untyped,
                 "declared": self.declared,
                 "unsent": self.unsent,
@@ -272,16 +285,16 @@ def create_progress(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_progress", PROGRESS)
 
 
-Stands = dict[tuple[str, str], Progress]
-"""(source, target) -> where it stands, with counts at zero."""
+ProgressByTarget = dict[tuple[str, str], Progress]
+"""(source, target) -> its progress, with counts at zero."""
 
 
-def load(warehouse: Warehouse) -> Stands:
-    """Where every target stands; read anew only where another process has recorded something."""
-    return dict(warehouse.kept("gold", "_progress", lambda: _read(warehouse)))
+def load_progress(warehouse: Warehouse) -> ProgressByTarget:
+    """The progress of every target; read anew only where another process has recorded something."""
+    return dict(warehouse.cached("gold", "_progress", lambda: _read(warehouse)))
 
 
-def _read(warehouse: Warehouse) -> Stands:
+def _read(warehouse: Warehouse) -> ProgressByTarget:
     names = [name for name, _ in PROGRESS if name not in ("at", "freshness")]
     micros = F.unix_micros("freshness").alias("micros")
     newest = (
@@ -300,11 +313,11 @@ def _read(warehouse: Warehouse) -> Stands:
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
-            marks={k: Watermarks.of(v) for k, v in state.get("marks", {}).items()},
+            watermarks={k: Watermarks.of(v) for k, v in state.get("watermarks", {}).items()},
             tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
-            made=made_of(last["state"]),
+            contract=contract_in(last["state"]),
             untyped=tuple(state.get("untyped", ())),
             declared=state.get("declared"),
             unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
@@ -314,37 +327,45 @@ def _read(warehouse: Warehouse) -> Stands:
     return found
 
 
-def made_of(state: str | None) -> TargetContract | None:
+def contract_in(state: str | None) -> TargetContract | None:
     """What a target was created for, as the column `state` tells it."""
-    return TargetContract.of(json.loads(state or "{}").get("made"))
+    return TargetContract.of(json.loads(state or "{}").get("contract"))
 
 
 def has_rows_applied(state: str | None) -> bool:
     """Whether changes were applied to a target, as the column `state` tells it."""
-    return bool(json.loads(state or "{}").get("marks"))
+    return bool(json.loads(state or "{}").get("watermarks"))
 
 
-def stand_of(warehouse: Warehouse, source: str, target: str) -> Progress:
-    """Where one target stands; at the beginning where there is no record of it."""
+def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:
+    """How far a source's silver was looked through; at the beginning where there is no record."""
+    fresh = Progress(target=SOURCE_CURSOR, source=source)
+    return progress_by_target.get((source, SOURCE_CURSOR), fresh)
+
+
+def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:
+    """The progress of one target; at the beginning where there is no record of it."""
     fresh = Progress(target=target, source=source)
     if not warehouse.exists("gold", "_progress"):
         return fresh
-    return load(warehouse).get((source, target), fresh)
+    return load_progress(warehouse).get((source, target), fresh)
 
 
-def record(warehouse: Warehouse, rows: Sequence[Progress], stands: Stands) -> None:
-    """Append the rows of one run, and bring `stands` up to them."""
+def record_progress(
+    warehouse: Warehouse, rows: Sequence[Progress], progress_by_target: ProgressByTarget
+) -> None:
+    """Append the rows of one run, and bring `progress_by_target` up to them."""
     if not rows:
         return
     at = datetime.now(UTC)
-    rows = [_next(row, stands.get((row.source, row.target))) for row in rows]
+    rows = [_next(row, progress_by_target.get((row.source, row.target))) for row in rows]
     schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
     for row in rows:
-        stand = replace(row.fresh(), status=row.status, error=row.error)
-        stands[row.source, row.target] = stand
-    warehouse.keep("gold", "_progress", dict(stands))
+        progress = replace(row.fresh(), status=row.status, error=row.error)
+        progress_by_target[row.source, row.target] = progress
+    warehouse.cache("gold", "_progress", dict(progress_by_target))
 
 
 def _next(row: Progress, before: Progress | None) -> Progress:

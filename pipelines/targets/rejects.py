@@ -95,7 +95,7 @@ def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: s
     return append(warehouse, found)
 
 
-def log(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
+def write_rejects(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
     """Write rejects as they are now, each with all columns."""
     if versions:
         create_rejects(warehouse)
@@ -103,13 +103,13 @@ def log(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
         upsert(warehouse, "gold", "_rejects", columns=REJECTS, rows=rows)
 
 
-def merge(warehouse: Warehouse, rows: str) -> None:
+def merge_rejects(warehouse: Warehouse, rows: str) -> None:
     """Put in the rejects that SQL gives, with all columns, over those with their ids."""
     create_rejects(warehouse)
     upsert_from(warehouse, "gold", "_rejects", rows=rows)
 
 
-def mark(warehouse: Warehouse, rows: str) -> None:
+def change_rejects(warehouse: Warehouse, rows: str) -> None:
     """Change rejects: SQL of `id`, the `version` they have now, and the columns that are new."""
     change_from(warehouse, "gold", "_rejects", rows=rows, counted="version")
 
@@ -149,7 +149,7 @@ def append(warehouse: Warehouse, found: DataFrame) -> int:
         name = f"_again_{uuid.uuid4().hex}"
         again.select(columns).createOrReplaceTempView(name)
         try:
-            merge(warehouse, f"SELECT * FROM {name}")
+            merge_rejects(warehouse, f"SELECT * FROM {name}")
         finally:
             warehouse.session.catalog.dropTempView(name)
     return int(row["n"] + row["m"])

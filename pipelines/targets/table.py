@@ -149,7 +149,7 @@ def create(
     target: str,
     columns: Mapping[str, str],
     *,
-    made: TargetContract,
+    contract: TargetContract,
     soft: bool,
 ) -> None:
     """Create a target with its data columns and what gold adds to each row.
@@ -159,27 +159,31 @@ def create(
     hold lie apart from those that ended, so that a batch reads and writes no more files of them
     than it would of the rows alone.
     """
-    places = _places(made)
+    places = _places(contract)
     data = [
         (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
         for name, type_ in columns.items()
     ]
-    added = {**METADATA, **ADDED[made.mode], **(_DELETED if soft and made.mode != "append" else {})}
+    added = {
+        **METADATA,
+        **ADDED[contract.mode],
+        **(_DELETED if soft and contract.mode != "append" else {}),
+    }
     warehouse.create(
         "gold",
         target,
         [*data, *added.items()],
-        partitioned_by=_parts(made),
-        properties={**_PROPERTIES, _KEPT: _kept(made)},
+        partitioned_by=_parts(contract),
+        properties={**_PROPERTIES, _KEPT: _contract_json(contract)},
     )
 
 
 def create_anew(
-    warehouse: Warehouse, target: str, rows: DataFrame, *, made: TargetContract
+    warehouse: Warehouse, target: str, rows: DataFrame, *, contract: TargetContract
 ) -> None:
     """Replace a target by `rows`, with their columns and types, as `create` makes one: by one
     commit, so that readers see the old table or the new. Properties that others set stay."""
-    places = _places(made)
+    places = _places(contract)
     columns = [
         F.col(quote(name)).alias(name, metadata={"comment": f"key {places[name.lower()]}"})
         if name.lower() in places
@@ -190,31 +194,31 @@ def create_anew(
     shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {name}").collect()
     others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
     writer = rows.select(columns).writeTo(name).using("delta")
-    for key, value in {**others, **_PROPERTIES, _KEPT: _kept(made)}.items():
+    for key, value in {**others, **_PROPERTIES, _KEPT: _contract_json(contract)}.items():
         writer = writer.tableProperty(key, value)
-    if _parts(made):
-        writer = writer.partitionedBy(*map(F.col, _parts(made)))
+    if _parts(contract):
+        writer = writer.partitionedBy(*map(F.col, _parts(contract)))
     writer.createOrReplace()
 
 
-def _places(made: TargetContract) -> dict[str, int]:
-    return {key.lower(): number for number, key in enumerate(made.keys, 1)}
+def _places(contract: TargetContract) -> dict[str, int]:
+    return {key.lower(): number for number, key in enumerate(contract.keys, 1)}
 
 
-def _parts(made: TargetContract) -> list[str]:
-    return ["_current"] if made.mode == "scd2" else []
+def _parts(contract: TargetContract) -> list[str]:
+    return ["_current"] if contract.mode == "scd2" else []
 
 
-def _kept(made: TargetContract) -> str:
-    return json.dumps([made.mode, made.sequence])
+def _contract_json(contract: TargetContract) -> str:
+    return json.dumps([contract.mode, contract.sequence])
 
 
-def made_for(warehouse: Warehouse, target: str) -> TargetContract | None:
+def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
     """What a target was created for; None where it does not exist or does not tell."""
-    told = _property(warehouse, target, _KEPT)
-    if told is None:
+    stored = _property(warehouse, target, _KEPT)
+    if stored is None:
         return None
-    mode, sequence = json.loads(told)
+    mode, sequence = json.loads(stored)
     return TargetContract(mode, keys_of(warehouse, target), tuple(sequence))
 
 
@@ -244,7 +248,7 @@ def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
     return next((row["value"] for row in shown.collect() if row["key"] == name), None)
 
 
-def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:
+def check_contract(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:
     """Make sure that an existing target can keep what `mode` keeps.
 
     A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
@@ -262,9 +266,9 @@ def check_kept(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> 
         warehouse.execute(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
 
 
-def spelled(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
-    """The shape with the names that images have its columns under, matched without case."""
-    by_lower = {name.lower(): name for name in shape.columns}
+def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> Projection:
+    """The projection with the names that images have its columns under, matched without case."""
+    by_lower = {name.lower(): name for name in projection.columns}
     found: dict[str, dict[str, None]] = {}
     for image in images:
         for name in image:
@@ -272,4 +276,4 @@ def spelled(shape: Projection, images: Iterable[Sequence[str]]) -> Projection:
             if column is not None:
                 found.setdefault(column, {})[name] = None
     spellings = {name: tuple(names) for name, names in found.items() if tuple(names) != (name,)}
-    return replace(shape, spellings=spellings)
+    return replace(projection, spellings=spellings)

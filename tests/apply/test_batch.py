@@ -21,11 +21,11 @@ def batch(
     **more: int,
 ) -> TableBatch:
     counts = dict.fromkeys(BatchStats._fields, 0) | {"table": TABLE, "first": 2, "batch": 2}
-    nothing = dict.fromkeys(("lowest", "highest", "removed", "newest", "oldest", "logged"))
+    nothing = dict.fromkeys(("lowest", "highest", "last_removal", "newest", "oldest", "logged"))
     names = {"images": (image,), "key_columns": (("id",),), "changes": 2, "deletes": deletes}
     return TableBatch(
         table=TABLE,
-        shape=Projection(keys=("id",), columns={"id": "int", "a": "int", "c": "int"}),
+        projection=Projection(keys=("id",), columns={"id": "int", "a": "int", "c": "int"}),
         stats=[BatchStats(**(counts | nothing | names | more))],  # type: ignore[arg-type]
         silver="silver.cdc",
         target="shop_parcel",

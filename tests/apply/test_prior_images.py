@@ -17,22 +17,29 @@ def at(number: int) -> Pos:
 
 
 def test_tops_rise_and_tell_of_all_batches_up_to_theirs() -> None:
-    marks = Watermarks()
+    watermarks = Watermarks()
     for above, last, top in ((0, 2, 5), (2, 3, 9), (3, 5, 9), (5, 6, 12)):
-        marks = Watermarks(tops=marks.topped(above, last, at(top)))
+        watermarks = Watermarks(
+            batch_high_positions=watermarks.high_positions_after(above, last, at(top))
+        )
     # Nothing in batches 4 and 5 was higher than what batch 3 had.
-    assert marks.tops == ((2, at(5)), (5, at(9)), (6, at(12)))
-    assert Watermarks.of(json.loads(json.dumps(asdict(marks)))).tops == marks.tops
+    assert watermarks.batch_high_positions == ((2, at(5)), (5, at(9)), (6, at(12)))
+    assert (
+        Watermarks.of(json.loads(json.dumps(asdict(watermarks)))).batch_high_positions
+        == watermarks.batch_high_positions
+    )
     # Batches from 3 on are applied again, with a renamed table: what was known of them goes.
-    assert marks.topped(2, 7, at(12)) == ((2, at(5)), (7, at(12)))
-    assert marks.topped(6, 7, None) == marks.tops
+    assert watermarks.high_positions_after(2, 7, at(12)) == ((2, at(5)), (7, at(12)))
+    assert watermarks.high_positions_after(6, 7, None) == watermarks.batch_high_positions
 
 
 def test_old_tops_are_thinned_out() -> None:
-    marks = Watermarks()
+    watermarks = Watermarks()
     for batch in range(1, 1_000):
-        marks = Watermarks(tops=marks.topped(batch - 1, batch, at(batch)))
-    batches = [batch for batch, _ in marks.tops]
+        watermarks = Watermarks(
+            batch_high_positions=watermarks.high_positions_after(batch - 1, batch, at(batch))
+        )
+    batches = [batch for batch, _ in watermarks.batch_high_positions]
     assert len(batches) <= 32 and batches == sorted(batches)
     assert batches[-16:] == list(range(984, 1_000))
     assert batches[0] < 500
@@ -55,7 +62,7 @@ def test_spans(
     last: int,
     expected: list[tuple[int, int, int | None]],
 ) -> None:
-    tops = [(batch, at(batch)) for batch in ends]
-    assert list(spans(tops, above, last)) == [
+    high_positions = [(batch, at(batch)) for batch in ends]
+    assert list(spans(high_positions, above, last)) == [
         Span(range(low, high + 1), None if top is None else at(top)) for low, high, top in expected
     ]

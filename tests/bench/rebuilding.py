@@ -43,14 +43,14 @@ def _brought(place: Installation, number: int, changes: list[Change]) -> Cost:
 
 
 def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure:
-    ways = known(place.warehouse, place.config).ways
-    anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, ways=ways))
+    routes = known(place.warehouse, place.config).routes
+    anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, routes=routes))
     found: list[Reconciled] = []
     compared = measured(
-        lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, ways=ways))
+        lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, routes=routes))
     )
     if not found[0].equal:
-        raise AssertionError(f"expected no difference from history, got {found[0].told}")
+        raise AssertionError(f"expected no difference from history, got {found[0].summary}")
     return Figure(
         f"rebuild of {events:,} events, {what}",
         1.0,

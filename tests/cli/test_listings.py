@@ -22,7 +22,7 @@ from pipelines.operations.listings import (
     rejects,
 )
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.rejects import REJECTS, log
+from pipelines.targets.rejects import REJECTS, write_rejects
 from tests.support.project import Project
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_rejects_come_part_after_part(
         {"id": f"{offset:02}a", "offset": offset, "value": bytes([offset]) * 100, "status": "open"}
         for offset in (7, 3, 5, 1, 6, 2, 4)
     ]
-    log(warehouse, [{**columns, **own, **row} for row in told])
+    write_rejects(warehouse, [{**columns, **own, **row} for row in told])
     whole = list(rejects(warehouse))
     assert [row[REJECT.index("offset")] for row in whole] == [1, 2, 3, 4, 5, 6, 7]
     for name, most in (("_PART", 2), ("_PART_BYTES", 250)):

@@ -9,37 +9,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.fold.fold import Change, fold
-from tests.support.databases import Database, Told, delivered
+from tests.support.databases import Database, LoggedChange, delivered
 
 
-def change(told: Told, *, partition: int, offset: int) -> Change:
-    """A told change as the fold takes it, ordered by its number in the log."""
-    phase = 0 if told.op == "snapshot" else 1
-    row = told.after or told.before or {"id": ""}
-    before = told.before
+def change(logged: LoggedChange, *, partition: int, offset: int) -> Change:
+    """A logged change as the fold takes it, ordered by its number in the log."""
+    phase = 0 if logged.op == "snapshot" else 1
+    row = logged.after or logged.before or {"id": ""}
+    before = logged.before
     return Change(
-        op=told.op,
-        pos=(0, phase, told.number, 0, 0, 0, 0, partition, offset, 0, 1),
+        op=logged.op,
+        pos=(0, phase, logged.number, 0, 0, 0, 0, partition, offset, 0, 1),
         table="t",
-        key=None if told.op == "truncate" else (str(row["id"]),),
-        key_before=(str(before["id"]),) if told.op == "update" and before is not None else None,
-        image=told.after,
+        key=None if logged.op == "truncate" else (str(row["id"]),),
+        key_before=(str(before["id"]),) if logged.op == "update" and before is not None else None,
+        image=logged.after,
         before=before,
-        partial=told.partial,
-        transaction=str(told.transaction),
-        digest=told.number,
+        partial=logged.partial,
+        transaction=str(logged.transaction),
+        digest=logged.number,
     )
 
 
-def arrived(batches: list[list[list[Told]]]) -> list[Change]:
+def arrived(batches: list[list[list[LoggedChange]]]) -> list[Change]:
     """Every delivery with its coordinates."""
     offsets: dict[int, int] = {}
     changes = []
     for batch in batches:
         for partition, lane in enumerate(batch):
-            for told in lane:
+            for logged in lane:
                 offset = offsets[partition] = offsets.get(partition, -1) + 1
-                changes.append(change(told, partition=partition, offset=offset))
+                changes.append(change(logged, partition=partition, offset=offset))
     return changes
 
 
@@ -49,7 +49,7 @@ def test_any_delivery_folds_to_the_database(seed: int) -> None:
     chance = random.Random(seed)
     database = Database(chance)
     database.live(60)
-    changes = arrived(delivered(database.told, chance, partitions=3, batches=4))
+    changes = arrived(delivered(database.changes, chance, partitions=3, batches=4))
     chance.shuffle(changes)
     folded = fold(changes)
     assert folded.baseless == []
@@ -63,7 +63,7 @@ def test_soft_deletes_keep_rows_and_mark_them(seed: int) -> None:
     chance = random.Random(seed)
     database = Database(chance)
     database.live(40)
-    states = fold(arrived([[database.told]]), soft=True).states
+    states = fold(arrived([[database.changes]]), soft=True).states
     live = {key: s.row for key, s in states.items() if s.row is not None and s.deleted_at is None}
     assert live == {(str(key),): row for key, row in database.rows.items()}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.fold.fold import Change, State, fold, voided
 from ingest.fold.key_groups import key_groups
-from ingest.fold.lateness import Floors, classify
+from ingest.fold.lateness import LatenessBounds, classify
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.support.databases import Database, delivered
@@ -36,34 +36,38 @@ class Gold:
         self.soft = soft
         self.rows: dict[Key, Held] = {}
         self.history: list[Change] = []
-        self.floors = Floors()
+        self.bounds = LatenessBounds()
         self.refolded = 0
 
     def apply(self, batch: list[Change]) -> None:
         earlier = list(self.history)
         self.history += batch
-        cuts = [c for c in self.history if c.op == "truncate"]
-        live = [c for c in batch if c.op != "truncate" and (self.soft or not voided(c, cuts))]
-        new_cuts = [c for c in batch if c.op == "truncate"]
+        truncates = [c for c in self.history if c.op == "truncate"]
+        live = [c for c in batch if c.op != "truncate" and (self.soft or not voided(c, truncates))]
+        new_truncates = [c for c in batch if c.op == "truncate"]
         by_key: dict[Key, list[Change]] = {}
         for event in live:
             assert event.key is not None
             by_key.setdefault(event.key, []).append(event)
-        late = self._put_back(new_cuts, earlier) | self._marked_anew(new_cuts, earlier)
+        late = self._put_back(new_truncates, earlier) | self._marked_anew(new_truncates, earlier)
         on_time: dict[Key, State] = {}
-        partials = self.floors.partials or any(event.partial for event in batch)
-        floors = self.floors._replace(partials=partials)
+        partials = self.bounds.partials or any(event.partial for event in batch)
+        bounds = self.bounds._replace(partials=partials)
         for key, events in by_key.items():
             stored = self.rows.get(key)
-            pos = stored.pos if stored and not any(stored.pos < cut.pos for cut in cuts) else None
+            pos = (
+                stored.pos
+                if stored and not any(stored.pos < truncate.pos for truncate in truncates)
+                else None
+            )
             marked = stored is not None and stored.deleted_at is not None
-            verdict = classify(events, pos, floors, marked=marked)
+            verdict = classify(events, pos, bounds, marked=marked)
             named = any(
                 key in (c.key, c.key_before) and c.pos > verdict.lowest
                 for c in earlier
                 if c.op == "delete" or (c.key != c.key_before and c.key_before) or c.partial
             )
-            void = any(voided(event, cuts) for event in events)
+            void = any(voided(event, truncates) for event in events)
             if verdict.late or void or (verdict.doubtful and named):
                 late |= {name for e in events for name in (e.key, e.key_before) if name}
             else:
@@ -73,35 +77,35 @@ class Gold:
                 on_time.update(folded.states)
         on_time = {key: state for key, state in on_time.items() if key not in late}
         refolded = self._refold(late)
-        skipped = self._merge(on_time, new_cuts, exact=False)
-        skipped |= self._merge(refolded, new_cuts, exact=True)
-        self._cut(new_cuts, on_time.keys() | refolded.keys())
+        skipped = self._merge(on_time, new_truncates, exact=False)
+        skipped |= self._merge(refolded, new_truncates, exact=True)
+        self._truncate(new_truncates, on_time.keys() | refolded.keys())
         self._note(batch, partials, skipped)
 
-    def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
-        lowest = min((cut.pos for cut in new_cuts), default=None)
-        if lowest is None or self.floors.skipped is None or lowest > self.floors.skipped:
+    def _put_back(self, new_truncates: list[Change], earlier: list[Change]) -> set[Key]:
+        lowest = min((truncate.pos for truncate in new_truncates), default=None)
+        if lowest is None or self.bounds.last_noop is None or lowest > self.bounds.last_noop:
             return set()
         above = {c.key for c in earlier if c.key is not None and c.pos > lowest}
         return {
             key
             for key, held in self.rows.items()
-            if key in above and any(held.pos < cut.pos for cut in new_cuts)
+            if key in above and any(held.pos < truncate.pos for truncate in new_truncates)
         }
 
-    def _marked_anew(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
-        lowest = min((cut.pos for cut in new_cuts), default=None)
+    def _marked_anew(self, new_truncates: list[Change], earlier: list[Change]) -> set[Key]:
+        lowest = min((truncate.pos for truncate in new_truncates), default=None)
         known = {c.pos for c in earlier if c.op == "truncate" and lowest and c.pos > lowest}
         return {key for key, held in self.rows.items() if self.soft and held.pos in known}
 
-    def _cut(self, new_cuts: list[Change], merged: set[Key]) -> None:
+    def _truncate(self, new_truncates: list[Change], merged: set[Key]) -> None:
         for key, held in list(self.rows.items()):
-            cuts = [cut for cut in new_cuts if held.pos < cut.pos]
-            if key in merged or not cuts or held.deleted_at is not None:
+            truncates = [truncate for truncate in new_truncates if held.pos < truncate.pos]
+            if key in merged or not truncates or held.deleted_at is not None:
                 continue
             if self.soft:
-                cut = min(cuts, key=lambda cut: cut.pos)
-                self.rows[key] = Held(held.row, cut.pos, cut.event_time)
+                truncate = min(truncates, key=lambda truncate: truncate.pos)
+                self.rows[key] = Held(held.row, truncate.pos, truncate.event_time)
             else:
                 del self.rows[key]
 
@@ -119,7 +123,7 @@ class Gold:
         return {key: states.get(key) for key in keys}
 
     def _merge(
-        self, states: Mapping[Key, State | None], cuts: list[Change], *, exact: bool
+        self, states: Mapping[Key, State | None], truncates: list[Change], *, exact: bool
     ) -> bool:
         """Whether some row was left as it was."""
         skipped = False
@@ -136,29 +140,30 @@ class Gold:
                 continue
             if not exact and state.pos <= stored.pos:
                 continue
-            cut = any(stored.pos < cut.pos for cut in cuts)
-            kept = {} if cut and not self.soft else stored.row
+            truncate = any(stored.pos < truncate.pos for truncate in truncates)
+            kept = {} if truncate and not self.soft else stored.row
             row = {**kept, **state.row} if state.keeps else dict(state.row)
-            if (row, state.deleted_at) == (stored.row, stored.deleted_at) and not cut:
+            if (row, state.deleted_at) == (stored.row, stored.deleted_at) and not truncate:
                 skipped = True
             else:
                 self.rows[key] = Held(row, state.pos, state.deleted_at)
         return skipped
 
     def _note(self, batch: list[Change], partials: bool, skipped: bool) -> None:
-        floors = self.floors
+        bounds = self.bounds
         top = max((c.pos for c in batch), default=None)
         removing = [
             c.pos
             for c in batch
             if c.op in ("delete", "truncate") or (c.key_before and c.key_before != c.key)
         ]
-        self.floors = Floors(
-            skipped=max(filter(None, [floors.skipped, top if skipped else None]), default=None),
-            removed=max(filter(None, [floors.removed, *removing]), default=None),
+        self.bounds = LatenessBounds(
+            last_noop=max(filter(None, [bounds.last_noop, top if skipped else None]), default=None),
+            last_removal=max(filter(None, [bounds.last_removal, *removing]), default=None),
             partials=partials,
-            orphans=max(
-                filter(None, [floors.orphans, *(c.pos for c in batch if c.partial)]), default=None
+            last_baseless=max(
+                filter(None, [bounds.last_baseless, *(c.pos for c in batch if c.partial)]),
+                default=None,
             ),
         )
 
@@ -166,12 +171,12 @@ class Gold:
 def _batches(database: Database, chance: random.Random) -> list[list[Change]]:
     offsets: dict[int, int] = {}
     result = []
-    for batch in delivered(database.told, chance, partitions=3, batches=5):
+    for batch in delivered(database.changes, chance, partitions=3, batches=5):
         changes = []
         for partition, lane in enumerate(batch):
-            for told in lane:
+            for logged in lane:
                 offset = offsets[partition] = offsets.get(partition, -1) + 1
-                changes.append(change(told, partition=partition, offset=offset))
+                changes.append(change(logged, partition=partition, offset=offset))
         result.append(changes)
     return result
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from ingest.fold.arrow import end_of, ends_version
 from ingest.fold.fold import Change, Key, State, Step, steps
 from ingest.fold.key_groups import key_groups
-from ingest.fold.lateness import Floors, History, classify_versions
+from ingest.fold.lateness import History, LatenessBounds, classify_versions
 from ingest.position import Pos
 from tests.fold.test_fold import change
 from tests.fold.test_lateness import _batches
-from tests.support.databases import Database, Row, Told
+from tests.support.databases import Database, LoggedChange, Row
 
 
 class Held(NamedTuple):
@@ -62,9 +62,9 @@ class Target:
     def __init__(self) -> None:
         self.versions: dict[Key, list[Held]] = {}
         self.history: list[Change] = []
-        self.skipped: Pos | None = None
-        self.removed: Pos | None = None
-        self.orphans: Pos | None = None
+        self.last_noop: Pos | None = None
+        self.last_removal: Pos | None = None
+        self.last_baseless: Pos | None = None
         self.rebuilt = 0
 
     def killed(self, batch: list[Change]) -> None:
@@ -76,24 +76,32 @@ class Target:
     def apply(self, batch: list[Change], *, again: bool = False) -> None:
         earlier = list(self.history)
         self.history += batch
-        cuts = [c for c in self.history if c.op == "truncate"]
-        new_cuts = sorted((c for c in batch if c.op == "truncate"), key=lambda c: c.pos)
-        floors = Floors(skipped=self.skipped, removed=self.removed, orphans=self.orphans)
+        truncates = [c for c in self.history if c.op == "truncate"]
+        new_truncates = sorted((c for c in batch if c.op == "truncate"), key=lambda c: c.pos)
+        remembered = LatenessBounds(
+            last_noop=self.last_noop,
+            last_removal=self.last_removal,
+            last_baseless=self.last_baseless,
+        )
         events: dict[Key, list[Change]] = {}
         for event in batch:
             if event.key is not None and event.op != "truncate":
                 events.setdefault(event.key, []).append(event)
-        late = self._put_back(new_cuts, earlier)
+        late = self._put_back(new_truncates, earlier)
         on_time: dict[Key, list[State]] = {}
         for key, of_key in events.items():
             stored = self.versions.get(key, [])
             newest = max((held.pos for held in stored), default=None)
             opened = next((held.pos for held in stored if held.end is None), None)
-            ends = [end_of(cut, key) for cut in new_cuts if opened and ends_version(cut, opened)]
+            ends = [
+                end_of(truncate, key)
+                for truncate in new_truncates
+                if opened and ends_version(truncate, opened)
+            ]
             opens = opened is not None and not ends
             ended = again and newest is not None and opened is None
-            stored_now = History(newest, opened=opens, ended=ended, cuts=cuts)
-            judged = classify_versions(of_key, stored_now, floors)
+            stored_now = History(newest, opened=opens, ended=ended, truncates=truncates)
+            judged = classify_versions(of_key, stored_now, remembered)
             overtaken = any(
                 key in (c.key, c.key_before) and c.pos > judged.lowest and c.op != "truncate"
                 for c in earlier
@@ -110,7 +118,7 @@ class Target:
             if key not in late:
                 inserted += self._go_on(key, states)
         self._rebuild(late)
-        self._cut(new_cuts, touched)
+        self._truncate(new_truncates, touched)
         self._note(batch, inserted, bool(late))
 
     def _go_on(self, key: Key, states: list[State]) -> int:
@@ -120,16 +128,16 @@ class Target:
         self.versions[key] = [*ended, *bounds(states, opened)]
         return len(self.versions[key]) - len(stored)
 
-    def _put_back(self, new_cuts: list[Change], earlier: list[Change]) -> set[Key]:
+    def _put_back(self, new_truncates: list[Change], earlier: list[Change]) -> set[Key]:
         known = {c.pos for c in earlier if c.op == "truncate"}
         found: set[Key] = set()
-        for cut in {c.pos for c in new_cuts} - known:
-            above = {c.key for c in earlier if c.key is not None and c.pos > cut}
+        for truncate in {c.pos for c in new_truncates} - known:
+            above = {c.key for c in earlier if c.key is not None and c.pos > truncate}
             found |= {
                 key
                 for key, held in self.versions.items()
-                if (any(other > cut for other in known) or key in above)
-                and any(version.pos < cut for version in held)
+                if (any(other > truncate for other in known) or key in above)
+                and any(version.pos < truncate for version in held)
             }
         return found
 
@@ -146,11 +154,11 @@ class Target:
         for key in keys:
             self.versions[key] = bounds(states.get(key, []), None)
 
-    def _cut(self, new_cuts: list[Change], touched: set[Key]) -> None:
+    def _truncate(self, new_truncates: list[Change], touched: set[Key]) -> None:
         for key in self.versions.keys() - touched:
-            for cut in new_cuts:
+            for truncate in new_truncates:
                 self.versions[key] = [
-                    held._replace(end=cut.pos[2]) if _open_at(held, cut) else held
+                    held._replace(end=truncate.pos[2]) if _open_at(held, truncate) else held
                     for held in self.versions[key]
                 ]
 
@@ -163,14 +171,14 @@ class Target:
             if c.op in ("delete", "truncate") or (c.key_before and c.key_before != c.key)
         ]
         if inserted < upserts:
-            self.skipped = max(filter(None, [self.skipped, top]), default=None)
+            self.last_noop = max(filter(None, [self.last_noop, top]), default=None)
         if rebuilt:
-            self.skipped = max(c.pos for c in self.history)
-        self.removed = max(filter(None, [self.removed, *removing]), default=None)
+            self.last_noop = max(c.pos for c in self.history)
+        self.last_removal = max(filter(None, [self.last_removal, *removing]), default=None)
         partial = [c.pos for c in batch if c.partial]
-        self.orphans = max(filter(None, [self.orphans, *partial]), default=None)
+        self.last_baseless = max(filter(None, [self.last_baseless, *partial]), default=None)
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def as_rows(self) -> list[tuple[Any, ...]]:
         return sorted(
             (held.pos[2], held.end, sorted(held.row.items(), key=str))
             for stored in self.versions.values()
@@ -178,8 +186,8 @@ class Target:
         )
 
 
-def _open_at(held: Held, cut: Change) -> bool:
-    return held.end is None and held.pos < cut.pos
+def _open_at(held: Held, truncate: Change) -> bool:
+    return held.end is None and held.pos < truncate.pos
 
 
 def _held(database: Database) -> list[tuple[Any, ...]]:
@@ -205,15 +213,17 @@ def test_31_batch_by_batch_equals_what_the_database_held(
         if again:
             target.killed(batch)
         target.apply(batch, again=again)
-    assert target.told() == _held(database)
+    assert target.as_rows() == _held(database)
 
 
 def test_31_what_is_on_time_rebuilds_nothing() -> None:
     chance = random.Random(31)
     database = Database(chance, partials=False, truncates=False)
     database.live(200)
-    steady = [told for told in database.told if told.before is None or told.op != "update"]
-    changes = [change(told, partition=0, offset=n) for n, told in enumerate(steady)]
+    steady = [
+        logged for logged in database.changes if logged.before is None or logged.op != "update"
+    ]
+    changes = [change(logged, partition=0, offset=n) for n, logged in enumerate(steady)]
     target = Target()
     for start in range(0, len(changes), 10):
         target.apply(changes[start : start + 10])
@@ -226,7 +236,7 @@ def test_31_a_refold_can_turn_what_began_a_version_into_a_change_that_changes_no
     # A version began with b at 5, then at 3 instead; after c at 4 one begins at 5 again.
     for number, value in ((1, "a"), (5, "b"), (3, "b"), (4, "c")):
         row = {"id": 1, "x": value}
-        told = Told("insert" if number == 1 else "update", number, None, row)
-        target.apply([change(told, partition=0, offset=number)])
+        logged = LoggedChange("insert" if number == 1 else "update", number, None, row)
+        target.apply([change(logged, partition=0, offset=number)])
     held = [(version.pos[2], version.row["x"], version.end) for version in target.versions["1",]]
     assert held == [(1, "a", 3), (3, "b", 4), (4, "c", 5), (5, "b", None)]

@@ -56,11 +56,11 @@ def write_batches(root: Path, databases: dict[str, Database], chance: random.Ran
     lines: list[list[str]] = [[] for _ in range(BATCHES)]
     for table, database in databases.items():
         offsets = [0] * PARTITIONS
-        arriving = delivered(database.told, chance, partitions=PARTITIONS, batches=BATCHES)
+        arriving = delivered(database.changes, chance, partitions=PARTITIONS, batches=BATCHES)
         for number, batch in enumerate(arriving):
             for partition, lane in enumerate(batch):
-                for told in lane:
-                    text = message(told, table)
+                for logged in lane:
+                    text = message(logged, table)
                     offset = offsets[partition]
                     offsets[partition] += 1
                     lines[number].append(
@@ -127,10 +127,10 @@ def test_gold_is_what_the_databases_hold(
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config.settings, spark)
-    ways = known(warehouse, config).ways
-    assert len(ways) == len(databases)
-    for target in ways:
-        assert reconcile(warehouse, config, target, ways=ways).differences == []
-        rebuild(warehouse, config, target, ways=ways)
-        assert reconcile(warehouse, config, target, ways=ways).equal
+    routes = known(warehouse, config).routes
+    assert len(routes) == len(databases)
+    for target in routes:
+        assert reconcile(warehouse, config, target, routes=routes).differences == []
+        rebuild(warehouse, config, target, routes=routes)
+        assert reconcile(warehouse, config, target, routes=routes).equal
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held

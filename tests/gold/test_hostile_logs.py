@@ -73,9 +73,9 @@ class Table(NamedTuple):
         where the source's order counts."""
         reads = not self.source.startswith("arriving")
         return [
-            told.number
-            for told in sorted(
-                self.lived.told,
+            logged.number
+            for logged in sorted(
+                self.lived.changes,
                 key=lambda t: (t.number >= self.anew, reads and t.op != "snapshot", t.number),
             )
         ]
@@ -102,7 +102,7 @@ def tables(chance: random.Random) -> list[Table]:
             made.append(Table(f"t{number:02d}", source, mode, dress, lived, len(logs)))
     for place, table in enumerate(made):
         if table.source.endswith("anew"):
-            own = (other.lived.told for other in made if other.source == table.source)
+            own = (other.lived.changes for other in made if other.source == table.source)
             made[place] = table._replace(anew=min(map(len, own)) // 2)
     return made
 
@@ -159,7 +159,7 @@ def arriving(made: list[Table], chance: random.Random) -> Iterator[dict[str, lis
 
         def lines(first: int, last: int, own: Any = own, source: str = source) -> list[Line]:
             logs = [
-                (table.dress, [t for t in table.lived.told if first <= t.number < last])
+                (table.dress, [t for t in table.lived.changes if first <= t.number < last])
                 for table in own
             ]
             if source.startswith("arriving"):
@@ -200,9 +200,9 @@ def expected(table: Table, until: int | None = None) -> Rows:
     last = until if until is not None else 10**9
     rows: Rows = []
     if table.mode == "appended":
-        for told in table.lived.told:
-            if told.after is not None and told.number <= last:
-                rows.append((*values(table, told.after), told.number))
+        for logged in table.lived.changes:
+            if logged.after is not None and logged.number <= last:
+                rows.append((*values(table, logged.after), logged.number))
         return ordered(rows)
     versions = sorted(table.lived.versions, key=lambda version: version.begin)
     versions = [version for version in versions if version.begin <= last]
@@ -302,7 +302,7 @@ def history(project: Project, table: Table, chance: random.Random) -> str | None
 
 def as_of(project: Project, table: Table, chance: random.Random) -> str | None:
     """How the table as it stood at some change does."""
-    until = chance.randrange(len(table.lived.told))
+    until = chance.randrange(len(table.lived.changes))
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=START + until)
     then = project.ingest("--json", "as-of", table.target, "--time", moment.isoformat())
     return differing(held(table, then.records), expected(table, until))

@@ -16,7 +16,7 @@ import pytest
 
 from pipelines.gold.known import known
 from pipelines.gold.reconstruction import as_applied
-from pipelines.targets.progress import stand_of
+from pipelines.targets.progress import progress_of
 from tests.support.merge_scenarios import Laboratory, Row, Scenario, scenarios
 
 if TYPE_CHECKING:
@@ -252,16 +252,16 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
     given those of the exact fold."""
     laboratory, name = finished.laboratory, "r43_redelivery_of_a_tied_event"
     warehouse, config = laboratory.warehouse, laboratory.config
-    tables = known(warehouse, config).ways[name]
-    stand = stand_of(warehouse, tables[0][0].source, name)
+    tables = known(warehouse, config).routes[name]
+    progress = progress_of(warehouse, tables[0][0].source, name)
     asked: list[str] = []
 
     def counted(rows: str) -> int:
         asked.append(rows)
         return int(warehouse.session.sql(f"SELECT count(*) FROM ({rows})").collect()[0][0])
 
-    with as_applied(warehouse, config, name, tables=tables, stand=stand) as standing:
-        assert standing.tried(counted) == len(finished.gold[ROUNDS][name])
+    with as_applied(warehouse, config, name, tables=tables, progress=progress) as reconstruction:
+        assert reconstruction.tried(counted) == len(finished.gold[ROUNDS][name])
     assert len(asked) == 2
 
 

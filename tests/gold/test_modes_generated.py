@@ -76,9 +76,9 @@ def expected(database: Database, mode: str) -> Rows:
     """What must be held in `mode`, the start of the table's name."""
     rows: Rows = []
     if mode == "appended":
-        for told in database.told:
-            if told.after is not None:
-                rows.append((*(told.after.get(name) for name in COLUMNS), told.number))
+        for logged in database.changes:
+            if logged.after is not None:
+                rows.append((*(logged.after.get(name) for name in COLUMNS), logged.number))
     versions = sorted(database.versions, key=lambda version: version.begin)
     if mode == "marked":
         versions = list({version.row["id"]: version for version in versions}.values())
@@ -127,9 +127,9 @@ def test_every_mode_is_what_the_databases_went_through(
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config.settings, spark)
-    ways = known(warehouse, config).ways
-    for target in ways:
-        assert reconcile(warehouse, config, target, ways=ways).differences == []
-        rebuild(warehouse, config, target, ways=ways)
-        assert reconcile(warehouse, config, target, ways=ways).equal
+    routes = known(warehouse, config).routes
+    for target in routes:
+        assert reconcile(warehouse, config, target, routes=routes).differences == []
+        rebuild(warehouse, config, target, routes=routes)
+        assert reconcile(warehouse, config, target, routes=routes).equal
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted

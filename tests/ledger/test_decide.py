@@ -74,11 +74,11 @@ def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:
     gone, renamed = entry("d", 4, effects=DROP), entry("r", 4, effects=(RenameColumn("a", "b"),))
     again = entry("e", 5, effects=ADD)
     assert overtaken(again, [gone, renamed, again]) == [gone]
-    settled = gone.settled("superseded", why=Overtaken("e"))
+    settled = gone.with_status("superseded", why=Overtaken("e"))
     assert added_again(again, [settled]) == list(ADD)
     # Superseded by another, or for another reason, it is nothing of this one's.
-    other = gone.settled("superseded", why=Overtaken("x"))
-    assert added_again(again, [other, gone.settled("superseded", why="overtaken by e")]) == []
+    other = gone.with_status("superseded", why=Overtaken("x"))
+    assert added_again(again, [other, gone.with_status("superseded", why="overtaken by e")]) == []
 
 
 @pytest.mark.parametrize(

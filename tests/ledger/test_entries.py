@@ -55,7 +55,7 @@ def test_an_entry_comes_back_as_it_was(
 
 def test_the_reason_is_said_to_people() -> None:
     entry = Entry(id="e1", table=SourceTable("s", "db", None, "t"))
-    settled = entry.settled("superseded", why=Overtaken("e2"))
+    settled = entry.with_status("superseded", why=Overtaken("e2"))
     assert (settled.why, settled.reason) == ("overtaken by e2", Overtaken("e2"))
-    again = settled.settled("approved", by="ada", why="ours")
+    again = settled.with_status("approved", by="ada", why="ours")
     assert (again.why, again.reason) == ("ours", None)

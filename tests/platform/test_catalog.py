@@ -130,8 +130,8 @@ def test_a_lease_on_tables_of_a_catalog(
             pass
         log.beat(1, 5)
         assert log.newest().beat == "5"
-        assert log.put(2, Holder("another", 1, "2024-01-01T00:00:00Z", "", {}))
-        assert not log.put(2, None)
+        assert log.create_record(2, Holder("another", 1, "2024-01-01T00:00:00Z", "", {}))
+        assert not log.create_record(2, None)
         for one in leases._held["spark_catalog.leased_bronze"]:
             one._seen -= 60
         with pytest.raises(LeaseLost):
@@ -140,5 +140,5 @@ def test_a_lease_on_tables_of_a_catalog(
     rounds, free = 3, Holder.here()
     for number in range(3, 3 + rounds):
         with ThreadPoolExecutor(4) as pool:
-            taken = list(pool.map(lambda _, n=number: log.put(n, free), range(4)))
+            taken = list(pool.map(lambda _, n=number: log.create_record(n, free), range(4)))
         assert sum(taken) == 1

@@ -144,7 +144,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folde
     monkeypatch.setattr(leases, "BEAT", 0.05)
     log = FolderLog(tmp_path)
     there = Holder("another", 4711, "2024-01-01T00:00:00Z", "its boot", {"4711": "12"})
-    assert log.put(1, there)
+    assert log.create_record(1, there)
     yield log
 
 
@@ -201,7 +201,9 @@ def test_who_lost_the_lease_commits_nothing_more(elsewhere: FolderLog) -> None:
     with held(elsewhere, "gold", Patience(), of="here"):
         (mine,) = leases._held["here"]
         mine.check()
-        assert elsewhere.put(3, Holder("another", 1, "2024-01-01T00:00:00Z", "its boot", {}))
+        assert elsewhere.create_record(
+            3, Holder("another", 1, "2024-01-01T00:00:00Z", "its boot", {})
+        )
         with pytest.raises(LeaseLost, match="the lease on gold was taken over"):
             mine.check()
     # It is not given back in the other's name.

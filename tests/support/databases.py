@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Told:
+class LoggedChange:
     """One change as the log has it: `before` and `after` as the log shows them.
 
     `moved_from` is set where the key changed. `partial`: after lacks the columns that were not
@@ -40,11 +40,12 @@ class Version:
 
 @dataclass
 class Database:
-    """One table with key `id` and columns a, b, c; `told` is its log, `versions` what it held."""
+    """One table with key `id` and columns a, b, c; `changes` is its log, `versions` what it
+    held."""
 
     chance: random.Random
     rows: dict[int, Row] = field(default_factory=dict)
-    told: list[Told] = field(default_factory=list)
+    changes: list[LoggedChange] = field(default_factory=list)
     versions: list[Version] = field(default_factory=list)
     transaction: int = 0
     partials: bool = True
@@ -56,7 +57,7 @@ class Database:
         for key in range(self.chance.randrange(4)):
             self.rows[key] = self._row(key)
             self._tell("snapshot", None, dict(self.rows[key]))
-        while len(self.told) < changes:
+        while len(self.changes) < changes:
             self.transaction += 1
             for _ in range(self.chance.choice([1, 1, 1, 2, 3])):
                 self._change()
@@ -133,13 +134,13 @@ class Database:
         return {"id": key, "a": self._value(), "b": self._value(), "c": self._value()}
 
     def _value(self) -> str | None:
-        return self.chance.choice([None, "", "x", f"v{len(self.told)}", "é'\\\"", "null"])
+        return self.chance.choice([None, "", "x", f"v{len(self.changes)}", "é'\\\"", "null"])
 
     def _tell(
         self, op: str, before: Row | None, after: Row | None, *, partial: bool = False
     ) -> None:
-        number = len(self.told)
-        self.told.append(Told(op, number, before, after, partial, self.transaction))
+        number = len(self.changes)
+        self.changes.append(LoggedChange(op, number, before, after, partial, self.transaction))
         held = {version.row["id"]: version for version in self.versions if version.end is None}
         for key, version in held.items():
             if self.rows.get(key) != version.row:
@@ -157,14 +158,14 @@ def spellings(number: int) -> list[str]:
 
 
 def delivered(
-    told: list[Any], chance: random.Random, *, partitions: int, batches: int
+    changes: list[Any], chance: random.Random, *, partitions: int, batches: int
 ) -> list[list[list[Any]]]:
     """The log as it arrives: [batch][partition] -> changes; some twice, in any order of partitions.
 
     Within a partition the log's order is kept, except that a prefix may be delivered again.
     """
     lanes: list[list[Any]] = [[] for _ in range(partitions)]
-    for change in told:
+    for change in changes:
         lanes[chance.randrange(partitions)].append(change)
     for lane in lanes:
         if lane and chance.random() < 0.5:

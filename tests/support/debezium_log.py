@@ -6,41 +6,41 @@ import json
 import random
 from typing import Any
 
-from tests.support.databases import Row, Told, spellings
+from tests.support.databases import LoggedChange, Row, spellings
 
 _OPS = {"insert": "c", "update": "u", "delete": "d", "snapshot": "r", "truncate": "t"}
 UNAVAILABLE = "__debezium_unavailable_value"
 COLUMNS = ("id", "a", "b", "c")
 
 
-def message(told: Told, table: str) -> str:
+def message(logged: LoggedChange, table: str) -> str:
     """One change as a message without schema; columns not touched are unavailable.
 
     The key comes in any spelling of its number, the same ones whenever the change is delivered.
     """
-    chance = random.Random(f"{table} {told.number}")
-    before, after = _spelt(told.before, chance), _spelt(told.after, chance)
-    if told.partial and after is not None:
+    chance = random.Random(f"{table} {logged.number}")
+    before, after = _spelt(logged.before, chance), _spelt(logged.after, chance)
+    if logged.partial and after is not None:
         after = {name: after.get(name, UNAVAILABLE) for name in COLUMNS}
     value: dict[str, Any] = {
         "before": before,
         "after": after,
         "source": {
             "connector": "mysql",
-            "ts_ms": 1_700_000_000_000 + told.number,
-            "snapshot": "true" if told.op == "snapshot" else "false",
+            "ts_ms": 1_700_000_000_000 + logged.number,
+            "snapshot": "true" if logged.op == "snapshot" else "false",
             "db": "lab",
             "table": table,
-            "file": f"binlog.{999_990 + told.number // 7:06d}",
-            "pos": 10 + told.number % 7,
+            "file": f"binlog.{999_990 + logged.number // 7:06d}",
+            "pos": 10 + logged.number % 7,
             "row": 0,
             "gtid": None,
         },
-        "op": _OPS[told.op],
+        "op": _OPS[logged.op],
         "transaction": {
-            "id": f"tx{told.transaction}",
-            "total_order": told.number,
-            "data_collection_order": told.number,
+            "id": f"tx{logged.transaction}",
+            "total_order": logged.number,
+            "data_collection_order": logged.number,
         },
     }
     return json.dumps(value, ensure_ascii=False)

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from tests.support.databases import Database, Row, Told, Version
+from tests.support.databases import Database, LoggedChange, Row, Version
 
 START = 1_700_000_000_000
 CANARY = "HOSTILE_CANARY"
@@ -149,15 +149,15 @@ class Dress(NamedTuple):
         """The row as texts; the key in any of its spellings."""
         if row is None:
             return None
-        told: dict[str, str | None] = {}
+        image: dict[str, str | None] = {}
         for column, value in row.items():
             if value == UNAVAILABLE:
-                told[self.names[column]] = UNAVAILABLE
+                image[self.names[column]] = UNAVAILABLE
             elif column == "id":
-                told[self.names[column]] = chance.choice(self.key.spellings(value))
+                image[self.names[column]] = chance.choice(self.key.spellings(value))
             else:
-                told[self.names[column]] = _spelt(column, value)
-        return told
+                image[self.names[column]] = _spelt(column, value)
+        return image
 
     def value(self, column: str, value: Any) -> Any:
         """What gold must hold of a logical value."""
@@ -193,18 +193,18 @@ class StepByStep(Database):
 
 def together(logs: Sequence[Database], chance: random.Random) -> Database:
     """Several logs as one, interleaved at random; each keeps its order and has keys of its own."""
-    waiting = [list(log.told) for log in logs]
-    turns = [place for place, told in enumerate(waiting) for _ in told]
+    waiting = [list(log.changes) for log in logs]
+    turns = [place for place, logged in enumerate(waiting) for _ in logged]
     chance.shuffle(turns)
     numbers: list[dict[int | None, int | None]] = [{None: None} for _ in logs]
     merged = Database(chance)
     for place in turns:
-        told = waiting[place].pop(0)
-        number = len(merged.told)
-        numbers[place][told.number] = number
-        sides = [_moved(side, place) for side in (told.before, told.after)]
-        transaction = told.transaction * len(logs) + place
-        merged.told.append(Told(told.op, number, *sides, told.partial, transaction))
+        logged = waiting[place].pop(0)
+        number = len(merged.changes)
+        numbers[place][logged.number] = number
+        sides = [_moved(side, place) for side in (logged.before, logged.after)]
+        transaction = logged.transaction * len(logs) + place
+        merged.changes.append(LoggedChange(logged.op, number, *sides, logged.partial, transaction))
     for place, log in enumerate(logs):
         for version in log.versions:
             row = _moved(version.row, place)
@@ -218,24 +218,24 @@ def _moved(row: Row | None, place: int) -> Row | None:
     return None if row is None else {**row, "id": row["id"] + KEYS_OF_A_LOG * place}
 
 
-def debezium(told: Told, dress: Dress, chance: random.Random, *, base: int) -> str:
+def debezium(logged: LoggedChange, dress: Dress, chance: random.Random, *, base: int) -> str:
     """A change as Debezium sends it, stamped anew each time; positions are counted from `base`.
 
     Values are spelt as the source's log has them, the same whenever they are sent.
     """
-    spelling = random.Random(f"{dress.table} {told.number}")
-    after = told.after
-    if told.partial and after is not None:
+    spelling = random.Random(f"{dress.table} {logged.number}")
+    after = logged.after
+    if logged.partial and after is not None:
         after = {name: after.get(name, UNAVAILABLE) for name in LOGICAL}
-    number = told.number - base
+    number = logged.number - base
     ops = {"insert": "c", "update": "u", "delete": "d", "snapshot": "r", "truncate": "t"}
     value = {
-        "before": dress.image(told.before, spelling),
+        "before": dress.image(logged.before, spelling),
         "after": dress.image(after, spelling),
         "source": {
             "connector": "mysql",
-            "ts_ms": START + told.number,
-            "snapshot": "true" if told.op == "snapshot" else "false",
+            "ts_ms": START + logged.number,
+            "snapshot": "true" if logged.op == "snapshot" else "false",
             "db": DB,
             "table": dress.table,
             "file": f"binlog.{999_990 + number // 7:06d}",
@@ -243,42 +243,42 @@ def debezium(told: Told, dress: Dress, chance: random.Random, *, base: int) -> s
             "row": 0,
             "gtid": None,
         },
-        "op": ops[told.op],
+        "op": ops[logged.op],
         "ts_ms": START + chance.randrange(10**6),
         "transaction": {
-            "id": f"tx{told.transaction}",
-            "total_order": told.number,
-            "data_collection_order": told.number,
+            "id": f"tx{logged.transaction}",
+            "total_order": logged.number,
+            "data_collection_order": logged.number,
         },
     }
     return json.dumps(value, ensure_ascii=False)
 
 
-def canal(told: Told, dress: Dress, chance: random.Random) -> str:
+def canal(logged: LoggedChange, dress: Dress, chance: random.Random) -> str:
     """A change as Canal sends it."""
-    before, after = dress.image(told.before, chance), dress.image(told.after, chance)
-    row = before if told.op == "delete" else after
+    before, after = dress.image(logged.before, chance), dress.image(logged.after, chance)
+    row = before if logged.op == "delete" else after
     old = None
-    if told.op == "update" and before is not None and after is not None:
+    if logged.op == "update" and before is not None and after is not None:
         key = dress.names["id"]
-        assert told.before is not None and told.after is not None
-        same_key = told.before["id"] == told.after["id"]
+        assert logged.before is not None and logged.after is not None
+        same_key = logged.before["id"] == logged.after["id"]
         old = {n: v for n, v in before.items() if (not same_key if n == key else v != after[n])}
     name = dress.table.replace("`", "``")
-    truncate = told.op == "truncate"
+    truncate = logged.op == "truncate"
     value = {
         "data": None if truncate else [row],
         "old": None if old is None else [old],
         "database": DB,
         "table": dress.table,
-        "type": "INSERT" if told.op == "snapshot" else told.op.upper(),
+        "type": "INSERT" if logged.op == "snapshot" else logged.op.upper(),
         "isDdl": truncate,
         "sql": f"TRUNCATE TABLE `{name}`" if truncate else "",
         "mysqlType": None if truncate else dress.source_types(),
         "pkNames": None if truncate else [dress.names["id"]],
-        "es": START + told.number,
-        "ts": START + told.number + 9,
-        "id": told.number,
+        "es": START + logged.number,
+        "ts": START + logged.number + 9,
+        "id": logged.number,
     }
     return json.dumps(value, ensure_ascii=False)
 
@@ -297,16 +297,16 @@ class Line(NamedTuple):
         return json.dumps({**line, "partition": self.partition, "offset": self.offset})
 
 
-Logs = Sequence[tuple[Dress, Sequence[Told]]]
+Logs = Sequence[tuple[Dress, Sequence[LoggedChange]]]
 
 
 def by_arrival(logs: Logs, chance: random.Random, *, partitions: int) -> list[Line]:
     """The logs as a broker has them: each in one partition, the producer's clock stepping back."""
     lines: list[Line] = []
     offsets = [0] * partitions
-    turns = [place for place, (_, told) in enumerate(logs) for _ in told]
+    turns = [place for place, (_, logged) in enumerate(logs) for _ in logged]
     chance.shuffle(turns)
-    waiting = [iter(told) for _, told in logs]
+    waiting = [iter(logged) for _, logged in logs]
     for place in turns:
         lane, offset = place % partitions, offsets[place % partitions]
         clock = START + 20 * offset - chance.choice((0, 0, 7, 50, 3_000))
@@ -317,14 +317,14 @@ def by_arrival(logs: Logs, chance: random.Random, *, partitions: int) -> list[Li
 
 def by_source(logs: Logs, chance: random.Random, *, partitions: int, base: int) -> list[Line]:
     """The logs as a connector sends them: each delivery at a new place, some changes twice."""
-    sent = [(dress, told) for dress, of_table in logs for told in of_table]
+    sent = [(dress, logged) for dress, of_table in logs for logged in of_table]
     sent += chance.sample(sent, len(sent) // 5)
     chance.shuffle(sent)
     offsets = [0] * partitions
     lines = []
-    for dress, told in sent:
+    for dress, logged in sent:
         lane = chance.randrange(partitions)
-        text = debezium(told, dress, chance, base=base)
+        text = debezium(logged, dress, chance, base=base)
         lines.append(Line(lane, offsets[lane], START + chance.randrange(10**6), text))
         offsets[lane] += 1
     return lines

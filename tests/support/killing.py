@@ -60,10 +60,10 @@ def arm(point: str) -> None:
         )
     else:
         module, name = {
-            "merged": (gold, "record"),
+            "merged": (gold, "record_progress"),
             "decided": (approvals, "seen_through"),
             "altered": (alter, "_restore"),
-            "rebuilt": (rebuild, "record"),
+            "rebuilt": (rebuild, "record_progress"),
         }[point]
         setattr(module, name, lambda *_: die())
 

@@ -202,12 +202,13 @@ class Laboratory:
 
     def differing(self, targets: Iterable[str]) -> dict[str, str]:
         """The targets that are not what history makes of them, and how they differ."""
-        ways = known(self.warehouse, self.config).ways
+        routes = known(self.warehouse, self.config).routes
         found = {
-            target: reconcile(self.warehouse, self.config, target, ways=ways) for target in targets
+            target: reconcile(self.warehouse, self.config, target, routes=routes)
+            for target in targets
         }
         return {
-            target: f"{compared.told} {compared.differences}"
+            target: f"{compared.summary} {compared.differences}"
             for target, compared in found.items()
             if not compared.equal
         }

@@ -100,8 +100,8 @@ class RowReader:
         changed = old.rows[index] if index < len(old.rows) else None
         if changed:
             raw = old.text(index)
-            told = self.changed(changed, raw, textual=old.textual, warnings=warnings)
-            before = {**after, **told}
+            old_values = self.changed(changed, raw, textual=old.textual, warnings=warnings)
+            before = {**after, **old_values}
             event.before = before
             if len(before) > len(after):
                 warnings.append(Code.OLD_COLUMN_NOT_IN_DATA.value)

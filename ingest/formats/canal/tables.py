@@ -140,21 +140,21 @@ class Tables:
             [texts[one.row] for one in group],
             reader.readings(table.columns),
         )
-        told = _Told(table, reader, rows)
+        details = _ChangeDetails(table, reader, rows)
         changes = Changes([], [], table.columns, [], [])
         for place, sent in enumerate(group):
             event, row = sent.event, rows.rows[place]
             if place in rows.odd:
                 continue
             event.types = reader.types
-            word = told.word(event, place, images[sent.row] or {})
+            word = details.word(event, place, images[sent.row] or {})
             before: Texts | None = None
             if sent.old is not None:
-                before = told.before(event, row, images[sent.old] or {}, raw=texts[sent.old])
+                before = details.before(event, row, images[sent.old] or {}, raw=texts[sent.old])
                 if before is None:
                     continue
             elif event.op == "update":
-                word = told.without_old(event, word)
+                word = details.without_old(event, word)
             elif event.op == "delete":
                 before = row
             event.before_image = None if before is None else word
@@ -166,7 +166,7 @@ class Tables:
         return [changes]
 
 
-class _Told:
+class _ChangeDetails:
     """Tells of each change of a table how complete its rows are, and what was before an update."""
 
     def __init__(self, table: _Table, reader: RowReader, rows: TextRows) -> None:

@@ -30,7 +30,7 @@ from ingest.values import jsontext
 from ingest.values.source_types import decimal_type, types_of
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.declared import Convert, declared_for, in_any_case, plain, respelt
+from ingest.wire.declared import Convert, declared_for, in_any_case, in_sent_names, plain
 
 _MOST_BLOCKS = 1_000
 _MOST_TABLES = 10_000
@@ -100,7 +100,7 @@ class Schemas:
     def _build(self, fields: tuple[Field, ...], names: TableName, family: str) -> Columns:
         sent = (field.field for field in fields if field.field is not None)
         table = self._options.completed(names)
-        declared = respelt(declared_for(self._options.columns, table), sent)
+        declared = in_sent_names(declared_for(self._options.columns, table), sent)
         keys = declared_for(self._options.keys, table)
         columns: list[ColumnType] = []
         converts: dict[str, Convert | None] = {}

@@ -199,7 +199,7 @@ class Tables:
         }
         if self._rows.merge and "partial" in words.values():
             return []
-        event_of = _Told(table, columns, rows, words=words)
+        event_of = _ChangeDetails(table, columns, rows, words=words)
         changes = Changes([], [], shape, [], [])
         old, new = 0, begins
         for sent in group:
@@ -217,7 +217,7 @@ class Tables:
         return [changes]
 
 
-class _Told:
+class _ChangeDetails:
     """Tells of each change of a table what is said of it beside its rows."""
 
     def __init__(

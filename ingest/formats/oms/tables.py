@@ -125,7 +125,7 @@ def _changes(
         [texts[at] for at in places],
         table.rows.readings(table.columns),
     )
-    told = _Told(table, rows)
+    details = _ChangeDetails(table, rows)
     found: dict[tuple[int, ...], Changes] = {}
     last = 0
     for sent in group:
@@ -134,7 +134,7 @@ def _changes(
             before, last = last, last + 1
         if sent.after is not None:
             after, last = last, last + 1
-        lost = told.complete(sent, before, after)
+        lost = details.complete(sent, before, after)
         if lost is None:
             continue
         changes = found.setdefault(lost, Changes([], [], table.columns, [], []))
@@ -145,7 +145,7 @@ def _changes(
     return [changes.without(lost) for lost, changes in found.items()]
 
 
-class _Told:
+class _ChangeDetails:
     """Gives each change of a table what is said of its rows and its key."""
 
     def __init__(self, table: _Table, rows: TextRows) -> None:
@@ -153,10 +153,10 @@ class _Told:
         self._shape = table.rows.shape(table.columns)
         self._columns: dict[str, str | None] = dict.fromkeys(table.columns)
         keys = key_names(table.keys)
-        untold = {op: set(table.rows.untold(op, table.columns, keys=keys)) for op in _ROWS}
-        self._untold = {
+        withheld = {op: set(table.rows.withheld(op, table.columns, keys=keys)) for op in _ROWS}
+        self._withheld = {
             op: [at for at, name in enumerate(table.columns) if name in names]
-            for op, names in untold.items()
+            for op, names in withheld.items()
         }
         self._fits = keys <= self._columns.keys()
 
@@ -202,7 +202,7 @@ class _Told:
 
     def _lost(self, op: str, before: Texts, after: Texts | None) -> tuple[int, ...]:
         """The columns whose NULL says nothing."""
-        untold = self._untold[op]
+        withheld = self._withheld[op]
         return tuple(
-            [at for at in untold if before[at] is None and (after is None or after[at] is None)]
+            [at for at in withheld if before[at] is None and (after is None or after[at] is None)]
         )

@@ -283,7 +283,8 @@ def images(raw: msgspec.Raw | bytes, warnings: list[str], *, textual: bool = Tru
             return Images(rows, textual, raw, [])
     names = sum([len(row) for row in rows if row])
     if text.count(b'":') != names and _more_names(text, names):
-        if any(duplicated(bytes(element)) for element in _ELEMENTS.decode(text)):
+        sent = zip(rows, _ELEMENTS.decode(text), strict=True)
+        if any(duplicated(bytes(element)) for row, element in sent if row is not None):
             warnings.append(Code.DUP_KEY.value)
     return Images(rows, textual, raw, [])
 

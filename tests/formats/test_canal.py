@@ -323,6 +323,18 @@ def test_rows_of_one_message_share_nothing() -> None:
     assert [(event.after or {})["id"] for event in found] == ["0", "1", "2"]
 
 
+def test_a_row_without_old_beside_one_with_a_nested_value() -> None:
+    """The nested value has names of its own, so each row is looked through for doubled ones."""
+    rows = [{"id": "1", "name": {"a": 1}}, {"id": "2", "name": "pen"}]
+    old = [None, {"name": {"a": 1}}]
+    first, second = events(decoder("canal"), {**MESSAGE, "data": rows, "old": old})
+    assert (first.op, first.before) == ("update", None)
+    assert (second.before or {})["name"] == '{"a": 1}'
+    with pytest.raises(DecodeError) as refused:
+        events(decoder("canal"), {**MESSAGE, "data": [*rows, None], "old": None})
+    assert refused.value.code == "no_image"
+
+
 def test_types_are_told_apart_by_table_and_block() -> None:
     decode = decoder("canal", time_zone="+08:00")
     first = events(decode, MESSAGE)[0]

@@ -91,6 +91,15 @@ class Changes(NamedTuple):
     before: list[Texts | None]
     after: list[Texts | None]
 
+    def add(
+        self, at: int, event: Event, *, before: Texts | None = None, after: Texts | None = None
+    ) -> None:
+        """One change more, of the message with this index."""
+        self.at.append(at)
+        self.events.append(event)
+        self.before.append(before)
+        self.after.append(after)
+
     def without(self, lost: Collection[int]) -> Changes:
         """The same without the columns in these places."""
         if not lost:

@@ -58,6 +58,19 @@ class TextRows(NamedTuple):
     doubts: dict[int, list[str]]
     odd: set[int]
 
+    def row(self, place: int | None) -> Texts | None:
+        """The row at a place; None for none."""
+        return None if place is None else self.rows[place]
+
+
+def readings_of(
+    converts: Mapping[str, Convert | None], names: Sequence[str], *, integer: Convert | None = None
+) -> list[Reading]:
+    """How each of the columns `names` is read, so that it has the texts that `converts` gives its
+    single values. `integer`: the one that makes of a number its digits."""
+    known = map(converts.get, names)
+    return [Reading(c, digits=c is None or c is integer) for c in known]
+
 
 def text_rows(
     images: Sequence[dict[str, Any]],

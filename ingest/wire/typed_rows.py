@@ -19,7 +19,7 @@ from ingest.values import jsontext
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Columns, Convert, TableTypes, Texts, sql_converter, sql_spark_type
-from ingest.wire.text_columns import Reading
+from ingest.wire.text_columns import Reading, readings_of
 
 _SHAPES_MOST = 1_000
 
@@ -114,8 +114,7 @@ class TypedRows:
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
         """How each of these columns is read where rows are read by column, to the same texts."""
-        known = map(self._columns.converts.get, names)
-        return [Reading(convert, digits=convert is None) for convert in known]
+        return readings_of(self._columns.converts, names)
 
     def _shape(self, names: tuple[str, ...]) -> Shape:
         """Names that do not fit each other at all (types for `id`, a row of `col1`) are a defect of

@@ -25,7 +25,7 @@ from ingest.formats.canal.types import NamedTypes, TableColumns
 from ingest.values.jsontext import Images
 from ingest.wire.contract import TableName
 from ingest.wire.declared import Convert, texts
-from ingest.wire.text_columns import Reading
+from ingest.wire.text_columns import Reading, readings_of
 
 _Known = tuple[TableName, bytes, bytes, tuple[str, ...] | None]
 _MEMO_MOST = 4_000
@@ -158,8 +158,7 @@ class RowReader:
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
         """How each of these columns is read where rows are read by column, to the same texts."""
-        known = map(self._columns.converts.get, names)
-        return [Reading(convert, digits=convert is None) for convert in known]
+        return readings_of(self._columns.converts, names)
 
     def _shape(self, names: tuple[str, ...]) -> Shape:
         converts = self._columns.converts

@@ -159,10 +159,8 @@ class Tables:
                 before = row
             event.before_image = None if before is None else word
             event.after_image = None if event.op == "delete" else word
-            changes.at.append(sent.at)
-            changes.events.append(event)
-            changes.before.append(before)
-            changes.after.append(None if event.op == "delete" else row)
+            after = None if event.op == "delete" else row
+            changes.add(sent.at, event, before=before, after=after)
         return [changes]
 
 

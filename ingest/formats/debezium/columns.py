@@ -9,7 +9,7 @@ from ingest.events import Types
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.values import ReadArray
 from ingest.wire.declared import Convert
-from ingest.wire.text_columns import Reading
+from ingest.wire.text_columns import Reading, readings_of
 
 _MOST_SHAPES = 1_000
 
@@ -61,8 +61,7 @@ class Columns(NamedTuple):
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
         """How each of these columns is read where rows are read by column, to the same texts."""
-        known = map(self.converts.get, names)
-        return [Reading(c, digits=c is None or c is encoded.integer) for c in known]
+        return readings_of(self.converts, names, integer=encoded.integer)
 
     def text_of(self, name: str, value: Any, warnings: list[str]) -> str | None:
         """The text of a JSON object or array; None where it stays as sent."""

@@ -210,10 +210,7 @@ class Tables:
                 after, new = new, new + 1
             event = event_of(sent, before, after)
             if event is not None:
-                changes.at.append(sent.at)
-                changes.events.append(event)
-                changes.before.append(None if before is None else rows.rows[before])
-                changes.after.append(None if after is None else rows.rows[after])
+                changes.add(sent.at, event, before=rows.row(before), after=rows.row(after))
         return [changes]
 
 

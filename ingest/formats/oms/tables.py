@@ -138,10 +138,7 @@ def _changes(
         if lost is None:
             continue
         changes = found.setdefault(lost, Changes([], [], table.columns, [], []))
-        changes.at.append(sent.at)
-        changes.events.append(sent.event)
-        changes.before.append(None if before is None else rows.rows[before])
-        changes.after.append(None if after is None else rows.rows[after])
+        changes.add(sent.at, sent.event, before=rows.row(before), after=rows.row(after))
     return [changes.without(lost) for lost, changes in found.items()]
 
 

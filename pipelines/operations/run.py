@@ -343,10 +343,10 @@ class Run:
             self.outcome.sources[source].error = text
         if isinstance(error, LeaseHeld):
             self._say(text)
-            self.outcome.held.append(text)
+            _note(self.outcome.held, text)
             return
         if isinstance(error, PlatformError):
-            self.outcome.platform.append(text)
+            _note(self.outcome.platform, text)
         if source is None:
             self._warn(f"gold failed: {text}")
         else:
@@ -359,7 +359,7 @@ class Run:
 
     def _warn(self, text: str) -> None:
         self._say(text)
-        self.outcome.warned.append(text)
+        _note(self.outcome.warned, text)
 
     def _say(self, text: str) -> None:
         """Tell the user, once in a run."""
@@ -390,6 +390,12 @@ class Run:
             # Said, and no failure: what came for a small table may all wait for a decision (60).
             for said in filter(None, map(spoilt_target, tables)):
                 self._say(said)
+
+
+def _note(texts: list[str], text: str) -> None:
+    """Add a text that every pass may bring anew."""
+    if text not in texts:
+        texts.append(text)
 
 
 def spoilt_source(

@@ -12,15 +12,15 @@ Where the checkpoint is lost, bronze itself tells which files it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from ingest.config.sources import Files, Source
-from ingest.errors import SourceError
+from ingest.config.sources import Source
+from ingest.config.transports import Files
+from ingest.errors import IngestError, SourceError
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
 from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
 from pipelines.bronze.records import (
@@ -31,7 +31,9 @@ from pipelines.bronze.records import (
     by_path,
     unreadable,
 )
+from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
 from pipelines.platform.checkpoints import spoilt
+from pipelines.platform.console import counted
 from pipelines.platform.failures import gist, log_hint
 from pipelines.platform.warehouse import BRONZE, Warehouse
 
@@ -43,23 +45,14 @@ MOST_CONTENT = 128 << 20
 TASK_BYTES = 32 << 20
 
 
-class FilesRead(NamedTuple):
-    """What one run did. `changed`: files that are no longer what was read."""
-
-    messages: int
-    changed: tuple[str, ...]
-    unreadable: tuple[Unreadable, ...]
-
-
-def ingest_files(
-    warehouse: Warehouse, source: Source, files: Files, *, stop: Callable[[], bool]
-) -> FilesRead:
+def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     """Appends the records of all files not read before; heeds `stop` between micro-batches.
 
     Raises:
         PlatformError: the folder does not exist.
         SourceError: Spark could not read or append, or the log of the files is damaged.
     """
+    files = _declared(source)
     log, root = file_log(warehouse, source.name), warehouse.root
     bad: list[Unreadable] = []
     if is_uri(files.path):
@@ -83,7 +76,39 @@ def ingest_files(
         if stop():
             break
         messages += reader.append(log.register(part))
-    return FilesRead(messages, tuple(sorted(changed)), tuple(sorted(bad)))
+    return Bronze(source.name, messages, tuple(sorted(changed)), tuple(sorted(bad)))
+
+
+def reach(source: Source, root: str) -> Reached:
+    """Counts the files that match now; raises PlatformError where their folder does not exist."""
+    path = _declared(source).path
+    if is_uri(path):
+        return Reached(True, f"{path} is read by Spark alone, not tried")
+    listed, unreadable = list_local(source.name, path, root=root)
+    wrong = "".join(f"; {found}" for found in unreadable)
+    return Reached(not unreadable, f"{counted(len(listed), 'files')} of {path}{wrong}")
+
+
+def unread(warehouse: Warehouse, source: Source) -> int | None:
+    """How many files bronze has not read; None where only Spark could list them, or they cannot be
+    listed now. Raises SourceError where the log of files is damaged."""
+    path = _declared(source).path
+    if is_uri(path):
+        return None
+    try:
+        listed, _ = list_local(source.name, path, root=warehouse.root)
+    except IngestError:
+        return None
+    read = file_log(warehouse, source.name).files
+    return sum(file.path not in read for file in listed)
+
+
+FILES = Transport(append, reach, unread)
+
+
+def _declared(source: Source) -> Files:
+    assert source.files is not None
+    return source.files
 
 
 def file_log(warehouse: Warehouse, source: str) -> FileLog:

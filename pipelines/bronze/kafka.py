@@ -1,21 +1,21 @@
-"""Kafka to bronze: one Structured Streaming query a source, its progress in the checkpoint."""
+"""Kafka to bronze, by Spark's own source of Structured Streaming."""
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable
-from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
-from ingest.config.sources import Kafka, Source
+from ingest.config.sources import Source
+from ingest.config.transports import Kafka
 from ingest.errors import IngestError, PlatformError, SourceError
+from pipelines.bronze.stream import append_stream
+from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
 from pipelines.platform.session import connect_kafka
-from pipelines.platform.warehouse import BRONZE, Warehouse
+from pipelines.platform.warehouse import Warehouse
 
 MOST_OFFSETS = 500_000
 # The clients' own patience is a minute and more, and Spark asks three times.
@@ -24,7 +24,6 @@ PATIENCE = {
     "kafka.request.timeout.ms": "15000",
 }
 KNOCK_SECONDS = 3.0
-POLL_SECONDS = 1
 
 _REASON = re.compile(
     r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?\s*(?:=== |\Z)", re.DOTALL
@@ -36,10 +35,8 @@ _STOOD = re.compile(r"Current Committed Offsets: \{[^\n]*?: (\{.*\})\}")
 _CHANGED = re.compile(r"Reason: ([^\n]*)")
 
 
-def ingest_kafka(
-    warehouse: Warehouse, source: Source, kafka: Kafka, *, stop: Callable[[], bool]
-) -> int:
-    """Appends what is in the topics now; gives the number of messages.
+def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
+    """Appends what is in the topics now.
 
     On `stop` the batch at work is given up: the next run does it again, and none is doubled.
 
@@ -47,43 +44,38 @@ def ingest_kafka(
         PlatformError: no broker answers, or this Spark cannot read Kafka.
         SourceError: the topics cannot be read from where the source stands.
     """
+    kafka = _declared(source)
     if warehouse.local:
         knock(source.name, kafka.bootstrap_servers)
     connect_kafka(warehouse.session)
     checkpoint = warehouse.checkpoint("bronze", source.name)
     reader = warehouse.session.readStream.format("kafka").options(**_options(kafka))
-    counts: dict[int, int] = {}
     try:
-        rows = reader.load().withColumns(
-            {
-                "source": F.lit(source.name),
-                "epoch": F.lit(source.epoch).cast("bigint"),
-                "ingested_at": F.current_timestamp(),
-            }
-        )
-        writer = (
-            rows.select([name for name, _ in BRONZE])
-            .writeStream.format("delta")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-        )
-        if warehouse.local:
-            query = writer.start(str(warehouse.folder("bronze", "messages")))
-        else:
-            query = writer.toTable(warehouse.name("bronze", "messages"))
-        try:
-            while not query.awaitTermination(POLL_SECONDS):
-                _count(query, counts)
-                if stop():
-                    break
-        finally:
-            # A query outlives the interest in it; an interrupted one is done again.
-            query.stop()
-        _count(query, counts)
+        messages = append_stream(warehouse, source, reader.load(), checkpoint=checkpoint, stop=stop)
     except PySparkException as error:
         damage = damaged(source.name, checkpoint, remove=checkpoint)
         raise damage or _explained(error, source.name, kafka, checkpoint=checkpoint) from error
-    return sum(counts.values())
+    return Bronze(source.name, messages)
+
+
+def reach(source: Source, root: str) -> Reached:
+    """Finds a broker that listens; raises PlatformError where none does."""
+    servers = _declared(source).bootstrap_servers
+    knock(source.name, servers)
+    return Reached(True, f"a broker of {servers} is reachable; topics and login not tried")
+
+
+def unread(warehouse: Warehouse, source: Source) -> int | None:
+    """None: what the topics hold is not asked for."""
+    return None
+
+
+KAFKA = Transport(append, reach, unread)
+
+
+def _declared(source: Source) -> Kafka:
+    assert source.kafka is not None
+    return source.kafka
 
 
 def _options(kafka: Kafka) -> dict[str, str]:
@@ -102,13 +94,6 @@ def _options(kafka: Kafka) -> dict[str, str]:
         "failOnDataLoss": "true",
         "maxOffsetsPerTrigger": str(MOST_OFFSETS),
     }
-
-
-def _count(query: Any, counts: dict[int, int]) -> None:
-    """Notes the messages of each batch; Spark remembers the last hundred batches."""
-    for progress in query.recentProgress:
-        # Spark Connect gives the sum over the sources as None.
-        counts[progress["batchId"]] = sum(part["numInputRows"] for part in progress["sources"])
 
 
 def knock(source: str, servers: str) -> None:

@@ -106,7 +106,7 @@ def validate(call: Invocation, connect: bool) -> None:
             "source",
             name,
             source.format,
-            "files" if source.files is not None else "kafka",
+            source.transport,
             source.order,
             len(config.tables[name].tables),
         )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ingest.config.sources import Files, Source
+from ingest.config.sources import Source
 from ingest.errors import IngestError
-from pipelines.bronze.kafka import knock
-from pipelines.bronze.listing import is_uri, list_local
-from pipelines.platform.console import counted
+from pipelines.bronze.transports import transport_of
 
 CONNECTION = ("kind", "source", "reachable", "told")
 
@@ -23,23 +21,10 @@ class Connection(NamedTuple):
 
 
 def tried(source: Source, root: Path) -> Connection:
-    """Reach for the source's brokers or files; `root` is the project's folder."""
+    """Reach for what the source names; `root` is the project's folder."""
     try:
-        if source.files is not None:
-            return _files(source.name, source.files, root)
-        assert source.kafka is not None
-        knock(source.name, source.kafka.bootstrap_servers)
+        reached = transport_of(source).reach(source, str(root))
     except IngestError as error:
         text = str(error).removeprefix(f"source {source.name}").removeprefix(":").strip()
         return Connection(source.name, False, text)
-    text = f"a broker of {source.kafka.bootstrap_servers} is reachable; topics and login not tried"
-    return Connection(source.name, True, text)
-
-
-def _files(name: str, files: Files, root: Path) -> Connection:
-    if is_uri(files.path):
-        return Connection(name, True, f"{files.path} is read by Spark alone, not tried")
-    listed, unreadable = list_local(name, files.path, root=str(root))
-    text = f"{counted(len(listed), 'files')} of {files.path}"
-    wrong = "".join(f"; {found}" for found in unreadable)
-    return Connection(name, not unreadable, text + wrong)
+    return Connection(source.name, reached.whole, reached.text)

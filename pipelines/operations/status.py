@@ -17,6 +17,7 @@ from ingest.errors import IngestError
 from ingest.position import EPOCH
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
+from pipelines.bronze.transports import transport_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known import gold_tables
 from pipelines.operations.listings import DDL, ddl
@@ -214,18 +215,8 @@ def _counts(warehouse: Warehouse, layer: str, table: str, *, query: str) -> dict
 def _unread_files(warehouse: Warehouse, source: Source, failed: Failed) -> int | None:
     if source.files is None:
         return None
-    from pipelines.bronze.files import file_log
-    from pipelines.bronze.listing import is_uri, list_local
-
-    if is_uri(source.files.path):
-        return None
     try:
-        listed, _ = list_local(source.name, source.files.path, root=warehouse.root)
-    except IngestError:
-        return None
-    try:
-        read = file_log(warehouse, source.name).files
+        return transport_of(source).unread(warehouse, source)
     except IngestError as error:
         failed(f"source {source.name}", error)
         return None
-    return sum(file.path not in read for file in listed)

@@ -25,7 +25,8 @@ from ingest.files.record import ERROR_HEADER
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
 from pipelines.bronze.records import FILE_HEADER, Unreadable
-from pipelines.bronze.source import Bronze, ingest_source
+from pipelines.bronze.source import ingest_source
+from pipelines.bronze.transport import Bronze
 from pipelines.platform.warehouse import Warehouse
 
 ROOT = Path(__file__).parents[2]

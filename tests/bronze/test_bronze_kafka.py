@@ -19,7 +19,8 @@ from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError, SourceError
 from pipelines.bronze import kafka as bronze_kafka
-from pipelines.bronze.source import Bronze, ingest_source
+from pipelines.bronze.source import ingest_source
+from pipelines.bronze.transport import Bronze
 from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import Record, create_topic, produce
 

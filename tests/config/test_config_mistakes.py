@@ -109,11 +109,11 @@ def test_every_mistake_of_every_file_at_once(conf: Conf) -> None:
 
 
 SOURCE_MISTAKES = [
-    ("name: shop\n", 1, "expected a transport, kafka or files, got neither"),
+    ("name: shop\n", 1, "expected a transport (kafka, files), got none"),
     (
         "name: shop\nfiles: {path: x}\n\nkafka: {bootstrap_servers: 'h:1', topics: [t]}\n",
         2,
-        "`files`: expected exactly one transport, got both kafka and files",
+        "`files`: expected exactly one transport, got kafka and files",
     ),
     ("files: {path: x}\n", 1, "`name` is missing"),
     (

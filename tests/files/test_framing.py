@@ -19,7 +19,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.config.sources import Files
+from ingest.config.transports import Files
 from ingest.files import compression
 from ingest.files.avro_container import SCHEMA_HEADER
 from ingest.files.compression import Damage

@@ -10,7 +10,7 @@ import pytest
 
 from ingest.config.load import load
 from ingest.errors import PlatformError
-from pipelines.bronze.source import Bronze
+from pipelines.bronze.transport import Bronze
 from pipelines.operations import run
 from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
 from pipelines.platform.console import Console

@@ -1,0 +1,60 @@
+"""Messages as a stream into bronze: one query of Structured Streaming, and its checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Source
+from pipelines.bronze.transport import Stop
+from pipelines.platform.warehouse import BRONZE, Warehouse
+
+POLL_SECONDS = 1
+
+
+def append_stream(
+    warehouse: Warehouse, source: Source, messages: DataFrame, *, checkpoint: str, stop: Stop
+) -> int:
+    """Appends what the stream `messages` has now, in its micro-batches; gives how many there were.
+
+    `messages` is a streaming DataFrame with bronze's columns from `topic` to `headers`. On `stop`
+    the batch at work is given up: the next run does it again, and none is doubled. Raises what
+    Spark raises where the query fails.
+    """
+    rows = messages.withColumns(
+        {
+            "source": F.lit(source.name),
+            "epoch": F.lit(source.epoch).cast("bigint"),
+            "ingested_at": F.current_timestamp(),
+        }
+    )
+    writer = (
+        rows.select([name for name, _ in BRONZE])
+        .writeStream.format("delta")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+    )
+    if warehouse.local:
+        query = writer.start(str(warehouse.folder("bronze", "messages")))
+    else:
+        query = writer.toTable(warehouse.name("bronze", "messages"))
+    counts: dict[int, int] = {}
+    try:
+        while not query.awaitTermination(POLL_SECONDS):
+            _count(query, counts)
+            if stop():
+                break
+    finally:
+        # A query outlives the interest in it; an interrupted one is done again.
+        query.stop()
+    _count(query, counts)
+    return sum(counts.values())
+
+
+def _count(query: Any, counts: dict[int, int]) -> None:
+    """Notes the messages of each batch; Spark remembers the last hundred batches."""
+    for progress in query.recentProgress:
+        # Spark Connect gives the sum over the sources as None.
+        counts[progress["batchId"]] = sum(part["numInputRows"] for part in progress["sources"])

@@ -1,0 +1,54 @@
+"""What every transport has: the verbs by which its messages come to bronze."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ingest.config.sources import Source
+from pipelines.bronze.records import Unreadable
+from pipelines.platform.warehouse import Warehouse
+
+Stop = Callable[[], bool]
+"""Asked between micro-batches, and while one is at work: whether to end."""
+
+
+class Bronze(NamedTuple):
+    """What one run read of a source.
+
+    `files_changed` are files that are no longer what was read, `files_unreadable` those that could
+    not be read now; the rest went on, and the run is to be reported as incomplete where there are
+    any.
+    """
+
+    source: str
+    messages: int
+    files_changed: tuple[str, ...] = ()
+    files_unreadable: tuple[Unreadable, ...] = ()
+
+
+class Reached(NamedTuple):
+    """What trying a source found: whether all of it is there, and the sentence that says so."""
+
+    whole: bool
+    text: str
+
+
+class Transport(NamedTuple):
+    """One way in which messages come, a module of this package.
+
+    `append` brings what is new to `bronze.messages`, each message once, whatever is killed on the
+    way, and gives what it read. It raises PlatformError where nobody answers and SourceError where
+    the source cannot be read from where it stands.
+
+    `reach` tries without Spark whether the source is there; relative files start at the folder that
+    is its second argument. It raises IngestError with the sentence where it is not.
+
+    `unread` counts what the transport holds and bronze has not: files, or messages of queues and
+    topics. None: it cannot be told, or not now. It raises SourceError only for a note of ours that
+    is damaged.
+    """
+
+    append: Callable[[Warehouse, Source, Stop], Bronze]
+    reach: Callable[[Source, str], Reached]
+    unread: Callable[[Warehouse, Source], int | None]

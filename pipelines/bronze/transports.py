@@ -1,0 +1,17 @@
+"""The transports, by the keys of a source's YAML that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingest.config.sources import Source
+from pipelines.bronze.files import FILES
+from pipelines.bronze.kafka import KAFKA
+from pipelines.bronze.transport import Transport
+
+TRANSPORTS: Mapping[str, Transport] = {"kafka": KAFKA, "files": FILES}
+
+
+def transport_of(source: Source) -> Transport:
+    """The transport that the source names."""
+    return TRANSPORTS[source.transport]

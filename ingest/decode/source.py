@@ -20,7 +20,7 @@ from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, complete, without_empty
-from ingest.files.record import framing_error
+from ingest.files.record import framing_error, gap
 from ingest.formats import FORMATS
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
@@ -128,6 +128,9 @@ class SourceDecoder:
                 raise DecodeError(broken.code, broken.text)
             if value and (self._nested or len(value) > self._least):
                 check_message(value, self._limits)
+            if not value and (lost := gap(message.headers)) is not None:
+                unread = Event(kind="control", op="other", op_raw="gap", extra={"offsets": lost})
+                return self._lift(message, epoch, now, name=name, events=[unread])
             if not value and not self._tombstones:
                 tombstone = Event(kind="control", op="other", op_raw="tombstone")
                 return self._lift(message, epoch, now, name=name, events=[tombstone])

@@ -9,11 +9,10 @@ from ingest.codes import Code
 from ingest.files.compression import Damage
 
 ERROR_HEADER = "ingest.error"
-
-
 """Its value is `bad_framing: ` or `too_large: ` and the reason, UTF-8."""
-
-
+GAP_HEADER = "ingest.gap"
+"""On a record without value that stands for messages which were gone before they were read. Its
+value is the first and the last of their offsets, like `12-40`."""
 _CODES = {code.value: code for code in (Code.BAD_FRAMING, Code.TOO_LARGE)}
 
 
@@ -38,6 +37,14 @@ def framing_error(headers: Sequence[tuple[str, bytes | None]] | None) -> Damage 
         if name == ERROR_HEADER:
             code, _, text = (value or b"").decode().partition(": ")
             return Damage(text, _CODES.get(code, Code.BAD_FRAMING))
+    return None
+
+
+def gap(headers: Sequence[tuple[str, bytes | None]] | None) -> str | None:
+    """The offsets of the lost messages that a record stands for; None where it is a message."""
+    for name, value in headers or ():
+        if name == GAP_HEADER:
+            return (value or b"").decode(errors="replace")
     return None
 
 

@@ -156,19 +156,42 @@ class _RecordBatchBuilder:
                 (*(sent or ()), (FILE_HEADER, f"{ordinal} {path}".encode()))
                 for sent, ordinal, path in zip(headers, own_partitions, own_topics, strict=True)
             )
-        arrays = [
-            pa.array(_else(topics, own_topics), pa.string()),
-            pa.array(_else(partitions, own_partitions), pa.int32()),
-            pa.array(_else(offsets, own_offsets), pa.int64()),
-            pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
-            pa.array(keys, pa.binary()),
-            _value_array(values),
-            _header_array(headers),
-        ]
+        made = record_batch(
+            values=values,
+            keys=keys,
+            headers=headers,
+            topics=_else(topics, own_topics),
+            partitions=_else(partitions, own_partitions),
+            offsets=_else(offsets, own_offsets),
+            times=times,
+        )
         self.records = []
         self._size = 0
         self._spans = []
-        return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
+        return made
+
+
+def record_batch(
+    *,
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None],
+    headers: Sequence[tuple[tuple[str, bytes | None], ...] | None],
+    topics: Sequence[str],
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    times: Sequence[int | None],
+) -> pa.RecordBatch:
+    """A batch of COLUMNS of as many messages; `times` in milliseconds of the epoch."""
+    arrays = [
+        pa.array(topics, pa.string()),
+        pa.array(partitions, pa.int32()),
+        pa.array(offsets, pa.int64()),
+        pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
+        pa.array(keys, pa.binary()),
+        _value_array(values),
+        _header_array(headers),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
 
 
 _NAMES = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]

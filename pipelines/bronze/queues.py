@@ -1,0 +1,272 @@
+"""Queues that are read by offset, as one streaming data source of Spark for all of them.
+
+What is particular to a broker is a `Client`: which partitions there are, what each holds, and the
+messages between two offsets. Everything else is here: where to begin, how much a micro-batch takes,
+partitions that turn up later, messages that are gone before they were read, and that a batch which
+is done again has the same messages.
+
+A stream's offset is, for each partition, where reading it began and how far it went. The first of
+the two makes a batch repeatable: a partition that a batch met for the first time begins, when that
+batch is done again after a crash, where it began then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ingest.files.record import GAP_HEADER, Record
+from pipelines.bronze.records import COLUMNS, record_batch
+
+MOST_MESSAGES = 500_000
+TASK_MESSAGES = 50_000
+"""Fewer messages than this are read by one task: a task costs as much as to read some thousand."""
+_BATCH_MESSAGES, _BATCH_BYTES = 2000, 8 << 20
+_MARK = "queue stopped"
+
+Offsets = dict[str, list[int]]
+"""For each partition, `topic/number`, where reading began and where it goes on."""
+
+
+class Partition(NamedTuple):
+    """A partition as bronze knows it: a queue, or one of a topic's queues."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.number}"
+
+    @classmethod
+    def named(cls, text: str) -> Partition:
+        """The partition of a name in Offsets."""
+        topic, _, number = text.rpartition("/")
+        return cls(topic, int(number))
+
+
+class Span(NamedTuple):
+    """What a partition holds: the lowest offset, and the one that its next message will have."""
+
+    lowest: int
+    following: int
+
+
+class Gone(Exception):
+    """A partition no longer holds messages that were to be read; `lowest` is what it begins with
+    now."""
+
+    def __init__(self, lowest: int) -> None:
+        super().__init__(lowest)
+        self.lowest = lowest
+
+
+class Client(Protocol):
+    """A way to a broker. It is pickled to where Spark reads: it holds no connection, and may hold a
+    password, which is why it is no option of the data source (Spark shows options).
+
+    Both methods raise OSError, or an error of their own, whose text is shown to the user.
+    """
+
+    def spans(self) -> Mapping[Partition, Span]:
+        """Every partition there is now, and what it holds."""
+
+    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
+        """The messages of a partition from `start` up to, not including, `end`, in order. An offset
+        that the broker skips has no message. Raises Gone where the first of them are not there."""
+
+
+def stream(
+    session: SparkSession,
+    client: Client,
+    *,
+    starting: Literal["earliest", "latest"] = "earliest",
+    lost: Literal["fail", "go_on"] = "fail",
+) -> DataFrame:
+    """A streaming DataFrame of the messages, with bronze's columns from `topic` to `headers`.
+
+    `starting` is where a stream without a checkpoint begins; partitions that turn up later are read
+    whole. Messages that are gone before they were read end the query, or with `lost: go_on` leave a
+    row without value, with the header GAP_HEADER, at the offset of the first of them.
+    """
+    about = {"client": client, "starting": starting, "lost": lost}
+    # A class of its own carries what it needs inside itself, not as options.
+    session.dataSource.register(type("Queues", (_Queues,), about))
+    return session.readStream.format(_Queues.name()).load()
+
+
+def stopped(error: Exception) -> str | None:
+    """The sentence with which reading ended, from the text in which Spark hands it on; None where
+    something else failed."""
+    found = re.search(rf"{_MARK}: ([^\n]*)", str(error))
+    return found and found[1]
+
+
+class Stopped(Exception):
+    """Reading cannot go on; its text is found by `stopped`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{_MARK}: {' '.join(text.split())}")
+
+
+class _Slice(InputPartition):
+    """Offsets of one partition that one task reads."""
+
+    def __init__(self, partition: Partition, start: int, end: int) -> None:
+        super().__init__((partition, start, end))
+
+
+class _Queues(DataSource):
+    """The data source; a subclass says what of."""
+
+    client: ClassVar[Client]
+    starting: ClassVar[str]
+    lost: ClassVar[str]
+
+    @classmethod
+    def name(cls) -> str:
+        return "ingest_queues"
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def streamReader(self, schema: Any) -> _Reader:
+        return _Reader(self.client, self.starting, self.lost)
+
+
+class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in one process, and reads their slices in the tasks'."""
+
+    def __init__(self, client: Client, starting: str, lost: str) -> None:
+        self._client = client
+        self._starting = starting
+        self._lost = lost
+        self._held: Mapping[Partition, Span] | None = None
+
+    def initialOffset(self) -> Offsets:
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._held = self._spans()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(MOST_MESSAGES)
+
+    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
+        """How far a micro-batch that begins at `start` goes. Spark 4.0 and 4.1 say neither: there a
+        batch takes all there is."""
+        held = self._spans() if self._held is None else self._held
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return planned(held, start or {}, most=most, latest=self._starting == "latest")
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        return [
+            _Slice(Partition.named(name), first, min(first + TASK_MESSAGES, upto))
+            for name, (began, upto) in end.items()
+            for first in range(start[name][1] if name in start else began, upto, TASK_MESSAGES)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        place, start, end = partition.value
+        try:
+            for records in _portions(self._records(place, start, end)):
+                yield _batch(place, records)
+        except (OSError, ValueError) as error:
+            raise Stopped(f"{place}: {error}") from None
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing is told to the broker: progress lives in the checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing is open between two calls."""
+
+    def _spans(self) -> Mapping[Partition, Span]:
+        try:
+            return self._client.spans()
+        except OSError as error:
+            raise Stopped(str(error)) from None
+
+    def _records(self, place: Partition, start: int, end: int) -> Iterator[Record]:
+        """The messages of a slice, and where some are gone what says so."""
+        while start < end:
+            try:
+                for record in self._client.read(place, start=start, end=end):
+                    assert record.offset is not None
+                    start = record.offset + 1
+                    yield record
+                return
+            except Gone as error:
+                # Of what is still there, nothing is passed over.
+                upto = min(max(error.lowest, start + 1), end)
+                lost = f"{start}-{upto - 1}"
+                if self._lost == "fail":
+                    text = f"{place} no longer holds its messages {lost}, which were not read yet"
+                    raise Stopped(text) from None
+                yield Record(None, headers=((GAP_HEADER, lost.encode()),), offset=start)
+                start = upto
+
+
+def planned(
+    held: Mapping[Partition, Span], start: Offsets, *, most: int | None, latest: bool
+) -> Offsets:
+    """How far a batch goes that begins at `start` and takes `most` messages, all where that is
+    None. Of each partition it takes a share by what waits there, and at least one message.
+
+    Raises Stopped where a partition holds less than was read of it: it was made anew.
+    """
+    offsets = {name: list(pair) for name, pair in start.items()}
+    # What is there when a stream begins may be passed over; what comes later is read whole.
+    passed = latest and not start
+    waiting: dict[str, int] = {}
+    for place, span in held.items():
+        name = str(place)
+        first = span.following if passed else span.lowest
+        _, reached = offsets.setdefault(name, [first, first])
+        if span.following < reached:
+            raise Stopped(
+                f"{place} was read up to {reached} and ends at {span.following} now:"
+                " it was deleted and made anew"
+            )
+        waiting[name] = span.following - reached
+    total = sum(waiting.values())
+    for name, count in waiting.items():
+        if most is not None and total > most:
+            count = min(count, max(1, count * most // total))
+        offsets[name][1] += count
+    return offsets
+
+
+def _portions(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """The records in lists that are bounded by number and bytes."""
+    portion: list[Record] = []
+    size = 0
+    for record in records:
+        portion.append(record)
+        size += len(record.value or b"")
+        if len(portion) == _BATCH_MESSAGES or size >= _BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _batch(place: Partition, records: Sequence[Record]) -> pa.RecordBatch:
+    """Messages of one partition as bronze's columns."""
+    return record_batch(
+        values=[record.value for record in records],
+        keys=[record.key for record in records],
+        headers=[record.headers for record in records],
+        topics=[place.topic] * len(records),
+        partitions=[place.number] * len(records),
+        offsets=[record.offset or 0 for record in records],
+        times=[record.timestamp for record in records],
+    )

@@ -1,0 +1,170 @@
+"""Queues read by offset: how batches are planned, what a task reads, and a stream through kills."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ingest.config.settings import Settings
+from ingest.config.sources import Source
+from ingest.files.record import GAP_HEADER, Record
+from pipelines.bronze import queues
+from pipelines.bronze.queues import Gone, Partition, Span, planned, stopped, stream
+from pipelines.bronze.stream import append_stream
+from pipelines.platform.warehouse import Warehouse, create_bronze
+
+ORDERS, ITEMS = Partition("orders", 0), Partition("items/eu", 1)
+
+
+class Folder:
+    """Queues in a folder, a file each: the lowest offset and the values from it on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+
+    def put(self, place: Partition, values: list[str], *, lowest: int = 0) -> None:
+        file = Path(self.folder, str(place).replace("/", "~"))
+        file.write_text(json.dumps([str(place), lowest, values]))
+
+    def spans(self) -> Mapping[Partition, Span]:
+        found = (json.loads(file.read_text()) for file in Path(self.folder).iterdir())
+        return {
+            Partition.named(name): Span(lowest, lowest + len(values))
+            for name, lowest, values in found
+        }
+
+    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
+        _, lowest, values = json.loads(
+            Path(self.folder, str(partition).replace("/", "~")).read_text()
+        )
+        if start < lowest:
+            raise Gone(lowest)
+        for offset in range(start, min(end, lowest + len(values))):
+            value = values[offset - lowest]
+            headers = (("secret", None), ("n", b"\x00"))
+            yield Record(value.encode(), b"k", headers, offset=offset, timestamp=1000 + offset)
+
+
+HELD = {ORDERS: Span(3, 10), ITEMS: Span(0, 100)}
+
+
+def test_a_batch_takes_all_there_is() -> None:
+    assert planned(HELD, {}, most=None, latest=False) == {
+        "orders/0": [3, 10],
+        "items/eu/1": [0, 100],
+    }
+
+
+def test_what_was_there_may_be_passed_over_and_what_comes_later_is_read() -> None:
+    first = planned({ORDERS: Span(3, 10)}, {}, most=None, latest=True)
+    assert first == {"orders/0": [10, 10]}
+    then = planned({**HELD, ORDERS: Span(3, 12)}, first, most=None, latest=True)
+    assert then == {"orders/0": [10, 12], "items/eu/1": [0, 100]}
+
+
+def test_a_bounded_batch_takes_of_each_its_share() -> None:
+    assert planned(HELD, {}, most=20, latest=False) == {"orders/0": [3, 4], "items/eu/1": [0, 18]}
+    assert planned(HELD, {}, most=1, latest=False) == {"orders/0": [3, 4], "items/eu/1": [0, 1]}
+    start = {"orders/0": [3, 10], "items/eu/1": [0, 40]}
+    assert planned(HELD, start, most=50, latest=False) == {
+        "orders/0": [3, 10],
+        "items/eu/1": [0, 90],
+    }
+    assert start == {"orders/0": [3, 10], "items/eu/1": [0, 40]}
+
+
+def test_a_queue_made_anew_is_told() -> None:
+    with pytest.raises(queues.Stopped) as error:
+        planned(HELD, {"orders/0": [0, 11]}, most=None, latest=False)
+    assert stopped(error.value) == (
+        "orders/0 was read up to 11 and ends at 10 now: it was deleted and made anew"
+    )
+
+
+def slices(reader: Any, start: queues.Offsets, end: queues.Offsets) -> list[Any]:
+    return [part.value for part in reader.partitions(start, end)]
+
+
+def test_a_batch_done_again_has_the_same_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "TASK_MESSAGES", 4)
+    reader = queues._Reader(Folder(tmp_path), "earliest", "fail")
+    end = {"orders/0": [3, 12], "items/eu/1": [0, 2]}
+    first = [(ORDERS, 3, 7), (ORDERS, 7, 11), (ORDERS, 11, 12), (ITEMS, 0, 2)]
+    assert slices(reader, {}, end) == first
+    assert slices(reader, {"orders/0": [3, 11]}, end) == first[2:]
+    assert slices(reader, end, end) == []
+
+
+def read(client: Folder, lost: str, start: int, end: int) -> list[tuple[Any, ...]]:
+    reader = queues._Reader(client, "earliest", lost)
+    (part,) = reader.partitions({"orders/0": [0, start]}, {"orders/0": [0, end]})
+    rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
+    return [(row["offset"], row["value"], row["headers"][0]["key"]) for row in rows]
+
+
+def test_messages_gone_before_they_were_read(tmp_path: Path) -> None:
+    client = Folder(tmp_path)
+    client.put(ORDERS, ["a", "b"], lowest=5)
+    assert read(client, "go_on", 2, 7) == [
+        (2, None, GAP_HEADER),
+        (5, b"a", "secret"),
+        (6, b"b", "secret"),
+    ]
+    assert read(client, "go_on", 1, 4) == [(1, None, GAP_HEADER)]
+    assert read(client, "fail", 5, 6) == [(5, b"a", "secret")]
+    with pytest.raises(queues.Stopped) as error:
+        read(client, "fail", 2, 7)
+    assert stopped(error.value) == (
+        "orders/0 no longer holds its messages 2-4, which were not read yet"
+    )
+
+
+def test_a_stream_goes_on_where_it_ended(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    """Bounded batches, a batch given up half way, new messages and a new queue; then a loss."""
+    folder = tmp_path / "queues"
+    folder.mkdir()
+    client = Folder(folder)
+    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
+    tables = Warehouse(named, spark)
+    create_bronze(tables)
+    source = Source.model_validate({"name": "shop", "files": {"path": "-"}})
+    checkpoint = tables.checkpoint("bronze", "shop")
+
+    def run(lost: Any = "fail") -> int:
+        messages = stream(spark, client, lost=lost)
+        return append_stream(tables, source, messages, checkpoint=checkpoint, stop=lambda: False)
+
+    def held() -> list[tuple[Any, ...]]:
+        columns = ["topic", "partition", "offset", "value", "unix_millis(timestamp)"]
+        found = tables.read("bronze", "messages").selectExpr(*columns)
+        return sorted(tuple(row) for row in found.collect())
+
+    client.put(ORDERS, [f"o{n}" for n in range(7)])
+    assert run() == 7
+    assert run() == 0
+    # What a killed run leaves: the batch is planned, and not known to be done.
+    for note in Path(checkpoint, "commits").iterdir():
+        note.unlink()
+    client.put(ORDERS, [f"o{n}" for n in range(9)])
+    client.put(ITEMS, ["i0"])
+    run()
+    whole = [("orders", 0, n, b"o%d" % n, 1000 + n) for n in range(9)]
+    assert held() == [("items/eu", 1, 0, b"i0", 1000), *whole]
+    client.put(ORDERS, ["o12"], lowest=12)
+    with pytest.raises(PySparkException) as error:
+        run()
+    assert stopped(error.value) == (
+        "orders/0 no longer holds its messages 9-11, which were not read yet"
+    )
+    assert run("go_on") == 2
+    assert held()[-2:] == [("orders", 0, 9, None, None), ("orders", 0, 12, b"o12", 1012)]

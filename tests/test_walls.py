@@ -35,7 +35,7 @@ FLOORS = (
     ("ingest.config",),
     ("ingest.decode", "pipelines.platform"),
     ("ingest",),
-    ("pipelines.bronze", "pipelines.targets"),
+    ("pipelines.bronze", "pipelines.targets", "pipelines.telemetry"),
     ("pipelines.silver",),
     ("pipelines.apply", "pipelines.ledger"),
     ("pipelines.gold",),

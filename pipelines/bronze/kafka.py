@@ -14,6 +14,7 @@ from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
+from pipelines.platform.secrets import without_secrets
 from pipelines.platform.session import connect_kafka
 from pipelines.platform.warehouse import Warehouse
 
@@ -151,16 +152,5 @@ def _explained(
     root = cause(error)
     if root is not None and root.partition(": ")[2] not in reason:
         reason = f"{reason.rstrip('.')}: {root}"
-    return SourceError(
-        f"source {source}: Kafka cannot be read: {_without_secrets(reason, kafka)}{log_hint()}"
-    )
-
-
-def _without_secrets(text: str, kafka: Kafka) -> str:
-    """The text without what options say that is nobody else's business."""
-    for name, value in kafka.options.items():
-        if re.search(r"password|jaas|secret|token|keystore\.key", name, re.I):
-            hidden = [value, *re.findall(r"=\s*[\"']?([^\s\"';]+)", value)]
-            for part in sorted((str(part) for part in hidden), key=len, reverse=True):
-                text = text.replace(part, "[hidden]") if len(part) > 2 else text
-    return text
+    reason = without_secrets(reason, kafka.options)
+    return SourceError(f"source {source}: Kafka cannot be read: {reason}{log_hint()}")

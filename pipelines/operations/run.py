@@ -25,10 +25,13 @@ from pipelines.operations.compaction import Table, compact_written
 from pipelines.operations.views import publish
 from pipelines.platform.console import Advance, Console, counted
 from pipelines.platform.failures import described
+from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.stream import decode_source
 from pipelines.silver.transactions import waiting
+from pipelines.telemetry.activity import Activity, Totals
+from pipelines.telemetry.runs import record_run
 
 Result = TypeVar("Result")
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
@@ -105,6 +108,38 @@ class Outcome:
             return 1
         return TRY_AGAIN if self.held else 0
 
+    @property
+    def totals(self) -> Totals:
+        """What was done with all sources and tables."""
+        return Totals(
+            sum(done.messages for done in self.sources.values()),
+            sum(done.rows for done in self.sources.values()),
+            sum(merged.events for merged in self.tables.values()),
+            self.rejects,
+        )
+
+    @property
+    def rejects(self) -> int:
+        """How many messages and changes were set aside."""
+        rejects = sum(done.rejects for done in self.sources.values())
+        return rejects + sum(merged.rejected for merged in self.tables.values())
+
+    @property
+    def errors(self) -> list[str]:
+        """A sentence on each thing that makes `code` another than 0."""
+        failed = [
+            f"source {name} failed: {done.error}"
+            for name, done in self.sources.items()
+            if done.error is not None and done.error not in self.held
+        ]
+        parked = [
+            f"table {merged.target} is parked: {merged.error}"
+            for _, merged in sorted(self.tables.items())
+            if merged.error is not None
+        ]
+        unknown = [f"there is no target {target}" for target in self.unknown]
+        return [*failed, *parked, *self.warned, *unknown, *self.spoilt]
+
     def show(self, console: Console, stages: Sequence[str]) -> None:
         """Print what was done with each source and table, and where to look for rejects."""
         sources = [
@@ -122,10 +157,8 @@ class Outcome:
             console.rows(TABLE, tables, shown=TABLE[1:])
         elif stages == ("gold",):
             console.text("nothing new")
-        rejects = sum(done.rejects for done in self.sources.values())
-        rejects += sum(merged.rejected for merged in self.tables.values())
-        if rejects:
-            console.say(f"{rejects:,} set aside; `ingest rejects list` shows them")
+        if self.rejects:
+            console.say(f"{self.rejects:,} set aside; `ingest rejects list` shows them")
 
 
 class Run:
@@ -154,7 +187,10 @@ class Run:
         self._quiet = True
         self._written: set[Table] = set()
         self._rests: dict[str, Rest] = {}
+        verb = "run" if len(stages) > 1 else stages[0]
+        self.activity = Activity(verb, sources=sources, targets=targets)
         self.outcome = Outcome(sources={name: Source() for name in sources})
+        self._recorded = self.outcome.totals
 
     def until_done(self) -> Outcome:
         """Pass after pass until one brings no message, which ends after bronze."""
@@ -163,6 +199,7 @@ class Run:
             more = self._pass(again=True)
         self._name_unknown_targets()
         self._name_spoilt()
+        self._record(self.outcome.code or int(self._stop()))
         return self.outcome
 
     def until_stopped(self) -> Outcome:
@@ -172,10 +209,35 @@ class Run:
             self.outcome.held.clear()
             self.outcome.warned.clear()
             self.outcome.done = 0
-            if not self._pass():
+            brought = self._pass()
+            if self.activity.due and not self._stop():
+                self._record(None)
+            if not brought:
                 self._stop.wait(PAUSE)
         self._name_spoilt()
+        self._record(self.outcome.code)
         return self.outcome
+
+    def _record(self, code: int | None) -> None:
+        """Write the run's row of what was done since its last, where that is news; `code` None: the
+        run goes on. Who only found another at work has none."""
+        if code == TRY_AGAIN:
+            return
+        done, outcome = self.outcome.totals, self.outcome
+        row = self.activity.row(
+            done,
+            before=self._recorded,
+            parked=sum(merged.error is not None for merged in outcome.tables.values()),
+            exit_code=code,
+            errors=[without_any(text, self._config) for text in outcome.errors],
+        )
+        self._recorded = done
+        try:
+            if record_run(self._warehouse, row):
+                self.activity.written += 1
+                compact_written(self._warehouse, [("gold", "_runs")])
+        except Exception as error:
+            self._say(f"this run has no row in gold._runs: {described(error)}")
 
     def _pass(self, *, again: bool = False) -> bool:
         """Every stage once; whether there may be more. `again`: only if there are new messages.
@@ -184,6 +246,7 @@ class Run:
         that was appended, other sources' rows too.
         """
         brought = 0
+        self.activity.passes += 1
         failed = {name: done.error for name, done in self.outcome.sources.items()}
         for done in self.outcome.sources.values():
             done.error = None
@@ -194,7 +257,8 @@ class Run:
             for name in self._sources if "bronze" in self._stages else ():
                 if self._stop():
                     return False
-                brought += self._bronze(name, advance)
+                with self.activity.timed("bronze"):
+                    brought += self._bronze(name, advance)
             if again and not brought:
                 # What failed in silver was not tried once more.
                 for name, done in self.outcome.sources.items():
@@ -205,9 +269,11 @@ class Run:
             for name in own if "silver" in self._stages else ():
                 if self._stop():
                     return False
-                self._silver(name, advance)
+                with self.activity.timed("silver"):
+                    self._silver(name, advance)
             if "gold" in self._stages and own and not self._stop():
-                self._gold(advance)
+                with self.activity.timed("gold"):
+                    self._gold(advance)
         self._compact()
         return brought > 0
 
@@ -217,7 +283,8 @@ class Run:
             written = sorted(self._written)
             self._written.clear()
             try:
-                compact_written(self._warehouse, written)
+                with self.activity.timed("upkeep"):
+                    compact_written(self._warehouse, written)
             except Exception as error:
                 # Nothing is missing: the files are as they came.
                 self._say(f"small files were left as they are: {described(error)}")
@@ -266,6 +333,7 @@ class Run:
         self._written |= {("silver", "cdc")} if rows else set()
         done.decoded += decoded.messages if decoded is not None else 0
         done.changes += decoded.changes if decoded is not None else 0
+        self.activity.decoded(decoded.event_times if decoded is not None else ())
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
         counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
         advance(f"silver {name}: {counts}", rows > 0)
@@ -309,6 +377,7 @@ class Run:
         )
         if merged is None:
             return
+        self.activity.merged([(row.source, row.target) for row in merged if row.error is None])
         self.outcome.done += bool(merged) or len(self._stages) == 1
         targets = {row.target for row in merged}
         if merged:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from ingest.codes import Code
+from pipelines.telemetry.latency import QUANTILES
+
+_ACCURACY = 1_000
 
 
 class Counts(NamedTuple):
     """Rows of all kinds, rejects and shards among them, source tables (about), the range of `s1` in
-    which halves of split updates lie (none: None), how many messages the rows are of, and how many
-    rows are changes or parts of one."""
+    which halves of split updates lie (none: None), how many messages the rows are of, how many rows
+    are changes or parts of one, and the quantiles of the times (µs) at which changes happened that
+    are no snapshot's; None where no change says when."""
 
     rows: int = 0
     rejects: int = 0
@@ -23,6 +28,7 @@ class Counts(NamedTuple):
     halves_to: int | None = None
     messages: int = 0
     changes: int = 0
+    event_times: Sequence[int] | None = None
 
 
 def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
@@ -44,6 +50,8 @@ def count(rows: DataFrame) -> Counts:
 
 
 def _measures() -> list[Column]:
+    streamed = (F.col("kind") == "change") & (F.col("op") != "snapshot")
+    happened = F.when(streamed, F.unix_micros("event_time"))
     half = F.when(F.array_contains("warnings", Code.SPLIT_UPDATE.value), F.col("s1"))
     return [
         F.count(F.lit(1)).alias("rows"),
@@ -54,4 +62,5 @@ def _measures() -> list[Column]:
         F.max(half).alias("halves_to"),
         F.count_if(F.col("row") == 0).alias("messages"),
         F.count_if(F.col("kind").isin("change", "fragment")).alias("changes"),
+        F.percentile_approx(happened, list(QUANTILES), _ACCURACY).alias("event_times"),
     ]

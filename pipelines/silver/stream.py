@@ -28,6 +28,7 @@ from pipelines.silver.arrivals import placed
 from pipelines.silver.chunks import expect_shards, join_shards, shards_wait
 from pipelines.silver.counts import Counts, count, observed, seen
 from pipelines.silver.split_updates import join_split_updates
+from pipelines.telemetry.activity import EventTimes
 
 DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
@@ -40,13 +41,14 @@ _UP_TO = "decoded"
 
 class Silver(NamedTuple):
     """What one run over one source wrote: rows of all kinds, rejects among them, of how many
-    messages they are, and the changes among them."""
+    messages they are, the changes among them, and when those happened."""
 
     source: str
     rows: int
     rejects: int
     messages: int = 0
     changes: int = 0
+    event_times: tuple[EventTimes, ...] = ()
 
 
 class Stopped(Exception):
@@ -98,6 +100,7 @@ def decode_source(
         sum(counts.rejects for counts in written),
         sum(counts.messages for counts in written),
         sum(counts.changes for counts in written),
+        tuple(EventTimes(c.changes, c.event_times) for c in written if c.event_times),
     )
 
 

@@ -1,0 +1,34 @@
+"""Sentences without the secrets of the configuration: what a client or a server says of a failure
+may repeat what it was given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.config.load import Config
+
+_SECRET = re.compile(r"password|jaas|secret|token|keystore\.key", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_SHORTEST = 3
+HIDDEN = "[hidden]"
+
+
+def without_secrets(text: str, options: Mapping[str, Any]) -> str:
+    """The text without what options say that is nobody else's business."""
+    for name, value in options.items():
+        if value is not None and _SECRET.search(name):
+            parts = [str(value), *re.findall(r"=\s*[\"']?([^\s\"';]+)", str(value))]
+            for part in sorted(parts, key=len, reverse=True):
+                text = text.replace(part, HIDDEN) if len(part) >= _SHORTEST else text
+    return text
+
+
+def without_any(text: str, config: Config) -> str:
+    """The text without the secrets of all sources, and without logins in addresses."""
+    for source in config.sources.values():
+        text = without_secrets(text, source.options)
+        if source.kafka is not None:
+            text = without_secrets(text, source.kafka.options)
+    return _LOGIN.sub(HIDDEN, text)

@@ -1,0 +1,123 @@
+"""What one run has done so far, in numbers that grow with its sources and targets alone."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pipelines.telemetry.latency import Latency
+from pipelines.telemetry.runs import CADENCE, RunRow, now
+
+_BATCHES_MOST = 1_000
+"""Micro-batches that wait for gold and are remembered; while it fails, the newest ones."""
+STAGES = ("bronze", "silver", "gold", "upkeep")
+
+
+class Totals(NamedTuple):
+    """What a run has done since it began."""
+
+    messages: int = 0
+    rows: int = 0
+    events: int = 0
+    rejects: int = 0
+
+
+class EventTimes(NamedTuple):
+    """When the changes of a micro-batch happened: how many there are, and the quantiles of their
+    event times (`latency.QUANTILES`, µs since 1970 UTC)."""
+
+    changes: int
+    quantiles: Sequence[int]
+
+
+class Activity:
+    """A run at work: its id, how long its stages took, how long changes took to gold."""
+
+    def __init__(
+        self, verb: str, *, sources: Sequence[str], targets: Sequence[str] | None = None
+    ) -> None:
+        self.run = str(uuid.uuid4())
+        self.began = now()
+        self.passes = 0
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self.latency = Latency()
+        self._verb, self._sources, self._targets = verb, sources, targets
+        self._decoded: deque[EventTimes] = deque(maxlen=_BATCHES_MOST)
+        self._merged: set[tuple[str, str]] = set()
+        self.written = 0
+        self._start()
+
+    def _start(self) -> None:
+        """Begin what the next row counts."""
+        self._since = now()
+        self._clock = time.monotonic()
+        self._before = (self.passes, dict(self.seconds), self.latency.copy())
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Work of one of STAGES."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.monotonic() - began
+
+    def decoded(self, batches: Sequence[EventTimes]) -> None:
+        """Silver has these, and gold not yet."""
+        self._decoded.extend(batches)
+
+    def merged(self, targets: Sequence[tuple[str, str]]) -> None:
+        """Gold has all that was decoded; these (source, target) were brought forward."""
+        at = int(now().timestamp() * 1e6)
+        for batch in self._decoded:
+            self.latency.add(at, batch.changes, batch.quantiles)
+        self._decoded.clear()
+        self._merged |= set(targets)
+
+    @property
+    def due(self) -> bool:
+        """Whether a continuous run is to write its next row."""
+        return time.monotonic() - self._clock >= CADENCE
+
+    def row(
+        self,
+        done: Totals,
+        *,
+        before: Totals,
+        parked: int,
+        exit_code: int | None,
+        errors: Sequence[str],
+    ) -> RunRow:
+        """What was done since this was last asked, when the run had done `before`; `written` says
+        how many of these became rows."""
+        passes, seconds, latency = self._before
+        latency = self.latency.since(latency)
+        row = RunRow(
+            run=self.run,
+            part=self.written + 1,
+            verb=self._verb,
+            sources=self._sources,
+            tables=self._targets,
+            started=self._since,
+            ended=now(),
+            passes=self.passes - passes,
+            seconds={name: round(self.seconds[name] - seconds[name], 3) for name in STAGES},
+            messages=done.messages - before.messages,
+            rows=done.rows - before.rows,
+            events=done.events - before.events,
+            rejects=done.rejects - before.rejects,
+            merged=len(self._merged),
+            parked=parked,
+            latency_p50=latency.percentile(0.50),
+            latency_p95=latency.percentile(0.95),
+            latency_p99=latency.percentile(0.99),
+            exit_code=exit_code,
+            errors=errors,
+        )
+        self._merged.clear()
+        self._start()
+        return row

@@ -1,0 +1,76 @@
+"""How long changes took from their source to gold, by percentile, in bounded memory.
+
+Silver notes when the changes of a micro-batch happened, as QUANTILES of their event times; when
+gold has them, each quantile stands for its part of the batch. Their ages go into buckets, each a
+fifth wider than the one before: however many changes come, there are at most some two hundred
+numbers, and a percentile is right to a tenth of itself.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+
+QUANTILES = tuple((place + 0.5) / 100 for place in range(100))
+"""The parts of a micro-batch's changes, by event time, that are looked at."""
+BOUNDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
+"""Seconds: the upper bounds of the buckets that metrics show."""
+_SHORTEST = 0.001
+_WIDER = 1.2
+
+
+class Latency:
+    """Ages of changes when gold had them, in seconds."""
+
+    def __init__(self) -> None:
+        self._buckets: Counter[int] = Counter()
+        self.below: Counter[int] = Counter()
+        """By place in BOUNDS, how many took longer than the bound before and at most this one."""
+        self.seconds = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many changes were measured."""
+        return self._buckets.total()
+
+    def add(self, now: int, changes: int, event_times: Sequence[int]) -> None:
+        """Changes that gold has `now` (µs since 1970 UTC), and the quantiles of when they happened.
+
+        An event time ahead of this machine's clock counts as now.
+        """
+        if not event_times:
+            return
+        whole, rest = divmod(changes, len(event_times))
+        for place, time in enumerate(sorted(event_times)):
+            number = whole + (place < rest)
+            age = max((now - time) / 1e6, _SHORTEST)
+            self._buckets[math.ceil(math.log(age / _SHORTEST, _WIDER))] += number
+            self.below[bisect_left(BOUNDS, age)] += number
+            self.seconds += age * number
+
+    def percentile(self, part: float) -> float | None:
+        """The seconds in which `part` of the changes (0 to 1) were in gold; None without any."""
+        wanted, found = part * self.count, 0
+        for bucket in sorted(self._buckets):
+            found += self._buckets[bucket]
+            if found >= wanted and found:
+                # In the middle of the bucket, which is its bounds' geometric mean.
+                return float(f"{_SHORTEST * _WIDER ** (bucket - 0.5):.3g}")
+        return None
+
+    def copy(self) -> Latency:
+        """What was measured so far."""
+        return self._with(self._buckets.copy(), self.below.copy(), self.seconds)
+
+    def since(self, earlier: Latency) -> Latency:
+        """What was measured after `earlier` was."""
+        buckets, below = self._buckets - earlier._buckets, self.below - earlier.below
+        return self._with(buckets, below, self.seconds - earlier.seconds)
+
+    @staticmethod
+    def _with(buckets: Counter[int], below: Counter[int], seconds: float) -> Latency:
+        latency = Latency()
+        latency._buckets, latency.below, latency.seconds = buckets, below, seconds
+        return latency

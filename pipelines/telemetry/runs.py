@@ -1,0 +1,177 @@
+"""`gold._runs`: one row a run: who ran it and where, how long each stage took, what came of it.
+
+A run that brought nothing and ended as the one before it writes no row, and neither does one that
+only found another at work: the table grows with what comes and with what changes, not with how
+often somebody looks. A continuous run writes a row at most every CADENCE seconds, for what came
+since the last one. When a command last ran at all stands in the note `runs.json` beside the
+checkpoints, one line a command.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ingest.sql.casts import sql_text
+from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.warehouse import Warehouse
+
+CADENCE = 60.0
+"""Seconds from one row of a continuous run to its next."""
+ERRORS_MOST, ERROR_LONGEST = 100, 2_000
+"""Sentences that a row holds, and the characters of one."""
+_COMMANDS_MOST = 64
+
+RUNS = (
+    ("run", "string", "id of the run; the rows of one continuous run share it"),
+    ("part", "int", "which row of its run, from 1; more than one of a continuous run only"),
+    ("verb", "string", "run, bronze, silver or gold"),
+    ("sources", "array<string>", "the sources it was for"),
+    ("tables", "array<string>", "the targets it was for; null: all"),
+    ("who", "string", "the user of the operating system, or of the platform"),
+    ("version", "string", "of this product"),
+    ("host", "string", "the machine of the driver"),
+    ("started", "timestamp", "when what this row counts began"),
+    ("ended", "timestamp", "when it ended"),
+    ("passes", "bigint", "how often sources were asked for news"),
+    ("seconds", "map<string,double>", "by stage: bronze, silver, gold, upkeep"),
+    ("messages", "bigint", "messages appended to bronze"),
+    ("rows", "bigint", "rows appended to silver"),
+    ("events", "bigint", "changes that gold applied or set aside, once a target"),
+    ("rejects", "bigint", "messages and changes set aside"),
+    ("merged", "bigint", "targets that were brought forward"),
+    ("parked", "bigint", "targets that stood parked at the end"),
+    ("latency_p50", "double", "seconds from the source to gold for half of the changes, ±10 %"),
+    ("latency_p95", "double", "for 95 of 100"),
+    ("latency_p99", "double", "for 99 of 100"),
+    ("outcome", "string", "done, incomplete (exit code 1), failed (2) or running"),
+    ("exit_code", "int", "null while a continuous run goes on"),
+    ("errors", "array<string>", "what standard error named, without secrets"),
+)
+"""Column, type, meaning."""
+_OUTCOMES = {None: "running", 0: "done", 1: "incomplete", 2: "failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """One row; the columns of RUNS, but for who and where."""
+
+    run: str
+    part: int
+    verb: str
+    sources: Sequence[str]
+    tables: Sequence[str] | None
+    started: datetime
+    ended: datetime
+    passes: int
+    seconds: dict[str, float]
+    messages: int
+    rows: int
+    events: int
+    rejects: int
+    merged: int
+    parked: int
+    latency_p50: float | None
+    latency_p95: float | None
+    latency_p99: float | None
+    exit_code: int | None
+    errors: Sequence[str]
+
+    @property
+    def command(self) -> str:
+        """What was asked for, in words: rows of equal commands are compared."""
+        words = [self.verb, *(f"--source {name}" for name in self.sources)]
+        return " ".join([*words, *(f"--table {name}" for name in self.tables or ())])
+
+    @property
+    def brought(self) -> bool:
+        """Whether anything came."""
+        return bool(self.messages or self.rows or self.events or self.rejects or self.merged)
+
+    @property
+    def state(self) -> str:
+        """How it ended, as a text that is equal where nothing has changed."""
+        digest = hashlib.sha256("\n".join(sorted(self.errors)).encode()).hexdigest()[:16]
+        return digest if self.errors else str(self.exit_code or 0)
+
+
+def record_run(warehouse: Warehouse, row: RunRow) -> bool:
+    """Append the row, where it says something new, and note when the command ran; whether it was
+    appended."""
+    noted = read_note(_file(warehouse))
+    before = noted.pop(row.command, None)
+    state = before.get("state") if isinstance(before, dict) else None
+    news = row.brought or row.state != (state or "0")
+    if news:
+        create_runs(warehouse)
+        schema = ", ".join(f"`{name}` {type_}" for name, type_, _ in RUNS)
+        frame = warehouse.session.createDataFrame([_values(warehouse, row)], schema)
+        warehouse.append(frame.coalesce(1), "gold", "_runs")
+    # The command that ran last stands last: the first ones are forgotten.
+    noted[row.command] = {"ended": row.ended.isoformat(), "state": row.state}
+    kept = dict(list(noted.items())[-_COMMANDS_MOST:])
+    write_whole(_file(warehouse), json.dumps(kept).encode())
+    return news
+
+
+def create_runs(warehouse: Warehouse) -> None:
+    """`gold._runs`."""
+    columns = [(name, f"{type_} COMMENT {sql_text(text)}") for name, type_, text in RUNS]
+    warehouse.create("gold", "_runs", columns)
+
+
+def last_run(warehouse: Warehouse) -> datetime | None:
+    """When a run last ended, or a continuous one last said that it is at work; None: never."""
+    times = []
+    for noted in read_note(_file(warehouse)).values():
+        with suppress(TypeError, KeyError, ValueError):
+            times.append(datetime.fromisoformat(noted["ended"]))
+    return max(times, default=None)
+
+
+def now() -> datetime:
+    """The time, with its zone."""
+    return datetime.now(UTC)
+
+
+def _values(warehouse: Warehouse, row: RunRow) -> tuple[Any, ...]:
+    given = {field.name: getattr(row, field.name) for field in fields(row)}
+    errors = [text[:ERROR_LONGEST] for text in row.errors]
+    more = len(errors) - ERRORS_MOST
+    if more > 0:
+        errors[ERRORS_MOST - 1 :] = [f"and {more + 1} more"]
+    values = {
+        **given,
+        "sources": list(row.sources),
+        "tables": None if row.tables is None else list(row.tables),
+        "who": _who(warehouse),
+        "version": version("delta-cdc-ingest"),
+        "host": socket.gethostname(),
+        "outcome": _OUTCOMES.get(row.exit_code, "incomplete"),
+        "errors": errors,
+    }
+    return tuple(values[name] for name, _, _ in RUNS)
+
+
+def _who(warehouse: Warehouse) -> str | None:
+    if not warehouse.local:
+        found = warehouse.session.sql("SELECT current_user()").first()
+        return None if found is None else str(found[0])
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user need not have a name.
+        return None
+
+
+def _file(warehouse: Warehouse) -> Path:
+    return Path(warehouse.checkpoint("runs.json"))

@@ -6,7 +6,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
 
-.PHONY: setup demo test test-long lint bench lock wheel clean
+.PHONY: setup demo docs test test-long lint bench lock wheel clean
 
 setup: .venv/ready
 
@@ -20,6 +20,11 @@ setup: .venv/ready
 
 demo: setup
 	@$(JAVA) && $(BIN)/python conf/demo/play.py
+
+# The site, in dist/docs. A link that leads nowhere is an error.
+docs: setup
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs dist/docs
+	@echo dist/docs/index.html
 
 # Two workers, each with a Spark of its own; conftest.py says what each takes.
 test: setup

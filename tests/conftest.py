@@ -26,7 +26,7 @@ FRUGAL = {
 # These take minutes each: first, so that the workers end together.
 LONGEST = (
     *("test_merge", "test_ddl_review", "test_killed", "test_hostile_logs", "test_maintain"),
-    *("test_modes_generated", "test_connect", "test_demo", "test_readme", "test_gold_generated"),
+    *("test_modes_generated", "test_connect", "test_demo", "test_pages", "test_gold_generated"),
     *("test_equivalence_gold", "test_damage"),
 )
 # A busy machine is no failure.
@@ -150,6 +150,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return file.replace("test_readme", "test_demo")
+            return file.replace("test_pages", "test_demo")
 
     return ByFile(config, log)

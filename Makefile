@@ -21,8 +21,10 @@ setup: .venv/ready
 demo: setup
 	@$(JAVA) && $(BIN)/python conf/demo/play.py
 
-# The site, in dist/docs. A link that leads nowhere is an error.
+# What the pages say of the code, written anew, then the site in dist/docs. A link that leads nowhere
+# is an error.
 docs: setup
+	$(BIN)/python -m pipelines.documentation
 	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs dist/docs
 	@echo dist/docs/index.html
 

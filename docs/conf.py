@@ -19,6 +19,6 @@ html_copy_source = False
 html_show_sourcelink = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
-html_extra_path = ["schema"]
+html_extra_path = ["published"]
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"

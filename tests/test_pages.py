@@ -89,8 +89,8 @@ def following(block: Block) -> Block | None:
     return after if after is not None and after.language == "text" else None
 
 
-def test_output(demo: Demo) -> None:
-    (block,) = of("console")
+@pytest.mark.parametrize("block", of("console"), ids=str)
+def test_output(block: Block, demo: Demo) -> None:
     steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
     shown = {step.partition("\n")[0]: step.partition("\n")[2] for step in steps}
     assert [step for step in demo.printed if step in shown] == list(shown)

@@ -41,6 +41,7 @@ FLOORS = (
     ("pipelines.gold",),
     ("pipelines.operations",),
     ("pipelines.cli", "pipelines"),
+    ("pipelines.documentation",),
 )
 FLOOR_OF = {unit: number for number, units in enumerate(FLOORS) for unit in units}
 BANNED = re.compile(

@@ -97,12 +97,13 @@ def _keys(model: type[BaseModel], place: Place) -> list[str]:
     for key in place:
         if isinstance(key, str):
             field = model.model_fields.get(key)
-            model = next(_models(field.annotation), model) if field is not None else model
+            model = next(models_in(field.annotation), model) if field is not None else model
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a key's value, or what it is a list or a mapping of, may be."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in typing.get_args(annotation):
-        yield from _models(inner)
+        yield from models_in(inner)

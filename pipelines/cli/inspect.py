@@ -140,7 +140,7 @@ def _silver_rows(
             row = dict(zip(COLUMNS, (*values, None), strict=True))
             for name in _TIMES:
                 if row[name] is not None:
-                    row[name] = _instant(row[name])
+                    row[name] = instant(row[name])
             if row["columns"] is not None:
                 row["columns"] = [column._asdict() for column in row["columns"]]
             yield row
@@ -172,7 +172,8 @@ def compact(row: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _instant(micros: int) -> datetime | str:
+def instant(micros: int) -> datetime | str:
+    """A time of microseconds since 1970 as a time, or as words where Python has none."""
     try:
         return _BEGIN + timedelta(microseconds=micros)
     except OverflowError:

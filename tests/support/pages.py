@@ -48,6 +48,8 @@ PROGRAMS: Mapping[str, Mapping[str, set[str]]] = {
         "get": {"-n"},
         "exec": {"-n", "-it"},
     },
+    "cdc": {"cli changefeed create": {"--server", "--changefeed-id", "--sink-uri"}},
+    "pg_recvlogical": {"": {"-d", "--slot", "--create-slot", "--start", "-P", "-o", "-f"}},
     "docker": {"build": {"-t", "-f"}, "run": {"--rm", "-v", "-e", "-w"}, "push": set()},
     "kcat": {"": {"-b", "-t", "-C", "-J", "-o", "-e", "-c", "-q", "-F"}},
     "pip": {"install": set(), "wheel": {"--no-deps", "--wheel-dir"}, "download": {"--dest"}},

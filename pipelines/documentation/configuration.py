@@ -1,0 +1,166 @@
+"""The reference of the YAML, from the models: each key's type, default, example and error."""
+
+from __future__ import annotations
+
+import tempfile
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ingest.config.load import load
+from ingest.config.mistakes import models_in
+from ingest.config.model import ConfigModel
+from ingest.config.settings import VARIABLES, Settings
+from ingest.config.sources import Source
+from ingest.config.tables import Tables
+from ingest.errors import ConfigError
+from ingest.limits import Limits
+from pipelines.documentation.keys import SETTINGS, SOURCE, TABLES, Key
+from pipelines.documentation.pages import code, fenced
+
+FILES: Mapping[str, tuple[str, type[ConfigModel], Mapping[str, Key]]] = {
+    "settings": ("conf/ingest.yml", Settings, SETTINGS),
+    "source": ("conf/sources/shop.yml", Source, SOURCE),
+    "tables": ("conf/tables/shop.yml", Tables, TABLES),
+}
+"""What there is to declare: the file, its model, what is said of its keys."""
+_DEPOT = {"name": "shop", "files": {"path": "landing/*.jsonl"}}
+_WHOLE: Mapping[str, Mapping[str, Any]] = {
+    "settings": {},
+    "source": _DEPOT,
+    "tables": {"source": "shop"},
+}
+
+
+def fields(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Every key of a model with those of the models in it, as dotted paths, in order."""
+    for name, field in model.model_fields.items():
+        path = f"{above}{field.alias or name}"
+        yield path, field
+        if path != "defaults":
+            for inner in models_in(field.annotation):
+                yield from fields(inner, f"{path}.")
+
+
+def reference(what: str) -> str:
+    """The reference of one file's keys."""
+    _, model, keys = FILES[what]
+    parts = []
+    for path, field in fields(model):
+        key = keys[path]
+        lines = [f"### `{path}`", "", key.text, "", f"- Type: {_type(path, field, key)}"]
+        lines.append(f"- Default: {_default(path, field)}")
+        if what == "settings" and not any(models_in(field.annotation)):
+            variable = next(v for v, place in VARIABLES.items() if ".".join(place) == path)
+            lines.append(f"- Environment: `{variable}`")
+        lines += ["", fenced("yaml", _yaml(what, path, key.example))]
+        if key.wrong is not None:
+            wrong = yaml.safe_dump(key.wrong, default_flow_style=True, width=1000).strip()
+            wrong = wrong.removesuffix("...").strip()
+            lines += ["", f"With {code(wrong)} it says:", ""]
+            lines.append(fenced("text", "\n".join(printed(what, path, key.wrong))))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def document(what: str, path: str, value: Any) -> dict[str, Any]:
+    """A file with one key given, and what it needs besides."""
+    whole: dict[str, Any] = {**_WHOLE[what]}
+    *above, last = path.split(".")
+    if above == ["tables"]:
+        entry = {last: value} if last == "from" else {"from": "shop.*", last: value}
+        return {**whole, "tables": [entry]}
+    if (above or [last])[0] == "kafka":
+        whole.pop("files", None)
+    if path == "files":
+        whole["files"] = value
+        return whole
+    place = whole
+    for name in above:
+        place[name] = dict(place.get(name, {}))
+        place = place[name]
+    if above == ["kafka"]:
+        place |= {"bootstrap_servers": "broker-1:9092"}
+        if last != "topics_pattern":
+            place["topics"] = ["shop.orders"]
+    if path == "options":
+        whole["format"] = "debezium"
+    if path in ("catalog",) and " " not in str(value):
+        whole["checkpoints"] = "/Volumes/main/bronze/checkpoints"
+    if path == "retention.silver" and value == "90 days":
+        place["bronze"] = "30 days"
+    place[last] = value
+    return whole
+
+
+def printed(what: str, path: str, value: Any) -> list[str]:
+    """What `ingest validate` prints of a file in which one key has this value."""
+    files = {_file: dict(_WHOLE[name]) for name, (_file, _, _) in FILES.items()}
+    files[FILES[what][0]] = document(what, path, value)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            file = Path(folder) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_dumped(content), encoding="utf-8")
+        try:
+            load(Path(folder) / "conf", environ={})
+        except ConfigError as error:
+            return [str(mistake).replace(f"{folder}/", "") for mistake in error.mistakes]
+    return []
+
+
+def _yaml(what: str, path: str, value: Any) -> str:
+    return f"# {FILES[what][0]}\n{_dumped(document(what, path, value))}"
+
+
+def _dumped(content: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(content), sort_keys=False, width=90, allow_unicode=True) or "{}\n"
+
+
+def _type(path: str, field: FieldInfo, key: Key) -> str:
+    annotation: Any = field.annotation
+    words = _words(annotation)
+    if path == "stored_as_scd_type" or path.endswith(".stored_as_scd_type"):
+        return "`1`, `2` or `append`"
+    if words:
+        return " or ".join(filter(None, [", ".join(code(w) for w in words[:-1]), code(words[-1])]))
+    if path.endswith(("options", "columns", "keys")) and "Mapping" in str(annotation):
+        return "keys with values"
+    if any(models_in(annotation)):
+        listed = "a list of " if path == "tables" else ""
+        return f"{listed}keys with values, see below" if path != "defaults" else "keys with values"
+    if key.schema is not None and "pattern" in str(key.schema):
+        return "a number or a share" if "fail" in path else "a number of days"
+    if path.endswith("from") or path.endswith("sequence_by"):
+        return "a text or a list of texts"
+    if "tuple" in str(annotation):
+        return "a list of texts"
+    return "a whole number" if "int" in str(annotation) else "text"
+
+
+def _words(annotation: Any) -> list[str]:
+    """The words that a Literal allows."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return [str(word) for word in typing.get_args(annotation)]
+    return []
+
+
+def _default(path: str, field: FieldInfo) -> str:
+    default = field.get_default()
+    if default is PydanticUndefined:
+        return "none, it is required"
+    if path.startswith("limits."):
+        default = getattr(Limits(), path.partition(".")[2])
+    if path == "tables":
+        return "`[{from: '*'}]`"
+    if isinstance(default, ConfigModel):
+        return "as below" if path != "defaults" else "nothing"
+    if default is None or default in ({}, ()):
+        return "none"
+    return code(str(default))

@@ -1,0 +1,321 @@
+"""What each key of the YAML is for: the sentences of the configuration page and the JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Key(NamedTuple):
+    """One key: what it says, an example and a wrong value, both as YAML has them.
+
+    `wrong` is None where any text will do. `schema` is its JSON Schema where the model's own type
+    is what the key becomes, not what may be written.
+    """
+
+    text: str
+    example: Any
+    wrong: Any = None
+    schema: Mapping[str, Any] | None = None
+
+
+_DAYS = {"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]{0,4} days?$"}, {"type": "null"}]}
+_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
+_NAME_OR_NAMES = {"anyOf": [{"type": "string", "minLength": 1}, _NAMES]}
+
+SETTINGS: Mapping[str, Key] = {
+    "warehouse": Key(
+        "The folder of the tables, where Spark is the embedded one. With `catalog` set, only the "
+        "log of an embedded Spark goes there.",
+        "/data/warehouse",
+        "s3a://bucket/lake",
+    ),
+    "catalog": Key(
+        "The catalog that holds the tables: Unity Catalog's on Databricks, `spark_catalog` or "
+        "another elsewhere. Needs `checkpoints`.",
+        "main",
+        "my catalog",
+    ),
+    "schemas": Key(
+        "The names of the four schemas. Gold and history hold tables with names of yours, so each "
+        "needs a schema of its own.",
+        {"gold": "marts", "history": "marts_history"},
+        {"history": "gold"},
+    ),
+    "schemas.bronze": Key("The schema of `messages`.", "raw", "raw-data"),
+    "schemas.silver": Key("The schema of `cdc` and its views.", "cdc", "1cdc"),
+    "schemas.gold": Key("The schema of the targets.", "marts", "silver"),
+    "schemas.history": Key("The schema of the targets' histories.", "marts_history", "gold"),
+    "checkpoints": Key(
+        "A folder for what is remembered beside the tables: how far each source is read. It must "
+        "outlive the driver. By default `_checkpoints` in the warehouse.",
+        "/Volumes/main/bronze/checkpoints",
+        "dbfs:/checkpoints",
+    ),
+    "merge_threads": Key("How many gold tables are merged at the same time.", 16, 0),
+    "ddl": Key(
+        "What becomes of a schema change, by its class: `apply` it, let it wait for `review`, or "
+        "`ignore` it. A tables file and an entry in it may say otherwise.",
+        {"additive": "review"},
+        {"aditive": "review"},
+    ),
+    "ddl.additive": Key("New columns.", "review", "aply"),
+    "ddl.widening": Key("Wider types, longer VARCHARs.", "review", "auto"),
+    "ddl.destructive": Key(
+        "Dropped and renamed columns and tables, narrower or other types, other keys.",
+        "ignore",
+        "drop",
+    ),
+    "ddl.unparsed": Key("Statements that could not be read.", "ignore", "skip"),
+    "retention": Key(
+        "How long rows are kept. `ingest maintain` deletes older ones, never what still has to be "
+        "decoded or merged.",
+        {"bronze": "30 days", "silver": "90 days"},
+        {"silver": "90 days"},
+    ),
+    "retention.bronze": Key(
+        "Messages that arrived longer ago are deleted; null keeps them for ever.",
+        "30 days",
+        30,
+        _DAYS,
+    ),
+    "retention.silver": Key(
+        "Changes that arrived longer ago, and that a later whole image or delete of their key "
+        "covers, are deleted. At least as long as bronze.",
+        "90 days",
+        "3 months",
+        _DAYS,
+    ),
+}
+
+SOURCE: Mapping[str, Key] = {
+    "name": Key(
+        "The source's name, in every table and message. It stays: another name is another source.",
+        "shop",
+        "shop orders",
+    ),
+    "format": Key(
+        "The wire format of the messages, or `auto`, which recognises each message by what only "
+        "one format has. Name it where you can: an error then says what is wrong with the message.",
+        "debezium",
+        "debezum",
+    ),
+    "kafka": Key(
+        "Topics of a Kafka cluster, or of anything that speaks its protocol.",
+        {"bootstrap_servers": "broker-1:9092", "topics": ["shop.orders"]},
+        {"bootstrap_servers": "broker-1:9092"},
+    ),
+    "kafka.bootstrap_servers": Key(
+        "Brokers to begin with, `host:port`, a comma between several.",
+        "broker-1:9092,broker-2:9092",
+        "broker-1",
+    ),
+    "kafka.topics": Key("The topics, by name.", ["shop.orders", "shop.items"], "shop.orders"),
+    "kafka.topics_pattern": Key(
+        "A regular expression (Java's) that whole names of topics match, instead of `topics`. New "
+        "topics that match are read, too.",
+        "shop\\..*",
+        "shop(",
+    ),
+    "kafka.starting_offsets": Key(
+        "Where to begin when the source is read for the first time: `earliest`, `latest`, or "
+        "JSON of topics, partitions and offsets.",
+        '{"shop.orders": {"0": 23}}',
+        "newest",
+    ),
+    "kafka.options": Key(
+        "Any option of the Kafka client, with or without the prefix `kafka.`: TLS, SASL and so on. "
+        "Secrets come from the environment.",
+        {"security.protocol": "SASL_SSL"},
+        {"auto.offset.reset": "latest"},
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        },
+    ),
+    "files": Key(
+        "Files that are there once and do not change, in a folder or an object store.",
+        {"path": "landing/shop/*.jsonl"},
+        {"framing": "lines"},
+    ),
+    "files.path": Key(
+        "A path with `*`, `?` and `**` (any depth), beginning at the folder that holds `conf`. "
+        "Files that end with gz, zst or bz2 are unpacked.",
+        "landing/shop/**/*.jsonl.gz",
+        "",
+    ),
+    "files.framing": Key(
+        "What one message is in a file: a line, the whole file, a length and as many bytes, a "
+        "datum "
+        "of an Avro container, a line of hexadecimal digits or base64, or a line of `kcat -J` with "
+        "key, partition and offset.",
+        "kcat",
+        "line",
+    ),
+    "files.order": Key(
+        "How new files are numbered: by time of modification and path, or by path alone.",
+        "path",
+        "name",
+    ),
+    "order": Key(
+        "What “later” means: `source` goes by the log position in the messages, `arrival` by how "
+        "they came; `auto` is what the format has by default. [More](../order.md).",
+        "arrival",
+        "timestamp",
+    ),
+    "statements": Key(
+        "By arrival, which partitions a truncate or schema change reaches: those of the whole "
+        "topic, "
+        "where the producer sends it to `one_partition`, or its own, where it sends a copy to "
+        "`every_partition`.",
+        "every_partition",
+        "all",
+    ),
+    "time_zone": Key(
+        "The zone of times that come without one: a name, or an offset.",
+        "Asia/Shanghai",
+        "Shanghai",
+    ),
+    "default_database": Key(
+        "The database of messages that name none.", "shop", schema={"type": ["string", "null"]}
+    ),
+    "default_schema": Key(
+        "The schema of messages that name none.", "public", schema={"type": ["string", "null"]}
+    ),
+    "default_table": Key(
+        "The table of messages that name none.", "orders", schema={"type": ["string", "null"]}
+    ),
+    "epoch": Key(
+        "Raise it by one when the source's numbering begins again, after a failover or a restore: "
+        "what comes then lies above everything before.",
+        1,
+        -1,
+    ),
+    "keys": Key(
+        "The key columns of tables whose messages name none.",
+        {"shop.items": ["order_id", "line"]},
+        {"shop.items": []},
+        {"type": "object", "additionalProperties": _NAMES},
+    ),
+    "columns": Key(
+        "The column types of tables whose messages carry none, as the source calls them or as "
+        "Spark does. They also say how values are read: a number as a date, say.",
+        {"shop.items": {"price": "decimal(12,2)", "made": "datetime(6)"}},
+        {"shop.items": {"price": "decmal(12,2)"}},
+    ),
+    "options": Key(
+        "The options of the format; its page lists them.",
+        {"tombstone": "delete"},
+        {"tombston": "delete"},
+    ),
+    "limits": Key(
+        "How large messages may be. What is larger is set aside as `too_large`.",
+        {"message_bytes": 16777216},
+        {"message_bytes": 0},
+    ),
+    "limits.message_bytes": Key("Bytes of a message.", 16777216, 0),
+    "limits.columns": Key("Columns of a row.", 1000, "many"),
+    "limits.nesting": Key("Objects and arrays in each other.", 100, 0),
+    "limits.ddl_bytes": Key("Bytes of a statement that is read.", 65536, 0),
+    "limits.unpacked_bytes": Key("Bytes of one packed file, unpacked.", 10737418240, 0),
+    "rejects": Key(
+        "What is done about messages that are set aside.", {"fail_above": "1%"}, {"fail_abov": "1%"}
+    ),
+    "rejects.fail_above": Key(
+        "A number of messages, or a share of a run's: a run that sets more aside ends with 1.",
+        "1%",
+        "one percent",
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?%?$"},
+                {"type": "null"},
+            ]
+        },
+    ),
+}
+
+_ENTRY: Mapping[str, Key] = {
+    "target": Key(
+        "The gold table's name; `{db}`, `{schema}` and `{table}` are the source table's, and every "
+        "character outside `A-Z a-z 0-9 _` becomes `_`.",
+        "{table}",
+        "{tabel}",
+    ),
+    "keys": Key(
+        "The key columns, instead of those that the source or the messages name.",
+        ["order_id", "line"],
+        [],
+        {"anyOf": [_NAMES, {"type": "null"}]},
+    ),
+    "sequence_by": Key(
+        "Columns that order the changes of a row, instead of the order of the source's log.",
+        "version",
+        [],
+        {"anyOf": [_NAME_OR_NAMES, {"type": "null"}]},
+    ),
+    "stored_as_scd_type": Key(
+        "What the table keeps: `1` current rows, `2` every version of a row, `append` every row "
+        "as it came.",
+        2,
+        3,
+        {"enum": [1, 2, "1", "2", "append"]},
+    ),
+    "deletes": Key(
+        "`hard` removes a deleted row, `soft` keeps it with `_deleted_at`.", "soft", "none"
+    ),
+    "truncates": Key("Whether a truncate at the source empties the table.", "ignore", "keep"),
+    "columns": Key(
+        "Types of columns, as Spark calls them, instead of those of the source. Values are cast; "
+        "what does not fit is set aside.",
+        {"price": "decimal(12,2)"},
+        {"price": "decimal(50,2)"},
+    ),
+    "exclude": Key(
+        "Columns that gold and history do not have. Silver and bronze still hold them.",
+        ["internal_note"],
+        "internal_note",
+        {"type": "array", "items": {"type": "string", "minLength": 1}},
+    ),
+    "shard_column": Key(
+        "A new column that says which source table a row is from, as part of the key.",
+        "shard",
+        "_pos",
+        {"type": ["string", "null"], "minLength": 1},
+    ),
+    "ddl": Key(
+        "What becomes of schema changes of these tables, by class, instead of the setting.",
+        {"additive": "review"},
+        {"additive": "reviw"},
+    ),
+}
+
+TABLES: Mapping[str, Key] = {
+    "source": Key("The name of the source whose tables these are.", "shop", "shpo"),
+    "publish": Key(
+        "`transaction` lets all targets of the source advance together, to the last position below "
+        "which every transaction is complete.",
+        "transaction",
+        "transactions",
+    ),
+    "defaults": Key(
+        "What every entry has unless it says otherwise; the keys are those of an entry but `from`.",
+        {"deletes": "soft"},
+        {"delete": "soft"},
+    ),
+    "tables": Key(
+        "The entries. The last one that matches a table applies, and no other.",
+        [{"from": "shop.*"}],
+        [{"form": "shop.*"}],
+    ),
+    "tables.from": Key(
+        "A table, or a list of tables that share one target: `table`, `db.table` or "
+        "`db.schema.table`, where `*` and `?` stand for any letters but a dot.",
+        ["shop_0?.orders_??"],
+        "a.b.c.d",
+        _NAME_OR_NAMES,
+    ),
+    **{f"tables.{name}": key for name, key in _ENTRY.items()},
+}
+DEFAULTS: Mapping[str, Key] = {f"defaults.{name}": key for name, key in _ENTRY.items()}
+"""The same keys again, where they stand under `defaults`."""

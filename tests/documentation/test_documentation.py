@@ -1,0 +1,175 @@
+"""What docs/ says of the code is what the code says, and nothing of it is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from ingest.codes import Code
+from ingest.config.sources import TRANSPORTS
+from ingest.formats import FORMATS
+from pipelines.documentation.__main__ import SCHEMAS, made
+from pipelines.documentation.codes import CURES
+from pipelines.documentation.columns import MEANINGS
+from pipelines.documentation.configuration import FILES, document, fields, printed
+from pipelines.documentation.pages import names, table, written
+from pipelines.documentation.schema import schema
+from tests.support.demo import ROOT
+from tests.support.pages import CONF, PAGES, Block, of
+
+DOCS = ROOT / "docs"
+KEYS = [(what, path) for what, (_, model, _) in FILES.items() for path, _ in fields(model)]
+VALIDATORS = {what: Draft202012Validator(schema(what)) for what in FILES}
+CONF_FILES = [*(ROOT / "conf").glob("*.yml"), *(ROOT / "conf").glob("[st]*s/*.yml")]
+
+
+def test_pages_say_what_the_code_says() -> None:
+    late = [
+        file.relative_to(ROOT).as_posix()
+        for file, text in made(DOCS).items()
+        if not file.exists() or file.read_text(encoding="utf-8") != text
+    ]
+    assert late == [], "`make docs` writes them anew"
+
+
+def test_every_format_has_a_page_with_all_that_can_be_said_of_it() -> None:
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in DOCS.glob("formats/*.md")}
+    assert set(pages) == {*FORMATS, "index"}
+    for name in FORMATS:
+        parts = [f"facts {name}", f"example {name}", f"options {name}", f"losses {name}"]
+        assert sorted(names(pages[name])) == sorted(parts)
+        for heading in ("Who sends it", "Set up the producer", "A message", "Mistakes"):
+            assert f"## {heading}\n" in pages[name], f"{name}: {heading}"
+
+
+def test_every_code_has_a_cause_and_a_cure() -> None:
+    assert set(CURES) == set(Code)
+    assert all(cure.cause and cure.cure for cure in CURES.values())
+
+
+def test_every_column_has_a_meaning() -> None:
+    for name, (columns, meanings) in MEANINGS.items():
+        assert [column for column, _ in columns] == list(meanings), name
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_every_key_has_a_sentence(what: str) -> None:
+    _, _, keys = FILES[what]
+    assert {path for of_file, path in KEYS if of_file == what} == set(keys)
+
+
+@pytest.mark.parametrize(("what", "path"), KEYS, ids=" ".join)
+def test_examples_are_right_and_wrong_values_are_refused(what: str, path: str) -> None:
+    key = FILES[what][2][path]
+    assert printed(what, path, key.example) == []
+    assert refused(what, document(what, path, key.example)) == []
+    if key.wrong is not None:
+        assert printed(what, path, key.wrong)
+
+
+def refused(what: str, content: Any) -> list[str]:
+    """What the JSON Schema of a file has against its content."""
+    return [error.message for error in VALIDATORS[what].iter_errors(content)]
+
+
+def kind_of(name: str) -> str:
+    return next(
+        (what for what in ("source", "tables") if f"{what.rstrip('s')}s/" in name), "settings"
+    )
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_the_schemas_are_schemas(what: str) -> None:
+    Draft202012Validator.check_schema(schema(what))
+    assert set(SCHEMAS.values()) == set(FILES)
+
+
+@pytest.mark.parametrize("file", CONF_FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_the_configuration_of_the_demo_is_of_the_schemas(file: Path) -> None:
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert refused(kind_of(file.as_posix()), content) == []
+
+
+@pytest.mark.parametrize("block", [b for b in of("yaml") if CONF.match(b.text)], ids=str)
+def test_the_blocks_of_pages_are_of_the_schemas(block: Block) -> None:
+    name = CONF.match(block.text)
+    assert name is not None
+    assert refused(kind_of(name[1]), yaml.safe_load(block.text)) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("settings", "warehous: x"),
+        ("settings", "ddl: {additive: aply}"),
+        ("settings", "ddl: {aditive: apply}"),
+        ("settings", "merge_threads: many"),
+        ("settings", "retention: {bronze: 30}"),
+        ("source", "{name: s, files: {path: x}, fromat: canal}"),
+        ("source", "{name: s, files: {path: x}, format: canl}"),
+        ("source", "{name: s, files: {path: x, framing: line}}"),
+        ("source", "{name: s}"),
+        ("source", "{name: s, files: {path: x}, kafka: {bootstrap_servers: 'b:1', topics: [t]}}"),
+        ("source", "{name: s, files: {path: x}, format: canal, options: {tombstone: delete}}"),
+        ("source", "{name: s, files: {path: x}, options: {tombstone: delte}}"),
+        ("source", "{name: s, files: {path: x}, limits: {columns: all}}"),
+        ("source", "{name: s, files: {path: x}, keys: {t: []}}"),
+        ("tables", "{source: s, tables: [{target: x}]}"),
+        ("tables", "{source: s, tables: [{from: x, deletes: none}]}"),
+        ("tables", "{source: s, tables: [{from: x, ddl: {additive: aply}}]}"),
+        ("tables", "{source: s, defaults: {from: x}}"),
+        ("tables", "{tables: [{from: x}]}"),
+    ],
+)
+def test_what_is_wrong_is_not_of_the_schemas(what: str, text: str) -> None:
+    assert refused(what, yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("settings", "{merge_threads: '${THREADS}', ddl: {additive: '${POLICY:-apply}'}}"),
+        ("source", "{name: s, files: {path: x}, epoch: '${EPOCH:-0}', format: '${FORMAT}'}"),
+        ("source", "{name: s, files: {path: x}, rejects: {fail_above: 5}, order: null}"),
+    ][:2],
+)
+def test_variables_stand_for_any_value(what: str, text: str) -> None:
+    assert refused(what, yaml.safe_load(text)) == []
+
+
+def test_the_schema_knows_every_transport() -> None:
+    properties = schema("source")["properties"]
+    assert set(TRANSPORTS) <= set(properties)
+
+
+def test_links_of_readme_lead_somewhere() -> None:
+    """Those between the pages are checked by `make docs`."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert len(links) > 20
+
+
+def test_every_page_of_the_site_has_one_title() -> None:
+    for page in PAGES[1:]:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        included = page.parent.name == "internals"
+        assert included or len(re.findall(r"^# ", text, re.MULTILINE)) == 1, page
+
+
+def test_only_what_stands_between_the_marks_is_written_anew() -> None:
+    text = "a\n<!-- generated: list x y -->\nold\n<!-- end -->\nb\n"
+    new = written(text, {"list": lambda *words: "|".join(words)})
+    assert new == "a\n<!-- generated: list x y -->\n\nx|y\n\n<!-- end -->\nb\n"
+    assert written(new, {"list": lambda *words: "|".join(words)}) == new
+    with pytest.raises(KeyError):
+        written(text, {})
+
+
+def test_a_cell_of_a_table_is_one_line() -> None:
+    assert table(["a", "b"], [["1\n2", "x | y"]]) == "| a | b |\n| --- | --- |\n| 1 2 | x \\| y |"

@@ -10,6 +10,7 @@ from pipelines.ledger.entries import DDL
 from pipelines.platform.warehouse import BRONZE
 from pipelines.targets.progress import PROGRESS
 from pipelines.targets.rejects import REJECTS
+from pipelines.telemetry.runs import RUNS
 
 Columns = Iterable[tuple[str, str]]
 """Names and types."""
@@ -114,6 +115,8 @@ def reference(name: str) -> str:
     """The columns of one table of the product's own."""
     if name == "cdc":
         rows = [(column.name, column.type, column.text) for column in SILVER]
+    elif name == "runs":
+        rows = list(RUNS)
     else:
         columns, meanings = MEANINGS[name]
         rows = [(column, type_, meanings[column]) for column, type_ in columns]

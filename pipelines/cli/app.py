@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ingest.errors import TRY_AGAIN, ConfigError, LeaseHeld, PlatformError
+from pipelines.cli.completion import add_completion
 from pipelines.cli.context import (
     Invocation,
     bad_sql,
@@ -23,6 +24,8 @@ from pipelines.cli.context import (
     print_frame,
     versions,
 )
+from pipelines.cli.examples import add_examples
+from pipelines.cli.init import init
 from pipelines.cli.review import ddl, rejects
 from pipelines.cli.tables import TABLE_VERBS
 from pipelines.platform.console import warn
@@ -372,6 +375,9 @@ def line(context: click.Context, words: str) -> None:
 
 ingest.add_command(ddl)
 ingest.add_command(rejects)
+ingest.add_command(init)
+add_examples(ingest)
+add_completion(ingest)
 
 
 if __name__ == "__main__":

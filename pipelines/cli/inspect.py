@@ -47,7 +47,7 @@ def inspect(
     YAML would not be allowed to say.
     """
     files = files or (STANDARD_INPUT,)
-    _check(files, format_=format_, framing=framing)
+    check_given(files, format_=format_, framing=framing)
     if framing is None:
         framing = source.files.framing if source is not None and source.files is not None else None
     framing = framing or "lines"
@@ -85,7 +85,8 @@ def _reading(source: Source | None, format_: str | None, framing: str) -> Decode
     )
 
 
-def _check(files: Sequence[str], *, format_: str | None, framing: str | None) -> None:
+def check_given(files: Sequence[str], *, format_: str | None, framing: str | None) -> None:
+    """Raise ConfigError for files that cannot be read, and for words that name nothing."""
     from ingest.formats import FORMATS
 
     wrong = []

@@ -1,0 +1,1 @@
+"""A first configuration, written from a sample of messages."""

@@ -1,0 +1,180 @@
+"""The files of a first configuration, each line of them explained, and what is still open."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
+from pipelines.scaffold.sample import Sample, Table
+
+SETTINGS = """\
+# Settings of this installation; every key has this default.
+warehouse: warehouse            # folder of the tables; or set catalog, where there is one
+ddl: {additive: apply, widening: apply, destructive: review, unparsed: review}
+retention: {bronze: null, silver: null}    # for ever; or days, like 90 days
+"""
+
+
+@dataclass
+class Draft:
+    """The files to write, by their names below the conf folder; `doubts` are sentences on what a
+    person has to decide."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    doubts: list[str] = field(default_factory=list)
+
+
+def source_name(files: Sequence[str]) -> str:
+    """A source's name from that of its first file."""
+    plain = re.sub(r"[^A-Za-z0-9]+", "_", Path(files[0]).name.split(".")[0]).strip("_")
+    return plain or "sample"
+
+
+def draft(sample: Sample, name: str, *, root: Path) -> Draft:
+    """The configuration of a source called `name`, whose relative paths begin at `root`."""
+    made = Draft()
+    lines = [f"# Written from a sample of {sample.messages:,} messages: look through it, then run"]
+    lines += ["# `ingest validate` and `ingest inspect --source`.", f"name: {_value(name)}"]
+    lines += _format(sample, made)
+    lines += _transport(sample, made, root=root)
+    lines += _order(sample, made)
+    lines += _zone(sample, made)
+    lines += _keys(sample, made)
+    lines += _columns(sample, made)
+    made.files[f"sources/{name}.yml"] = "\n".join(lines) + "\n"
+    made.files[f"tables/{name}.yml"] = _tables(sample, name)
+    _note_rejects(sample, made)
+    return made
+
+
+def _format(sample: Sample, made: Draft) -> Iterator[str]:
+    if len(sample.formats) == 1:
+        yield f"format: {next(iter(sample.formats))}"
+        return
+    found = ", ".join(f"{name} ({count:,})" for name, count in sample.formats.most_common())
+    if found:
+        yield f"format: auto                    # {found}"
+    else:
+        yield "format: auto"
+        made.doubts.append("no message was recognised; set format:, or --framing")
+
+
+def _transport(sample: Sample, made: Draft, *, root: Path) -> Iterator[str]:
+    yield "files:"
+    yield f"  path: {_value(_pattern(sample.files, root))}"
+    yield f"  framing: {sample.framing}"
+    yield "# Or the topics themselves, instead of files:"
+    topics = list(sample.topics) or ["TOPIC"]
+    yield "# kafka:"
+    yield "#   bootstrap_servers: ${KAFKA:-localhost:9092}"
+    yield f"#   topics: {_value(topics)}"
+    made.doubts.append("files: reads the sample itself; name your files or topics instead")
+
+
+def _pattern(files: Sequence[str], root: Path) -> str:
+    """One pattern for all the files, relative to `root` where they lie below it."""
+    paths = [os.path.abspath(file) for file in files]
+    if len(paths) > 1:
+        folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+        flat = all(os.path.dirname(path) == folder for path in paths)
+        suffixes = {"".join(Path(path).suffixes) for path in paths}
+        last = f"*{suffixes.pop()}" if len(suffixes) == 1 else "*"
+        path = os.path.join(folder, last if flat else os.path.join("**", last))
+    else:
+        [path] = paths
+    inside = path.startswith(f"{root}{os.sep}")
+    return os.path.relpath(path, root) if inside else path
+
+
+def _order(sample: Sample, made: Draft) -> Iterator[str]:
+    if "order_key_missing" in sample.codes:
+        yield "order: arrival                  # messages came without a position in the log"
+        made.doubts.append("messages lack a position in the log; the producer may have one to send")
+
+
+def _zone(sample: Sample, made: Draft) -> Iterator[str]:
+    if "tz_assumed" in sample.codes:
+        yield "# time_zone: Asia/Shanghai      # times came without a zone and are read as UTC"
+        made.doubts.append("times came without a zone and are read as UTC; set time_zone:")
+
+
+def _keys(sample: Sample, made: Draft) -> Iterator[str]:
+    bare = [table for table in sample.tables.values() if not table.key and table.events]
+    if not bare:
+        return
+    yield "# The messages of these tables name no key; until one stands here they are appended to:"
+    yield "# keys:"
+    for table in bare:
+        key = guessed_key(table.name, table.texts)
+        yield f"#   {_value(table.label)}: {_value([key or 'COLUMN'])}"
+        seems = f"; is it {key}?" if key else ""
+        made.doubts.append(f"{table.label}: no message names its key{seems}")
+
+
+def _columns(sample: Sample, made: Draft) -> Iterator[str]:
+    found: dict[str, Mapping[str, str]] = {}
+    table_texts = {table.label: table.texts for table in sample.tables.values()}
+    for table in sample.tables.values():
+        untyped = {name: texts for name, texts in table.texts.items() if name not in table.types}
+        if untyped:
+            found[table.label] = {name: guessed_type(texts) for name, texts in untyped.items()}
+            _note_times(table, untyped, made)
+    if not found:
+        return
+    yield "# The messages carry no types. These are guessed from the sample's values: correct them"
+    yield "# before the first run, in the words of your database or of Spark."
+    yield "columns:"
+    for label, types in found.items():
+        yield f"  {_value(label)}:"
+        for name, type_ in types.items():
+            time = "  # or a time, like datetime?" if seems_time(table_texts[label][name]) else ""
+            yield f"    {_value(name)}: {_value(type_)}{time}"
+        made.doubts.append(f"{label}: types of {len(types)} columns are guessed from values")
+
+
+def _note_times(table: Table, untyped: Mapping[str, set[str]], made: Draft) -> None:
+    times = [name for name, texts in untyped.items() if seems_time(texts)]
+    if times:
+        listed = ", ".join(times)
+        made.doubts.append(f"{table.label}: the numbers of {listed} may be times; see its format")
+
+
+def _tables(sample: Sample, name: str) -> str:
+    lines = [f"source: {_value(name)}", "tables:", "  - from: '*'"]
+    for table in sample.tables.values():
+        lines.append(f"  # - from: {_value(table.label)}")
+        open_ = {
+            column: guessed_type(texts)
+            for column, texts in table.texts.items()
+            if table.types.get(column) == "string" and guessed_type(texts).startswith("decimal")
+        }
+        if open_:
+            lines.append(f"  #   columns: {_value(open_)}   # came without precision")
+    if sample.tables:
+        lines.insert(2, "  # every table becomes gold.<db>_<table>; entries below are exceptions")
+    return "\n".join(lines) + "\n"
+
+
+def _note_rejects(sample: Sample, made: Draft) -> None:
+    for code, error in sample.errors.items():
+        if code != "order_key_missing":
+            made.doubts.append(f"{sample.codes[code]:,} x {code}: {error}")
+
+
+def _value(value: object) -> str:
+    """A value as YAML on one line, whatever text of a message is in it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_value(k)}: {_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, str) and not value.isprintable():
+        return json.dumps(value)
+    # Within brackets, where more has to be quoted than outside of them.
+    return yaml.safe_dump([value], default_flow_style=True, width=2**31, allow_unicode=True)[1:-2]

@@ -1,0 +1,145 @@
+"""What a sample of messages says: formats, tables, keys, types, and what it leaves open.
+
+The messages are decoded as silver decodes them, without Spark and without a configuration.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ingest.codes import Code
+from ingest.config.sources import Source
+from ingest.decode.source import SourceDecoder
+from ingest.decode.spec import decode_spec
+from ingest.events import DECODED
+from ingest.files.framing import FRAMINGS, records
+from ingest.wire.contract import Message
+
+MOST = 10_000
+"""Messages that are looked at."""
+_FIRST = 100
+"""Messages by which the framing is found."""
+_TEXTS = 1_000
+"""Different values of a column that are looked at."""
+_LONGEST = 100
+"""Characters of a value that are looked at; what is longer is text anyway."""
+_COLUMNS = tuple(column.name for column in DECODED)
+
+
+@dataclass
+class Table:
+    """One source table, as the sample has it: its name, the columns of its key, its columns' types
+    where messages have them, and values of the others."""
+
+    db: str | None
+    schema: str | None
+    name: str
+    key: tuple[str, ...] = ()
+    types: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, set[str]] = field(default_factory=dict)
+    events: int = 0
+
+    @property
+    def label(self) -> str:
+        """As the YAML names it."""
+        parts = [part for part in (self.db, self.schema, self.name) if part]
+        return ".".join(f"`{part}`" if "." in part else part for part in parts)
+
+
+@dataclass
+class Sample:
+    """What all its messages say. `codes` counts errors and warnings, `errors` has the sentence of
+    one of each; `topics` are those of a capture of Kafka."""
+
+    files: tuple[str, ...]
+    framing: str
+    messages: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    errors: dict[str, str] = field(default_factory=dict)
+    tables: dict[tuple[str | None, str | None, str], Table] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def rejects(self) -> int:
+        """Messages that could not be decoded."""
+        errors = {code.value for code in Code if code.severity == "error"}
+        return sum(count for code, count in self.codes.items() if code in errors)
+
+
+def read_sample(
+    files: Sequence[str], *, framing: str | None = None, format_: str = "auto"
+) -> Sample:
+    """Read at most MOST messages of the files; without `framing` the one under which most of the
+    first messages can be decoded."""
+    if framing is None:
+        tried = [_read(files, way, format_, most=_FIRST) for way in FRAMINGS]
+        framing = min(tried, key=_unlikeliness).framing
+    return _read(files, framing, format_, most=MOST)
+
+
+def _unlikeliness(sample: Sample) -> tuple[float, int]:
+    """Least for the framing under which most can be decoded, then for the one that cuts most."""
+    if not sample.messages:
+        return 1.0, 0
+    return sample.rejects / sample.messages, -sum(sample.formats.values())
+
+
+def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sample:
+    sample = Sample(tuple(files), framing)
+    place = {"path": "-", "framing": framing}
+    source = Source.model_validate({"name": "sample", "format": format_, "files": place})
+    decoder = SourceDecoder(decode_spec(source))
+    for message in islice(_messages(files, framing), most):
+        sample.messages += 1
+        if framing == "kcat":
+            sample.topics[message.topic] = None
+        rows = [dict(zip(_COLUMNS, row, strict=True)) for row in decoder.rows(message)]
+        for name in dict.fromkeys(row["format"] for row in rows if row["kind"] != "reject"):
+            sample.formats.update([name] if name else [])
+        for row in rows:
+            _note(sample, row)
+    return sample
+
+
+def _messages(files: Sequence[str], framing: str) -> Iterator[Message]:
+    for ordinal, file in enumerate(files):
+        with Path(file).open("rb") as stream:
+            for number, record in enumerate(records(stream, framing, name=file)):
+                yield Message(
+                    value=record.value,
+                    key=record.key,
+                    headers=record.headers or (),
+                    topic=record.topic or file,
+                    partition=ordinal if record.partition is None else record.partition,
+                    offset=number if record.offset is None else record.offset,
+                    timestamp=record.timestamp,
+                )
+
+
+def _note(sample: Sample, row: dict[str, Any]) -> None:
+    sample.codes.update(row["warnings"] or ())
+    if row["kind"] == "reject":
+        sample.codes[row["error_code"]] += 1
+        sample.errors.setdefault(row["error_code"], row["error"])
+    if not row["table"] or row["kind"] not in ("change", "fragment", "schema"):
+        return
+    names = (row["db"], row["schema"], row["table"])
+    table = sample.tables.setdefault(names, Table(*names))
+    table.types |= {column["name"]: column["type"] for column in _types(row)}
+    table.key = tuple(row["key_columns"] or table.key)
+    table.events += row["kind"] == "change"
+    for image in (row["before"], row["after"]):
+        for name, text in (image or {}).items():
+            texts = table.texts.setdefault(name, set())
+            if text is not None and len(texts) < _TEXTS:
+                texts.add(text[:_LONGEST])
+
+
+def _types(row: dict[str, Any]) -> list[dict[str, str]]:
+    return [column._asdict() for column in row["columns"] or ()]

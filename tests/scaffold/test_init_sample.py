@@ -1,0 +1,160 @@
+"""`ingest init --sample`: what is written is right, explained, and never written over anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ingest.config.load import load
+from pipelines.cli.app import main
+from pipelines.cli.inspect import inspect
+from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
+from tests.support.demo import ROOT
+
+SAMPLES = sorted(path for path in (ROOT / "conf/demo").glob("*/*.*") if path.suffix != ".avsc")
+
+
+def init(folder: Path, *words: str) -> int:
+    """The exit code of `ingest init` in a conf folder of its own."""
+    try:
+        main(["init", "--conf", str(folder / "conf"), *words])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_is_written_decodes_the_sample(sample: Path, tmp_path: Path) -> None:
+    assert init(tmp_path, "--sample", str(sample), "--name", "shop") == 0
+    config = load(tmp_path / "conf", environ={})
+    source = config.sources["shop"]
+    rows = list(inspect([str(sample)], source=source))
+    before = list(inspect([str(sample)], framing=source.files and source.files.framing))
+    # A format that is named refuses with another code.
+    at = [[row["offset"] for row in found if row["error_code"]] for found in (rows, before)]
+    assert at[0] == at[1]
+    assert not [row for row in rows if "untyped" in (row["warnings"] or ())]
+
+
+def test_what_stands_in_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    messages = [
+        {"database": "shop", "table": "orders", "type": "insert", "ts": 1709540000, "xid": at}
+        | {"data": {"id": at, "code": f"00{at}", "price": "1.50", "made": "2024-03-04 09:15:00"}}
+        for at in (1, 2)
+    ]
+    sample = tmp_path / "landing" / "shop orders.jsonl"
+    sample.parent.mkdir()
+    sample.write_text("".join(json.dumps(message) + "\n" for message in messages) + "{\n")
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    written = (tmp_path / "conf/sources/shop_orders.yml").read_text()
+    assert yaml.safe_load(written) == {
+        "name": "shop_orders",
+        "format": "maxwell",
+        "files": {"path": "landing/shop orders.jsonl", "framing": "lines"},
+        "columns": {
+            "shop.orders": {
+                "id": "bigint",
+                "code": "string",
+                "price": "decimal(9,2)",
+                "made": "datetime",
+            }
+        },
+    }
+    assert "#   shop.orders: [id]" in written
+    assert yaml.safe_load((tmp_path / "conf/tables/shop_orders.yml").read_text()) == {
+        "source": "shop_orders",
+        "tables": [{"from": "*"}],
+    }
+    told = capsys.readouterr()
+    assert told.err.splitlines() == [
+        "not sure: files: reads the sample itself; name your files or topics instead",
+        "not sure: shop.orders: no message names its key; is it id?",
+        "not sure: shop.orders: types of 4 columns are guessed from values",
+        "not sure: 1 x bad_json: expected one JSON value, Input data was truncated; got b'{'",
+    ]
+    assert "shop.orders" in told.out and "wrote " in told.out
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = str(ROOT / "conf/demo/canal/1-monday.jsonl")
+    assert init(tmp_path, "--sample", sample, "--name", "shop") == 0
+    file = tmp_path / "conf/sources/shop.yml"
+    settings = tmp_path / "conf/ingest.yml"
+    for each in (file, settings):
+        each.write_text("# mine\n" + each.read_text())
+    mine = file.read_text(), settings.read_text()
+    (tmp_path / "conf/tables/shop.yml").unlink()
+    assert init(tmp_path, "--sample", sample, "--name", "shop") == 2
+    assert "shop.yml: is there already and is not written over" in capsys.readouterr().err
+    assert not (tmp_path / "conf/tables/shop.yml").exists()
+    assert init(tmp_path, "--sample", sample, "--name", "depot") == 0
+    assert (file.read_text(), settings.read_text()) == mine
+    assert list(load(tmp_path / "conf", environ={}).sources) == ["depot", "shop"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--sample", "no-such-file"),
+        ("--sample", str(ROOT / "README.md"), "--format", "canl"),
+        ("--sample", str(ROOT / "README.md"), "--framing", "line"),
+        ("--sample", str(ROOT / "README.md"), "--name", "../x"),
+    ],
+)
+def test_a_mistake_writes_nothing(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert init(tmp_path, *words) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_messages_are_text(tmp_path: Path) -> None:
+    """No name ends a comment or a line, and none is read as YAML."""
+    table, column = "a\n- from: evil", "x: {y}\n#"
+    message = {"database": "no", "table": table, "type": "insert", "ts": 1, "data": {column: "1"}}
+    sample = tmp_path / "m.jsonl"
+    sample.write_text(json.dumps(message) + "\n")
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    found = yaml.safe_load((tmp_path / "conf/sources/m.yml").read_text())
+    assert found["columns"] == {f"no.{table}": {column: "bigint"}}
+    assert len(yaml.safe_load((tmp_path / "conf/tables/m.yml").read_text())["tables"]) == 1
+
+
+def test_several_files_are_one_pattern(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        text = (ROOT / "conf/demo/canal/1-monday.jsonl").read_bytes()
+        (tmp_path / "in" / name / "1.jsonl").write_bytes(text)
+    samples = [str(path) for path in sorted(tmp_path.glob("in/*/*"))]
+    assert init(tmp_path, "--sample", *samples, "--json") == 0
+    source = yaml.safe_load((tmp_path / "conf/sources/1.yml").read_text())
+    assert source["files"]["path"] == "in/**/*.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_"),
+    [
+        ({"1", "-20"}, "bigint"),
+        ({"007"}, "string"),
+        ({"12345678901234567890"}, "string"),
+        ({"1.50", "-12.125", "3"}, "decimal(11,3)"),
+        ({"1" * 40 + ".5"}, "string"),
+        ({"1e5"}, "string"),
+        ({"true", "false"}, "boolean"),
+        ({"2024-03-04"}, "date"),
+        ({"2024-03-04 09:15:00", "2024-03-04 09:15:00.5"}, "datetime"),
+        ({"2024-03-04T09:15:00Z"}, "timestamp"),
+        ({"2024-03-04", "x"}, "string"),
+        (set(), "string"),
+    ],
+)
+def test_types_are_guessed_from_all_values(texts: set[str], type_: str) -> None:
+    assert guessed_type(texts) == type_
+
+
+def test_what_may_be_a_time_and_what_may_be_a_key() -> None:
+    assert seems_time({"1709540000", "1709540000000"}) and not seems_time({"12"})
+    assert guessed_key("orders", ["x", "Order_ID"]) == "Order_ID"
+    assert guessed_key("boxes", ["box_id"]) == "box_id"
+    assert guessed_key("orders", ["x"]) is None

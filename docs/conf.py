@@ -6,7 +6,6 @@ from importlib.metadata import version as installed
 
 project = "Delta CDC Ingest"
 version = release = installed("delta-cdc-ingest")
-project_copyright = "Apache License 2.0"
 extensions = ["myst_parser"]
 exclude_patterns = ["README.md"]
 # Anchors of headings, so that links to them are checked.
@@ -15,6 +14,7 @@ myst_heading_anchors = 3
 nitpicky = True
 html_theme = "furo"
 html_title = f"{project} {version}"
+html_show_copyright = False
 html_copy_source = False
 html_show_sourcelink = False
 html_static_path = ["static"]

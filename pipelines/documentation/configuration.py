@@ -91,7 +91,7 @@ def document(what: str, path: str, value: Any) -> dict[str, Any]:
             place["topics"] = ["shop.orders"]
     if path == "options":
         whole["format"] = "debezium"
-    if path in ("catalog",) and " " not in str(value):
+    if path == "catalog":
         whole["checkpoints"] = "/Volumes/main/bronze/checkpoints"
     if path == "retention.silver" and value == "90 days":
         place["bronze"] = "30 days"
@@ -141,7 +141,13 @@ def _type(path: str, field: FieldInfo, key: Key) -> str:
         return "a text or a list of texts"
     if "tuple" in str(annotation):
         return "a list of texts"
-    return "a whole number" if "int" in str(annotation) else "text"
+    return "a whole number" if int in _leaves(annotation) else "text"
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """The plain types that an annotation is made of."""
+    inner = typing.get_args(annotation)
+    return [leaf for each in inner for leaf in _leaves(each)] if inner else [annotation]
 
 
 def _words(annotation: Any) -> list[str]:

@@ -32,11 +32,12 @@ def _verb(name: str, command: click.Command, context: click.Context) -> str:
     usage = f"{name} {' '.join(command.collect_usage_pieces(context))}"
     parts = [f"## `{name}`", *_paragraphs(command.help or ""), fenced("text", usage)]
     records = [p.get_help_record(context) for p in command.get_params(context)]
-    shown = [record for record in records if record is not None]
-    everywhere = {"--json", "--warehouse DIR", "--conf DIR"} if name != "ingest" else set()
-    options = [(code(option), text) for option, text in shown if option not in everywhere]
-    if len(options) > 1 or isinstance(command, click.Command):
-        options = [(option, text) for option, text in options if "--help" not in option]
+    everywhere = ("--json", "--warehouse", "--conf") if name != "ingest" else ()
+    options = [
+        (code(option), text)
+        for option, text in filter(None, records)
+        if option.startswith("-") and not option.startswith(everywhere) and "--help" not in option
+    ]
     if options:
         parts.append(table(("option", "what it does"), options))
     if command.epilog:

@@ -82,12 +82,13 @@ def losses(name: str) -> str:
 def example(name: str) -> str:
     """An update of the demo, as it was sent, and the row of silver that it becomes."""
     sent, row = _examples()[name]
+    declared = f"conf/sources/{row['source']}.yml"
     parts = []
     if sent.key is not None:
         parts += ["The message's key:", _shown(sent.key)]
     parts += ["The message:" if sent.key is None else "Its value:", _shown(sent.value or b"")]
     shown = [(column, row[column]) for column in _SHOWN if row[column] not in (None, [], {})]
-    parts.append("The row of `silver.cdc` that it becomes:")
+    parts.append(f"The row of `silver.cdc` that it becomes, with what `{declared}` declares:")
     parts.append(table(("column", "value"), [(code(c), code(_cell(v))) for c, v in shown]))
     return "\n\n".join(parts)
 

@@ -503,6 +503,11 @@ FORMAT = Format(
             "in UTC, a hstore as JSON, money as a number",
         ),
         Loss(
+            "PostgreSQL's intervals",
+            "are PostgreSQL's own text; Debezium's are microseconds or ISO 8601",
+        ),
+        Loss("one text of arrays", "they are PostgreSQL's own text; Debezium's are JSON"),
+        Loss(
             "nulls of the row before",
             "version 1 leaves them out under REPLICA IDENTITY FULL: declare keys:, and "
             "replica_identity: full",
@@ -511,6 +516,11 @@ FORMAT = Format(
             "repeats of a table without a key",
             "the rows of one COPY have one position (version 2), so each delivery is a change: "
             "declare keys: where there is one",
+        ),
+        Loss(
+            "PostgreSQL's schema changes",
+            "are not decoded: values of a new column come with the next change of a row, and those "
+            "of a dropped or renamed one stay; UPDATE t SET id = id sends all rows again",
         ),
     ),
 )

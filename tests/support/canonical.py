@@ -37,6 +37,13 @@ OF_PRODUCERS = (
     "fields that MongoDB's replacement of a document dropped",
     "keys of REPLICA IDENTITY USING INDEX",
     "PostgreSQL's timetz, hstore and money",
+    "PostgreSQL's intervals",
+    "PostgreSQL's schema changes",
+    "leading zeros of PostgreSQL's bits",
+    "arrays of several dimensions",
+    "one text of arrays",
+    "year zero",
+    "days that the Gregorian calendar left out",
     "one text of geometries",
     "white space of nested JSON",
 )

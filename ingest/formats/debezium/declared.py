@@ -68,7 +68,8 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
     if type_.name in _BITS:
         if bits_type(type_) == "boolean":
             return encoded.boolean
-        return encoded.bits(type_.numbers[0] if type_.numbers else 2**31 - 1)
+        length = type_.numbers[0] if type_.numbers else 2**31 - 1
+        return encoded.bits(length, fixed=type_.name == "bit")
     if spark == "boolean":
         return encoded.boolean
     if type_.name in _DECIMALS:

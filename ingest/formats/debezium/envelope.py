@@ -207,6 +207,11 @@ LOSSES = (
         "zero dates",
         "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",
     ),
+    Loss("year zero", "MySQL's YEAR 0000 comes as 1900"),
+    Loss(
+        "days that the Gregorian calendar left out",
+        "in a snapshot of MySQL, 5 to 14 October 1582 come as ten days later",
+    ),
     Loss(
         "NaN and infinite decimals",
         "PostgreSQL's numeric NaN and Infinity come as null with decimal.handling.mode=precise",
@@ -217,7 +222,8 @@ LOSSES = (
     ),
     Loss(
         "NULL beside a default",
-        "comes as the column's default; set the converter's replace.null.with.default=false",
+        "comes as the column's default; set the converter's replace.null.with.default=false, or "
+        "Avro's ignore.default.for.nullables=true where the converter knows it",
     ),
     Loss(
         "unchanged TOAST values",
@@ -238,6 +244,26 @@ LOSSES = (
         "PostgreSQL's timetz, hstore and money",
         "their text is Debezium's: times in UTC, a hstore as JSON, money as a number; that of "
         "wal2json is PostgreSQL's own",
+    ),
+    Loss(
+        "PostgreSQL's intervals",
+        "come as microseconds, with months of 30.4 days; in ISO 8601, and whole, with "
+        "interval.handling.mode=string. wal2json's are PostgreSQL's own text",
+    ),
+    Loss(
+        "one text of arrays",
+        "they are JSON; wal2json's are PostgreSQL's own text",
+    ),
+    Loss("arrays of several dimensions", "those within PostgreSQL's array come as null"),
+    Loss(
+        "leading zeros of PostgreSQL's bits",
+        "of more than 64: bit(n) and bit varying(n) look alike; without schemas, columns declared "
+        "as bit(n) have them",
+    ),
+    Loss(
+        "PostgreSQL's schema changes",
+        "its log has none: values of a new column come with the next change of a row, and those of "
+        "a dropped or renamed one stay; UPDATE t SET id = id sends all rows again",
     ),
     Loss(
         "one text of geometries",

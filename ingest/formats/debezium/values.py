@@ -207,11 +207,13 @@ def unpacked(text: str) -> bytes | None:
 
 
 @lru_cache(maxsize=1_024)
-def bits(length: int | None) -> Convert:
+def bits(length: int | None, *, fixed: bool = False) -> Convert:
     """BIT(n): base64 of little-endian bytes, as the integer they spell; zeros and ones beyond 64.
 
-    One converter a length, so that what holds it can be told.
+    Zero bytes at the end are not sent, so that only of a column declared as `fixed` it is known how
+    many zeros stand in front. One converter a length, so that what holds it can be told.
     """
+    zeros = length if fixed and length is not None and length > canonical.MOST_NUMBER_BITS else 0
 
     def convert(value: Any, warnings: list[str]) -> str:
         if value.__class__ is not str:
@@ -220,7 +222,7 @@ def bits(length: int | None) -> Convert:
         if data is None:
             warnings.append(Code.BAD_BASE64.value)
             return str(value)
-        return canonical.bits_in(data, length, "little")
+        return canonical.bits_in(data, length, "little").rjust(zeros, "0")
 
     return convert
 

@@ -39,7 +39,7 @@ FLOORS = (
     ("pipelines.silver",),
     ("pipelines.apply", "pipelines.ledger"),
     ("pipelines.gold",),
-    ("pipelines.operations", "pipelines.scaffold"),
+    ("pipelines.catalogue", "pipelines.operations", "pipelines.scaffold"),
     ("pipelines.cli", "pipelines"),
     ("pipelines.documentation",),
 )

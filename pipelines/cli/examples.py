@@ -21,7 +21,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "formats": ("ingest formats debezium", "ingest formats --codes"),
     "gold": ("ingest gold --table shop_orders",),
     "history": ("ingest history shop_orders --key order_id=1002",),
-    "init": ("ingest init --sample sample.jsonl --name shop",),
+    "init": (
+        "ingest init --sample sample.jsonl --name shop",
+        "ingest init --from postgresql://reader@localhost/shop --format debezium",
+    ),
     "inspect": (
         "ingest inspect sample.jsonl",
         "kcat -C -b broker:9092 -t shop -c 9 -J -e | ingest inspect --framing kcat",

@@ -1,4 +1,4 @@
-"""`ingest init`: a first configuration, written from a sample of messages."""
+"""`ingest init`: a first configuration, from a sample of messages or a database's catalogue."""
 
 from __future__ import annotations
 
@@ -20,35 +20,65 @@ INIT = ("kind", "file", "told")
     "--sample",
     "files",
     multiple=True,
-    required=True,
     metavar="FILE",
     help="Messages as the producer writes them, packed or not. May be given several times.",
 )
+@click.option(
+    "--from",
+    "url",
+    metavar="URL",
+    help="A database, like postgresql://user@host/database or mysql://user@host/database.",
+)
 @click.argument("more", nargs=-1, metavar="[FILE]...")
-@click.option("--name", metavar="S", help="The source's name. [default: that of the file]")
+@click.option(
+    "--name", metavar="S", help="The source's name. [default: that of the file or database]"
+)
 @click.option("--format", "format_", metavar="F", help="The wire format, instead of detecting it.")
 @click.option("--framing", metavar="F", help="How records lie in a file, instead of finding out.")
+@click.option("--types", is_flag=True, help="With --from: write the types of all columns, too.")
 @everywhere
 @click.pass_obj
 def init(
     call: Invocation,
     files: tuple[str, ...],
+    url: str | None,
     more: tuple[str, ...],
     name: str | None,
     format_: str | None,
     framing: str | None,
+    types: bool,
 ) -> None:
-    """Write a commented configuration from a sample of messages.
+    """Write a commented configuration from a sample of messages, or for a database.
 
-    It finds the formats, tables, keys and types, and says what it is not sure of. Files that are
-    there already are not written over; no Spark is started.
+    From a sample it finds the formats, tables, keys and types, and says what it is not sure of. Of
+    a database it reads the catalogue alone, changes nothing there, and says what to set up for the
+    connector that will read its log. Files that are there already are not written over; no Spark is
+    started.
     """
-    from ingest.config.load import load
+    if url is not None:
+        if files or more or framing is not None:
+            raise click.UsageError("expected either --sample or --from, got both")
+        _from_database(call, url, name=name, format_=format_ or "debezium", types=types)
+        return
+    if not files:
+        raise click.UsageError("expected --sample FILE or --from URL, got neither")
+    if types:
+        raise click.UsageError("--types goes with --from: a sample's types are written anyway")
+    _from_sample(call, (*files, *more), name=name, format_=format_, framing=framing)
+
+
+def _from_sample(
+    call: Invocation,
+    given: tuple[str, ...],
+    *,
+    name: str | None,
+    format_: str | None,
+    framing: str | None,
+) -> None:
     from pipelines.cli.inspect import check_given
-    from pipelines.scaffold.files import SETTINGS, draft, source_name
+    from pipelines.scaffold.files import draft, source_name
     from pipelines.scaffold.sample import read_sample
 
-    given = (*files, *more)
     check_given(given, format_=format_, framing=framing)
     name = name or source_name(given)
     conf = Path(call.conf)
@@ -56,13 +86,7 @@ def init(
     root = Path(os.path.abspath(conf)).parent
     sample = read_sample(given, framing=framing, format_=format_ or "auto")
     made = draft(sample, name, root=root)
-    if not (conf / "ingest.yml").exists():
-        made.files["ingest.yml"] = SETTINGS
-    with tempfile.TemporaryDirectory() as folder:
-        _write(made.files, Path(folder) / "conf")
-        load(Path(folder) / "conf", environ={})
-    _write(made.files, conf)
-    written = [("file", str(conf / file), None) for file in sorted(made.files)]
+    written = _written(made.files, conf)
     if call.json:
         call.console.rows(INIT, [*written, *(("doubt", None, text) for text in made.doubts)])
         return
@@ -76,6 +100,56 @@ def init(
         call.console.text(f"wrote {file}")
     for text in made.doubts:
         call.console.say(f"not sure: {text}")
+
+
+def _from_database(
+    call: Invocation, url: str, *, name: str | None, format_: str, types: bool
+) -> None:
+    from ingest.config.mistakes import unknown_word
+    from ingest.formats import FORMATS
+    from pipelines.catalogue import mysql, postgresql
+    from pipelines.catalogue.address import parse_address
+    from pipelines.catalogue.advice import advice
+    from pipelines.catalogue.proposal import UNTYPED, source_text, tables_text
+
+    address = parse_address(url)
+    if format_ not in FORMATS:
+        text = unknown_word("--format", format_, sorted(FORMATS))
+        raise ConfigError([Mistake("command line", None, text)])
+    name = name or address.database
+    conf = Path(call.conf)
+    _check_free(conf, name)
+    catalogue = (postgresql if address.reader == "postgresql" else mysql).read(address)
+    typed = types or format_ in UNTYPED
+    files = {
+        f"sources/{name}.yml": source_text(catalogue, name, format_=format_, types=typed),
+        f"tables/{name}.yml": tables_text(catalogue, name),
+    }
+    written = _written(files, conf)
+    advised = list(advice(catalogue, format_))
+    if call.json:
+        call.console.rows(INIT, [*written, *(("advice", None, text) for text in advised)])
+        return
+    for _, file, _ in written:
+        call.console.text(f"wrote {file}")
+    call.console.text(f"To set up for {format_}:")
+    for text in advised:
+        call.console.text(f"- {text}")
+
+
+def _written(files: dict[str, str], conf: Path) -> list[tuple[str, str, None]]:
+    """Write a configuration that was found sound, with settings where there are none; what was
+    written."""
+    from ingest.config.load import load
+    from pipelines.scaffold.files import SETTINGS
+
+    if not (conf / "ingest.yml").exists():
+        files["ingest.yml"] = SETTINGS
+    with tempfile.TemporaryDirectory() as folder:
+        _write(files, Path(folder) / "conf")
+        load(Path(folder) / "conf", environ={})
+    _write(files, conf)
+    return [("file", str(conf / file), None) for file in sorted(files)]
 
 
 def _write(files: Mapping[str, str], conf: Path) -> None:

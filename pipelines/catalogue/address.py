@@ -1,0 +1,64 @@
+"""Where a database is: a URL, whose password is shown nowhere."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from ingest.errors import ConfigError, Mistake
+
+KINDS = {
+    "postgresql": ("postgresql", 5432),
+    "postgres": ("postgresql", 5432),
+    "mysql": ("mysql", 3306),
+    "mariadb": ("mysql", 3306),
+}
+"""Scheme of a URL -> which reader it needs, and the port that such servers listen on."""
+
+
+class Address(NamedTuple):
+    """What a URL says. `reader` is postgresql or mysql."""
+
+    reader: str
+    host: str
+    port: int
+    user: str
+    password: str | None
+    database: str
+
+    def __str__(self) -> str:
+        return f"{self.reader}://{self.user}@{self.host}:{self.port}/{self.database}"
+
+
+def parse_address(url: str) -> Address:
+    """What a URL says; raises ConfigError where it is not one of a database that can be read."""
+    wanted = (
+        "expected a URL like postgresql://user@host:5432/database or mysql://user@host/database"
+    )
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise _mistake(f"{wanted}: {error}") from None
+    reader, default = KINDS.get(parts.scheme, ("", 0))
+    if not reader:
+        raise _mistake(f"{wanted}, got one that begins with `{parts.scheme or url[:20]}`")
+    database = unquote(parts.path.strip("/"))
+    lacking = [
+        name
+        for name, value in (
+            ("host", parts.hostname),
+            ("user", parts.username),
+            ("database", database),
+        )
+        if not value
+    ]
+    if lacking:
+        raise _mistake(f"{wanted}, got one without {' and '.join(lacking)}")
+    password = None if parts.password is None else unquote(parts.password)
+    user = unquote(parts.username or "")
+    return Address(reader, parts.hostname or "", port or default, user, password, database)
+
+
+def _mistake(text: str) -> ConfigError:
+    return ConfigError([Mistake("command line", None, f"`--from`: {text}")])

@@ -6,7 +6,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
 
-.PHONY: setup demo docs test test-long lint bench lock wheel clean
+.PHONY: setup demo docs test test-long test-live lint bench lock wheel clean
 
 setup: .venv/ready
 
@@ -35,6 +35,16 @@ test: setup
 test-long: setup
 	@$(JAVA) && $(BIN)/pytest -m long
 
+# Against real database servers; what is not there and cannot be installed is skipped with one line.
+# INGEST_LIVE_SEEDS: how many loads are played on each.
+test-live: .venv/live
+	@.ci/servers
+	@$(JAVA) && $(BIN)/pytest -m live -rs
+
+.venv/live: .venv/ready .ci/live.lock
+	$(BIN)/pip install --quiet --require-hashes -r .ci/live.lock
+	@touch $@
+
 lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -46,6 +56,7 @@ bench: setup
 lock: setup
 	$(COMPILE) --group build --output-file .ci/build.lock
 	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
+	$(COMPILE) --group live --constraint .ci/requirements.lock --output-file .ci/live.lock
 	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars
 
 wheel: setup

@@ -28,7 +28,7 @@ import yaml
 from ingest.config.load import Config, load
 from tests.support.demo import ROOT, Demo, ingest
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("[!R]*.md"))]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 CONF = re.compile(r"# (conf/[\w./-]+\.yml)\n")
 GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,10 +18,12 @@ from pyspark.sql import SparkSession
 from ingest.config.load import load
 from ingest.formats import FORMATS
 from ingest.position import stream_number
+from pipelines.cli import status
+from pipelines.operations import listings
 from pipelines.operations.listings import DDL, REJECT, ddl, rejects
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
-from tests.support.demo import Demo, ingest
+from tests.support.demo import ROOT, Demo, ingest
 
 # Each event's time: Shanghai is eight hours ahead.
 INES = datetime(2024, 3, 4, 1, 15, tzinfo=UTC)
@@ -305,6 +309,52 @@ def test_history_tells_who_changed_what(demo: Demo) -> None:
         ("update", "2024-03-04T08:00:00Z", "INK-7", 0, "7.00", {**image, "on_hand": "12"}, 0),
         ("delete", "2024-03-04T09:00:00Z", "INK-7", 0, "7.00", {**image, "on_hand": "0"}, 8),
     ]
+
+
+SCREENS = ROOT / "tests" / "cli" / "screens"
+
+
+@pytest.fixture(scope="module")
+def looks(demo: Demo) -> Iterator[Callable[[str], str]]:
+    """Prints a verb's screen; what it is made of is asked for once, however wide the screens are,
+    and the clock stands."""
+    noon = datetime(2024, 3, 5, 12, tzinfo=UTC)
+    held: dict[str, Any] = {}
+
+    def once(module: Any, name: str) -> Any:
+        found = getattr(module, name)
+
+        def kept(*given: Any, **named: Any) -> Any:
+            if name not in held:
+                held[name] = found(*given, **named)
+                held[name] = list(held[name]) if name == "rejects" else held[name]
+            return held[name]
+
+        return kept
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(status, "_now", lambda: noon)
+        for module, name in ((status, "_look"), (listings, "rejects"), (listings, "ddl")):
+            patch.setattr(module, name, once(module, name))
+        yield lambda words: ingest(demo, words)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize(
+    "words",
+    ["status", "ddl list", "rejects list", "history canal_customers", "inspect FILE", "formats"],
+)
+def test_screens(
+    words: str, width: int, looks: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What people are shown of the demo. `SCREENS=write` writes them anew."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    printed = looks(words.replace("FILE", "conf/demo/canal/2-tuesday.jsonl"))
+    golden = SCREENS / f"{words.split()[0]}-{width}.txt"
+    if os.environ.get("SCREENS") == "write":
+        golden.write_text(printed, encoding="utf-8")
+    assert printed == golden.read_text(encoding="utf-8")
+    assert all(len(line) <= width for line in printed.splitlines())
 
 
 def test_played_again_it_adds_nothing(tables: Warehouse, demo: Demo) -> None:

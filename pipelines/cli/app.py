@@ -19,6 +19,7 @@ from pipelines.cli.completion import add_completion
 from pipelines.cli.context import (
     Invocation,
     bad_sql,
+    detailed,
     everywhere,
     patient,
     print_frame,
@@ -193,34 +194,26 @@ _stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
 
 
 @ingest.command()
+@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl+C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(1, 3600),
+    metavar="SECONDS",
+    help="Between two looks of --watch. [default: 5]",
+)
+@detailed
 @everywhere
 @click.pass_obj
-def status(call: Invocation) -> None:
+def status(call: Invocation, watch: bool, interval: float | None) -> None:
     """Show where each source and each table stands."""
-    warehouse = call.warehouse
-    from pipelines.gold.backlog import unmatched
-    from pipelines.gold.known import gold_tables
-    from pipelines.gold.untyped import untyped
-    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
-    from pipelines.platform.failures import described
+    if interval is not None and not watch:
+        raise click.UsageError("--interval needs --watch")
+    from pipelines.cli import status as standing
 
-    console = call.console
-    said: list[str] = []
-
-    def failed(what: str, error: Exception) -> None:
-        said.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
-
-    sources = source_rows(warehouse, call.config, failed=failed)
-    with console.progress("tables", len(gold_tables(warehouse))) as advance:
-        tables = table_rows(warehouse, call.config, advance=advance, failed=failed)
-    console.rows(SOURCE, sources, shown=SOURCE[1:])
-    if tables or call.json:
-        console.rows(TABLE, tables, shown=TABLE[1:])
-    about = (warehouse, call.config, [*call.config.sources])
-    for text in (*said, *unmatched(*about), *untyped(*about)):
-        console.say(text)
-    if said:
-        raise SystemExit(1)
+    if watch:
+        standing.watch(call, interval or 5)
+    else:
+        standing.show_status(call)
 
 
 @ingest.command()
@@ -291,6 +284,7 @@ def sql(call: Invocation, query: str, write: bool) -> None:
     metavar="NAME=NUMBER",
     help="Of one message, like message_bytes=1000000.",
 )
+@detailed
 @everywhere
 @click.pass_obj
 def inspect(
@@ -320,7 +314,11 @@ def inspect(
         for row in rows:
             call.console.record(row)
     else:
-        call.console.rows(inspection.SHOWN, [inspection.compact(row) for row in rows])
+        from pipelines.cli import screens
+
+        found = [dict(zip(inspection.SHOWN, inspection.compact(row), strict=True)) for row in rows]
+        shown = screens.inspected(found, verbose=call.verbose)
+        screens.show(call.console, shown, nothing="no messages")
         for text in tables.routed(call.config) if declared is not None else ():
             call.console.text(text)
     for text in tables.unmatched(table_names(given["keys"])):
@@ -336,10 +334,15 @@ def formats(call: Invocation, name: str | None, codes: bool) -> None:
     """List the wire formats, or describe the format NAME."""
     from pipelines.cli import formats as descriptions
 
-    if codes:
-        call.console.rows(descriptions.CODES, descriptions.codes())
-    elif name is None:
-        call.console.rows(descriptions.LISTED, descriptions.listed())
+    if codes or name is None:
+        columns = descriptions.CODES if codes else descriptions.LISTED
+        rows = descriptions.codes() if codes else descriptions.listed()
+        if call.json:
+            call.console.rows(columns, rows)
+            return
+        from pipelines.cli import screens
+
+        screens.show(call.console, screens.formats(rows, columns), nothing="")
     else:
         described = descriptions.described(name)
         call.console.record(described if call.json else descriptions.for_people(described))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1000
 """Rows that people are shown of a query; programs get all."""
+FIRST_ROWS = f"the first {MOST_ROWS:,} rows; --json gives all"
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Invocation:
     json: bool = False
     no_wait: bool = False
     max_wait: float | None = None
+    verbose: bool = False
 
     @cached_property
     def console(self) -> Console:
@@ -154,6 +156,17 @@ def patient(verb: Callable[..., Any]) -> Callable[..., Any]:
     return verb
 
 
+def detailed(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """What a verb that shows a screen leaves out otherwise."""
+    return click.option(
+        *("-v", "--verbose"),
+        is_flag=True,
+        expose_value=False,
+        callback=_keep,
+        help="Also positions, whole ids and paths.",
+    )(verb)
+
+
 @contextmanager
 def bad_sql(call: Invocation) -> Iterator[None]:
     """A statement that Spark cannot parse or resolve, or values that it cannot compute with, are a
@@ -190,9 +203,9 @@ def print_frame(call: Invocation, frame: DataFrame, *, shown: Sequence[str] | No
         call.console.rows(columns, rows(frame))
     elif columns:
         found = list(rows(frame.limit(MOST_ROWS + 1)))
-        call.console.rows(columns, found[:MOST_ROWS], shown=shown)
+        call.console.rows(columns, found[:MOST_ROWS], shown=shown, whole=True)
         if len(found) > MOST_ROWS:
-            call.console.say(f"the first {MOST_ROWS:,} rows; --json gives all")
+            call.console.say(FIRST_ROWS)
 
 
 def _quiet() -> None:

@@ -52,7 +52,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "ingest sql 'SELECT * FROM gold.shop_orders LIMIT 10'",
         "ingest sql 'SELECT op, count(*) FROM silver.changes GROUP BY op' --json",
     ),
-    "status": ("ingest status", "ingest status --json"),
+    "status": ("ingest status", "ingest status --watch --interval 30"),
     "validate": ("ingest validate --connect", "ingest --conf other/conf validate"),
     "version": ("ingest version --json",),
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from pipelines.cli.context import MOST_ROWS, Invocation, everywhere, patient
+from pipelines.cli.context import MOST_ROWS, Invocation, detailed, everywhere, patient
 
 
 @click.group()
@@ -19,13 +19,29 @@ def ddl() -> None:
 
 @ddl.command("list")
 @click.option("--status", "wanted", metavar="S", help="Only those with this status.")
+@detailed
 @everywhere
 @click.pass_obj
 def list_ddl(call: Invocation, wanted: str | None) -> None:
     """List the schema changes that were seen."""
-    from pipelines.operations.listings import DDL, DDL_SHOWN, ddl
+    from pipelines.operations.listings import ddl
 
-    call.console.rows(DDL, ddl(call.warehouse, status=wanted), shown=DDL_SHOWN)
+    _show_changes(call, ddl(call.warehouse, status=wanted))
+
+
+def _show_changes(call: Invocation, rows: Sequence[Sequence[Any]]) -> None:
+    """Schema changes, the columns DDL."""
+    from pipelines.operations.listings import DDL
+
+    if call.json:
+        call.console.rows(DDL, rows)
+        return
+    from pipelines.cli import screens
+    from pipelines.ledger.entries import load_entries
+
+    found = [dict(zip(DDL, row, strict=True)) for row in rows]
+    shown = screens.schema_changes(found, load_entries(call.warehouse), verbose=call.verbose)
+    screens.show(call.console, shown, nothing="no schema changes")
 
 
 @ddl.command("show")
@@ -52,7 +68,7 @@ def _decision(verb: str, text: str) -> None:
     def decide(call: Invocation, ids: tuple[str, ...], by: str | None, why: str | None) -> None:
         warehouse = call.warehouse
         from pipelines.operations import decisions
-        from pipelines.operations.listings import DDL, DDL_SHOWN, ddl
+        from pipelines.operations.listings import ddl
 
         with call.console.waiting(f"ddl {verb}: waiting for gold to be free, then at work"):
             decided = decisions.decide(
@@ -60,7 +76,7 @@ def _decision(verb: str, text: str) -> None:
             )
         chosen = {entry.id for entry in decided}
         rows = [row for row in ddl(warehouse) if row[0] in chosen]
-        call.console.rows(DDL, rows, shown=DDL_SHOWN)
+        _show_changes(call, rows)
         failed = [entry for entry in decided if entry.status == "failed"]
         for entry in failed:
             call.console.say(f"{entry.id} failed: {entry.why}")
@@ -97,20 +113,14 @@ def _narrowing(verb: Callable[..., Any]) -> Callable[..., Any]:
     metavar="N",
     help=f"At most so many. [default: {MOST_ROWS}; all with --json]",
 )
+@detailed
 @everywhere
 @click.pass_obj
 def list_rejects(
     call: Invocation, source: str | None, code: str | None, status: str | None, limit: int | None
 ) -> None:
     """List what was set aside, one row each."""
-    from pipelines.operations.listings import (
-        REJECTS,
-        REJECTS_SHOWN,
-        SUMMARY,
-        Wanted,
-        rejects,
-        summary,
-    )
+    from pipelines.operations.listings import REJECTS, SUMMARY, Wanted, rejects, summary
 
     if source is not None:
         [source] = call.sources([source])
@@ -122,12 +132,23 @@ def list_rejects(
         call.console.rows(REJECTS, found)
         return
     listed = list(found)
-    call.console.rows(REJECTS, listed, shown=REJECTS_SHOWN)
+    _show_rejects(call, listed)
     if limit is None and len(listed) == most:
         kinds = summary(call.warehouse, wanted)
         more = sum(kind[SUMMARY.index("count")] for kind in kinds) - len(listed)
         if more:
             call.console.say(f"and {more:,} more; `--limit {len(listed) + more}` shows all")
+
+
+def _show_rejects(call: Invocation, rows: Sequence[Sequence[Any]]) -> None:
+    """Rejects for people, the columns REJECTS."""
+    from pipelines.cli import screens
+    from pipelines.operations.listings import REJECTS, ids_like
+
+    found = [dict(zip(REJECTS, row, strict=True)) for row in rows]
+    among = ids_like(call.warehouse, {row["id"][: screens.ID_LETTERS] for row in found})
+    shown = screens.rejects(found, among, verbose=call.verbose)
+    screens.show(call.console, shown, nothing="nothing was set aside")
 
 
 @rejects.command("summary")
@@ -189,7 +210,7 @@ def dismiss_rejects(
         [source] = call.sources([source])
     by = by or getpass.getuser()
     from pipelines.operations.dismissals import dismiss, dismiss_all
-    from pipelines.operations.listings import REJECTS, REJECTS_SHOWN, SUMMARY
+    from pipelines.operations.listings import REJECTS, SUMMARY
 
     if not ids:
         found = dismiss_all(call.warehouse, source=source, code=code, by=by, why=why)
@@ -198,7 +219,11 @@ def dismiss_rejects(
             call.console.say("there is no open reject of these")
         return
     done = dismiss(call.warehouse, ids, by=by, why=why)
-    call.console.rows(REJECTS, [row[: len(REJECTS)] for row in done], shown=REJECTS_SHOWN)
+    rows = [row[: len(REJECTS)] for row in done]
+    if call.json:
+        call.console.rows(REJECTS, rows)
+    else:
+        _show_rejects(call, rows)
 
 
 @rejects.command("replay")

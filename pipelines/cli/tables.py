@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from ingest.errors import ConfigError, Mistake
-from pipelines.cli.context import Invocation, everywhere, patient, print_frame
+from pipelines.cli.context import (
+    FIRST_ROWS,
+    MOST_ROWS,
+    Invocation,
+    detailed,
+    everywhere,
+    patient,
+    print_frame,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame
 
     from ingest.sql.asof import Moment
     from pipelines.gold.known import RoutesByTarget
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("table")
 @click.option("--key", "keys", multiple=True, metavar="COL=VALUE", help="Only changes of this key.")
+@detailed
 @everywhere
 @click.pass_obj
 def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
@@ -28,10 +39,27 @@ def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
         raise click.UsageError(f"--key: expected COL=VALUE, got {' '.join(keys)}")
     warehouse = call.warehouse
     from pipelines.operations.views import history_frame
-    from pipelines.silver.history import shown
 
     frame, columns = history_frame(warehouse, call.config, table, key=wanted)
-    print_frame(call, frame, shown=shown(columns))
+    if call.json:
+        print_frame(call, frame)
+    else:
+        _show_history(call, frame, columns)
+
+
+def _show_history(call: Invocation, frame: DataFrame, columns: Mapping[str, str]) -> None:
+    """The first MOST_ROWS changes, for people."""
+    from pipelines.cli import screens
+    from pipelines.platform.rows import records
+    from pipelines.silver.history import fixed_names
+
+    found = records(frame.limit(MOST_ROWS + 1))
+    shown = screens.history(
+        found[:MOST_ROWS], [*columns], fixed_names(columns), verbose=call.verbose
+    )
+    screens.show(call.console, shown, nothing="no changes")
+    if len(found) > MOST_ROWS:
+        call.console.say(FIRST_ROWS)
 
 
 @click.command("as-of")

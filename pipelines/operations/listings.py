@@ -5,7 +5,7 @@ Messages that could not be decoded stand in silver and are listed with those of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -29,7 +29,6 @@ DDL = (
     *("statement", "proposed", "pos", "event_time", "waiting_rows"),
     *("decided_by", "decided_at", "why"),
 )
-DDL_SHOWN = ("id", "status", "class", "kind", "source", "target", "statement", "proposed")
 REJECTS = (
     *("id", "stage", "source", "topic", "partition", "offset", "row", "target"),
     *("code", "error", "value", "status"),
@@ -40,10 +39,8 @@ REJECT_STATUSES = ("open", "resolved", "dismissed")
 _PART, _PART_BYTES = 2_000, 32 << 20
 """How many of them come to the driver at a time, with their bytes."""
 SUMMARY = ("source", "stage", "target", "code", "status", "count", "example")
-REJECTS_SHOWN = (
-    *("id", "stage", "status", "source", "topic", "partition", "offset", "row", "target"),
-    *("code", "error"),
-)
+_ALIKE = 20_000
+"""Ids that begin as some others do, at most."""
 
 
 def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
@@ -142,6 +139,18 @@ def reject(warehouse: Warehouse, id_: str) -> list[Any]:
     if number != 1 and not exact:
         raise not_one(number, id_, what="reject")
     return next(rejects(warehouse, Wanted(id=id_ if exact else first, limit=1)))
+
+
+def ids_like(warehouse: Warehouse, beginnings: Collection[str]) -> list[str]:
+    """The ids of rejects that begin in one of these ways, all of one length."""
+    aside = relation(warehouse, ALL) if beginnings else None
+    if aside is None:
+        return []
+    length = len(next(iter(beginnings)))
+    listed = ", ".join(map(sql_text, sorted(beginnings)))
+    wanted = f"left(id, {length}) IN ({listed})"
+    found = warehouse.session.sql(f"SELECT id FROM ({aside}) WHERE {wanted} LIMIT {_ALIKE}")
+    return [row[0] for row in rows(found)]
 
 
 def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:

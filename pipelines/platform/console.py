@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from io import StringIO
-from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
+from click import style
+
+if TYPE_CHECKING:
+    from pipelines.platform.layout import Column, Line
 
 EXACT = 2**53
 """Above it, programs that hold numbers as doubles would round: such integers become text."""
 
+PIPE = 200
+"""Cells of a line where a file or a pipe takes it, unless COLUMNS says otherwise."""
+STATES = ("state", "status")
+"""Fields that say how something stands, and are coloured."""
 _UNFOLDED = 1_000_000
 _LEAST_ROOM = 20
 
@@ -104,20 +110,6 @@ def _item(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-def _terminal_width() -> int:
-    """Of standard output; wide enough for everything where that is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNFOLDED
-
-
-def _wrapped(line: str, room: int) -> list[str]:
-    """The line broken between words, as far as there is room for words."""
-    if len(line) <= room or room < _LEAST_ROOM:
-        return [line]
-    return textwrap.wrap(
-        *(line, room), break_long_words=False, break_on_hyphens=False, replace_whitespace=False
-    )
-
-
 def warn(text: str) -> None:
     """A line on standard error, after all that standard output has."""
     sys.stdout.flush()
@@ -137,30 +129,74 @@ class Console:
         rows: Iterable[Sequence[Any]],
         *,
         shown: Sequence[str] | None = None,
+        whole: bool = False,
     ) -> None:
-        """Print rows: every column for programs, those in `shown` for people."""
+        """Print rows: every column for programs, those in `shown` for people.
+
+        `whole`: a file or a pipe gets each row on one line, however long.
+        """
         if self.json:
             for row in rows:
                 self.record(dict(zip(columns, row, strict=True)))
             return
         places = [columns.index(name) for name in (shown or columns)]
-        self._table([columns[i] for i in places], [[row[i] for i in places] for row in rows])
+        # A while to import, and programs never need it.
+        from pipelines.platform.layout import Column, Kind
+
+        held = [[row[i] for i in places] for row in rows]
+        cells = [list(map(cell, row)) for row in held]
+        found = []
+        for at, place in enumerate(places):
+            numeric = any(_is_number(row[at]) for row in held)
+            texts = any(" " in row[at] for row in cells)
+            kind = Kind.COUNT if numeric else Kind.TEXT if texts else Kind.NAME
+            found.append(Column(clean(columns[place]), kind))
+        width = _UNFOLDED if whole and not sys.stdout.isatty() else self.width
+        self.table(found, cells, width=width)
+
+    def table(
+        self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None
+    ) -> None:
+        """Print a table for people, as wide as the terminal or `width`."""
+        from pipelines.platform.layout import lines
+
+        cleaned = [[*map(clean, row)] for row in rows]
+        self._write(lines(columns, cleaned, width or self.width))
+        sys.stdout.write("\n")
+
+    @property
+    def width(self) -> int:
+        """Cells of a line: those of the terminal, or what COLUMNS says, else PIPE."""
+        beside = PIPE if not sys.stdout.isatty() else 80
+        return max(shutil.get_terminal_size((beside, 24)).columns, _LEAST_ROOM)
+
+    @property
+    def coloured(self) -> bool:
+        """Whether standard output shows colours, and they are wanted (https://no-color.org)."""
+        wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return wanted and sys.stdout.isatty()
+
+    def _write(self, lines: Iterable[Line]) -> None:
+        coloured = self.coloured
+        for line in lines:
+            for text, colour, bold in line:
+                plain = not coloured or not (colour or bold)
+                sys.stdout.write(text if plain else style(text, fg=colour, bold=bold or None))
+            sys.stdout.write("\n")
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Print one thing: a JSON object, or its fields one below the other."""
         if self.json:
             sys.stdout.write(orjson.dumps(json_value(record)).decode() + "\n")
             return
-        width = max(map(len, record))
-        room = _terminal_width() - width - 2
+        from pipelines.platform.layout import Column, Kind, fields_below
+
+        fields = []
         for name, value in record.items():
             text = value if isinstance(value, str) else cell(value)
-            first, *rest = chain.from_iterable(
-                _wrapped(line, room) for line in map(clean, text.split("\n"))
-            )
-            sys.stdout.write(f"{clean(name):<{width}}  {first}".rstrip() + "\n")
-            for line in rest:
-                sys.stdout.write(f"{'':<{width}}  {line}".rstrip() + "\n")
+            kind = Kind.STATE if name in STATES else Kind.TEXT
+            fields.append((Column(clean(name), kind), "\n".join(map(clean, text.split("\n")))))
+        self._write(fields_below(fields, self.width))
 
     def text(self, text: str) -> None:
         """Print a line for people; programs do not get it."""
@@ -207,38 +243,3 @@ class Console:
 
         with Terminal(stderr=True).status(Text(clean(what))):
             yield
-
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        # A tenth of a second to import, and programs never need it.
-        from rich import box
-        from rich.console import Console as Terminal
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-        for i, name in enumerate(columns):
-            numeric = any(_is_number(row[i]) for row in rows)
-            justify: Any = "right" if numeric else "left"
-            table.add_column(Text(clean(name)), justify=justify, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell(value)) for value in row))
-        if sys.stdout.isatty():
-            terminal = Terminal(file=sys.stdout, highlight=False)
-            if Terminal(width=_UNFOLDED).measure(table).maximum > 2 * terminal.width:
-                self._one_below_the_other(columns, rows)
-            else:
-                terminal.print(table, "")
-            return
-        # Nothing is folded or padded where a file or a pipe takes it.
-        terminal = Terminal(file=StringIO(), highlight=False, width=_UNFOLDED)
-        terminal.print(table)
-        printed = terminal.file.getvalue()  # type: ignore[attr-defined]
-        sys.stdout.writelines(line.rstrip() + "\n" for line in printed.splitlines())
-        sys.stdout.write("\n")
-
-    def _one_below_the_other(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Rows too wide for the terminal, each as a block of its fields."""
-        for row in rows:
-            cells = zip(columns, map(cell, row), strict=True)
-            self.record({name: text for name, text in cells if text} or {columns[0]: ""})
-            sys.stdout.write("\n")

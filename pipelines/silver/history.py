@@ -130,11 +130,9 @@ def listed(columns: Mapping[str, str]) -> str:
     return ", ".join(map(quote, names))
 
 
-def shown(columns: Mapping[str, str]) -> list[str]:
-    """The view's columns that people are shown: without maps and positions."""
-    named = _named_beside(columns)
-    first = [named[name] for name in ("op", "event_time", "tx_id")]
-    return [*first, *columns, *(named[name] for name in ("topic", "partition", "offset", "row"))]
+def fixed_names(columns: Mapping[str, str]) -> dict[str, str]:
+    """What the view calls its own columns beside those of the target."""
+    return _named_beside(columns)
 
 
 def order(columns: Mapping[str, str]) -> str:

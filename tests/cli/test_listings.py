@@ -69,6 +69,7 @@ def test_people_are_shown_the_first_rejects_and_how_many_more_there_are(
 
     monkeypatch.setattr(Invocation, "warehouse", None)
     monkeypatch.setattr("pipelines.operations.listings.rejects", some)
+    monkeypatch.setattr("pipelines.operations.listings.ids_like", lambda *_: [])
     kind = [None] * SUMMARY.index("count")
     monkeypatch.setattr("pipelines.operations.listings.summary", lambda *_: [[*kind, 1200, None]])
     answer = Project(tmp_path, capsys.readouterr).ingest("rejects", "list", *options)

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+COLUMNS = "100"
+"""How wide the screens in README and docs are."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -70,11 +72,15 @@ def _script(path: Path) -> ModuleType:
 def _inside(folder: Path) -> Iterator[None]:
     """In `folder`, without what the environment may say of settings or of the demo."""
     kept = {name: os.environ.pop(name) for name in list(os.environ) if _ours(name)}
+    asked = "COLUMNS" in os.environ
+    os.environ.setdefault("COLUMNS", COLUMNS)
     try:
         with contextlib.chdir(folder):
             yield
     finally:
         os.environ.update(kept)
+        if not asked:
+            del os.environ["COLUMNS"]
 
 
 def _ours(name: str) -> bool:

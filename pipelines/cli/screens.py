@@ -1,0 +1,278 @@
+"""What people see of `status`, `ddl list`, `rejects list`, `history`, `inspect` and `formats`.
+
+Each screen is made of the rows that `--json` prints, and shows what a person asks of them: ids as
+short as they are unique, one state instead of several flags, times as ages. Columns in which
+nothing stands are left out; positions and what else is the product's own come with `--verbose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from pipelines.platform.console import Console, cell
+from pipelines.platform.layout import Column, Kind, Where, without_empty
+
+ID_LETTERS = 8
+"""Of an id, at least: so that it stays one's alone as others come."""
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+class Shown(NamedTuple):
+    """A column of a screen, and the cells below it."""
+
+    column: Column
+    cells: list[str]
+
+
+def show(console: Console, shown: Iterable[Shown], *, nothing: str) -> None:
+    """Print a screen without its empty columns; the sentence `nothing` where it has no rows."""
+    every = list(shown)
+    rows = [list(row) for row in zip(*(each.cells for each in every), strict=True)]
+    if not rows:
+        console.text(nothing)
+        return
+    console.table(*without_empty([each.column for each in every], rows))
+
+
+def age(then: datetime, now: datetime) -> str:
+    """How long ago something was, in its largest unit: `3 min`, `2 h`, `41 d`."""
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= size:
+            return f"{seconds // size:,} {unit}"
+    return f"{seconds} s"
+
+
+def behind(then: Any, now: datetime) -> str:
+    """How far behind the clock the newest change of a table is: `3 min behind`."""
+    if not isinstance(then, datetime):
+        return cell(then)
+    return f"{age(then if then.tzinfo else then.replace(tzinfo=UTC), now)} behind"
+
+
+def short_ids(ids: Iterable[str], among: Iterable[str] = ()) -> dict[str, str]:
+    """Each id's beginning that is its alone, of at least ID_LETTERS, also `among` others."""
+    wanted = set(ids)
+    every = sorted({*wanted, *among})
+    found = {}
+    for place, id_ in enumerate(every):
+        if id_ in wanted:
+            beside = (*every[max(0, place - 1) : place], *every[place + 1 : place + 2])
+            shared = max((_shared(id_, other) for other in beside), default=0)
+            found[id_] = id_[: max(ID_LETTERS, shared + 1)]
+    return found
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters two texts begin with alike."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The sources of `status`."""
+    return [
+        _names("source", rows),
+        Shown(Column("state", Kind.STATE), [source_state(row) for row in rows]),
+        _counts("messages", rows, always=True),
+        _counts("lag", rows, name="to decode"),
+        _counts("unread_files", rows, name="files to read"),
+        _counts("rejects", rows),
+        _counts("stepped_back", rows, name="stepped back"),
+    ]
+
+
+def source_state(row: Mapping[str, Any]) -> str:
+    """`ok`, or `behind` while messages wait."""
+    return "behind" if row["lag"] or row["unread_files"] else "ok"
+
+
+def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -> list[Shown]:
+    """The target tables of `status`."""
+    freshness = [behind(row["freshness"], now) for row in rows]
+    shown = [
+        _names("table", rows),
+        _names("source", rows),
+        Shown(Column("state", Kind.STATE), [table_state(row) for row in rows]),
+        _counts("rows", rows, always=True),
+        Shown(Column("freshness", Kind.COUNT), freshness),
+        _counts("late", rows, where=Where.LEFT_OUT),
+        Shown(Column("keeps", Kind.NAME, Where.BELOW), [_kept(row["mode"]) for row in rows]),
+        _texts("error", rows),
+    ]
+    if verbose:
+        shown += [
+            _names("freshness", rows, name="last event"),
+            _names("last_pos", rows, name="last position"),
+            _counts("rows_of_old_epochs", rows, name="rows of old epochs"),
+        ]
+    return shown
+
+
+def table_state(row: Mapping[str, Any]) -> str:
+    """`ok`, or what is the matter: parked, schema changes that wait, rejects that are open."""
+    matters = ["parked"] if row["parked"] else []
+    matters += [f"{row['pending_ddl']:,} pending"] if row["pending_ddl"] else []
+    matters += [f"{row['rejected']:,} rejected"] if row["rejected"] else []
+    return ", ".join(matters) or "ok"
+
+
+def _kept(mode: str | None) -> str:
+    """What a target keeps, where that is not the newest row of each key."""
+    return {None: "", "1": "", "2": "versions"}.get(mode, str(mode))
+
+
+def schema_changes(
+    rows: Sequence[Mapping[str, Any]], among: Iterable[str], *, verbose: bool
+) -> list[Shown]:
+    """The ledger, as `ddl list` shows it; `among`: all its ids."""
+    ids = short_ids((row["id"] for row in rows), among)
+    targets = [row["target"] or ".".join(filter(None, map(row.get, _NAMES))) for row in rows]
+    shown = [
+        Shown(Column("id"), [row["id"] if verbose else ids[row["id"]] for row in rows]),
+        Shown(Column("state", Kind.STATE), [row["status"] for row in rows]),
+        _names("class", rows),
+        _names("kind", rows),
+        _names("source", rows, where=Where.LEFT_OUT),
+        Shown(Column("table"), targets),
+        _counts("waiting_rows", rows, name="waiting"),
+        _texts("statement", rows),
+        _texts("proposed", rows),
+    ]
+    if verbose:
+        shown += [_texts("why", rows), _names("decided_by", rows), _names("decided_at", rows)]
+        shown += [_names("event_time", rows), _names("pos", rows)]
+    return shown
+
+
+_NAMES = ("db", "schema", "table")
+
+
+def rejects(
+    rows: Sequence[Mapping[str, Any]], among: Iterable[str], *, verbose: bool
+) -> list[Shown]:
+    """What was set aside, as `rejects list` shows it; `among`: ids that begin alike."""
+    ids = short_ids((row["id"] for row in rows), among)
+    return [
+        Shown(Column("id"), [row["id"] if verbose else ids[row["id"]] for row in rows]),
+        Shown(Column("state", Kind.STATE), [cell(row["status"]) for row in rows]),
+        _names("code", rows),
+        _names("stage", rows, where=Where.LEFT_OUT),
+        _names("source", rows),
+        _names("target", rows, name="table"),
+        _places(rows, verbose=verbose),
+        _texts("error", rows),
+    ]
+
+
+def _places(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> Shown:
+    """Where the messages of rows came from: `topic 0:17`, partition and offset."""
+    kind = Kind.NAME if verbose else Kind.PATH
+    return Shown(Column("message", kind), [place_of(row) for row in rows])
+
+
+def place_of(row: Mapping[str, Any]) -> str:
+    """Where a message came from: topic, partition, offset, and which row of it where several."""
+    if row["topic"] is None:
+        return ""
+    of = f".{row['row']}" if row["row"] is not None and row["row"] > 0 else ""
+    return f"{row['topic']} {row['partition']}:{row['offset']}{of}"
+
+
+def history(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    fixed: Mapping[str, str],
+    *,
+    verbose: bool,
+) -> list[Shown]:
+    """The changes of a target: `columns` are its own, `fixed` says what the others are called."""
+    own = [
+        Shown(
+            Column(name, Kind.COUNT if _numeric(rows, name) else Kind.TEXT, Where.FOLDED),
+            [cell(row[name]) for row in rows],
+        )
+        for name in columns
+    ]
+    placed = [
+        {part: row[fixed[part]] for part in ("topic", "partition", "offset", "row")} for row in rows
+    ]
+    shown = [
+        _names(fixed["op"], rows),
+        _names(fixed["event_time"], rows),
+        _names(fixed["tx_id"], rows, where=Where.LEFT_OUT),
+        *own,
+        _places(placed, verbose=verbose)._replace(
+            column=Column("message", Kind.NAME if verbose else Kind.PATH, Where.LEFT_OUT)
+        ),
+    ]
+    if verbose:
+        shown += [_names(fixed[name], rows) for name in ("pos", "key", "key_before", "batch")]
+    return shown
+
+
+def inspected(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[Shown]:
+    """What `inspect` decoded, as `compact` has it."""
+    path = Kind.NAME if verbose else Kind.PATH
+    return [
+        Shown(Column("message", path), [cell(row["at"]) for row in rows]),
+        _names("format", rows),
+        _names("kind", rows),
+        _names("op", rows),
+        _names("table", rows),
+        _texts("key", rows),
+        _texts("before", rows),
+        _texts("after", rows),
+        _texts("notes", rows),
+    ]
+
+
+def formats(rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> list[Shown]:
+    """The formats, or the codes: short names beside one text, which comes last."""
+    places = sorted(range(len(columns)), key=lambda i: columns[i] in ("summary", "text"))
+    return [
+        Shown(
+            Column(columns[i], Kind.TEXT if columns[i] in ("summary", "text") else Kind.NAME),
+            [cell(row[i]) for row in rows],
+        )
+        for i in places
+    ]
+
+
+def _names(
+    key: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    name: str | None = None,
+    where: Where = Where.BESIDE,
+) -> Shown:
+    return Shown(Column(name or key, Kind.NAME, where), [cell(row[key]) for row in rows])
+
+
+def _texts(key: str, rows: Sequence[Mapping[str, Any]]) -> Shown:
+    return Shown(Column(key, Kind.TEXT, Where.BELOW), [cell(row[key]) for row in rows])
+
+
+def _counts(
+    key: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    name: str | None = None,
+    where: Where = Where.BESIDE,
+    always: bool = False,
+) -> Shown:
+    """Numbers; where all are zero nothing, unless they are `always` told."""
+    values = [row[key] for row in rows]
+    told = always or any(values)
+    cells = [f"{value:,}" if told and value is not None else "" for value in values]
+    return Shown(Column(name or key, Kind.COUNT, where), cells)
+
+
+def _numeric(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    held = [row[name] for row in rows if row[name] is not None]
+    return bool(held) and all(
+        isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in held
+    )

@@ -1,0 +1,111 @@
+"""`ingest status`: once, or drawn again at an interval."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipelines.cli import screens
+
+if TYPE_CHECKING:
+    from pipelines.cli.context import Invocation
+
+_BESIDE = 10
+"""Lines of a drawing that are neither sources nor tables."""
+_CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+
+
+class Standing(NamedTuple):
+    """Where everything stands: the columns SOURCE and TABLE, and sentences beside them; `failed`
+    where something could not be looked up."""
+
+    sources: list[dict[str, Any]]
+    tables: list[dict[str, Any]]
+    notes: list[str]
+    failed: bool
+
+
+def show_status(call: Invocation) -> None:
+    """Print where everything stands; raises SystemExit with 1 where that is not all known."""
+    standing = _look(call)
+    _show(call, standing)
+    if standing.failed:
+        raise SystemExit(1)
+
+
+def watch(call: Invocation, seconds: float) -> None:
+    """Print it again and again, in place on a terminal, until SIGINT or SIGTERM."""
+    from pipelines.platform.signals import Stop, heeding_signals
+
+    stop = Stop()
+    with heeding_signals(stop, lambda _: None) as take:
+        _ = call.warehouse
+        take()
+        while not stop():
+            standing = _look(call)
+            if stop():
+                return
+            if sys.stdout.isatty() and not call.json:
+                sys.stdout.write(_CLEAR)
+                standing = _fitted(standing, shutil.get_terminal_size().lines)
+            call.console.text(f"{_now():%H:%M:%S} UTC, every {seconds:g} s; Ctrl+C ends")
+            call.console.text("")
+            _show(call, standing)
+            sys.stdout.flush()
+            stop.wait(seconds)
+
+
+def _look(call: Invocation) -> Standing:
+    from pipelines.gold.backlog import unmatched
+    from pipelines.gold.known import gold_tables
+    from pipelines.gold.untyped import untyped
+    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.platform.failures import described
+
+    warehouse, config = call.warehouse, call.config
+    said: list[str] = []
+
+    def failed(what: str, error: Exception) -> None:
+        said.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+
+    sources = source_rows(warehouse, config, failed=failed)
+    with call.console.progress("tables", len(gold_tables(warehouse))) as advance:
+        tables = table_rows(warehouse, config, advance=advance, failed=failed)
+    about = (warehouse, config, [*config.sources])
+    return Standing(
+        [dict(zip(SOURCE, row, strict=True)) for row in sources],
+        [dict(zip(TABLE, row, strict=True)) for row in tables],
+        [*said, *unmatched(*about), *untyped(*about)],
+        bool(said),
+    )
+
+
+def _show(call: Invocation, standing: Standing) -> None:
+    console = call.console
+    if call.json:
+        for row in (*standing.sources, *standing.tables):
+            console.record(row)
+    else:
+        screens.show(console, screens.sources(standing.sources), nothing="no sources")
+        tables = screens.tables(standing.tables, now=_now(), verbose=call.verbose)
+        screens.show(console, tables, nothing="no tables yet: `ingest run` makes them")
+    for text in standing.notes:
+        console.say(text)
+
+
+def _fitted(standing: Standing, lines: int) -> Standing:
+    """What a terminal has room for: of its tables first those that need someone."""
+    room = max(1, lines - _BESIDE - len(standing.sources) - len(standing.notes))
+    if len(standing.tables) <= room:
+        return standing
+    urgent = sorted(standing.tables, key=lambda row: screens.table_state(row) == "ok")
+    left = urgent[room:]
+    fine = sum(screens.table_state(row) == "ok" for row in left)
+    more = f"and {len(left)} more tables, {fine} of them ok; a higher terminal shows them"
+    return standing._replace(tables=urgent[:room], notes=[*standing.notes, more])
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

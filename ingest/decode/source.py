@@ -141,6 +141,8 @@ class SourceDecoder:
             if value and FORMATS[name].recognise is not None:
                 about = FORMATS[name]
                 check_names(value, flat=about.flat, envelope=about.envelope, top=known.top)
+            if known.read is not None:
+                message = message._replace(read=known.read)
             decode = self._decoders.get(name) or self._decoder(name)
             return self._lift(message, epoch, now, name=name, events=list(decode(message)))
         except DecodeError as error:
@@ -183,7 +185,7 @@ class SourceDecoder:
         rows: list[SilverRow] = []
         met: list[tuple[Any, ...]] = []
         source = self.source
-        value, _, _, topic, partition, offset, _, raised = message
+        value, _, _, topic, partition, offset, _, raised, _ = message
         arrived = micros_of_record(message)
         place = self.place(name, topic, partition)
         ops = [event.op for event in events]
@@ -416,6 +418,6 @@ def _larger(text: str, most: int) -> bool:
 
 def micros_of_record(message: Message) -> int | None:
     """When a message arrived, in microseconds."""
-    _, _, _, _, _, _, timestamp, place = message
+    _, _, _, _, _, _, timestamp, place, _ = message
     milliseconds = timestamp if place is None else place
     return None if milliseconds is None or milliseconds < 0 else milliseconds * 1000

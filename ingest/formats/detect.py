@@ -50,11 +50,12 @@ class _Watched(Mapping[str, Any]):
 
 
 class Recognised(NamedTuple):
-    """What is known of a message once its format is: the format's name, and the top level, where
-    the message is strict JSON."""
+    """What is known of a message once its format is: the format's name, the top level where the
+    message is strict JSON, and of other bytes what was `read` of them."""
 
     name: str
     top: TopLevel | None = None
+    read: object = None
 
 
 class _Known(NamedTuple):
@@ -115,9 +116,10 @@ class Detection:
                 # What is no text has no format to be told from.
                 check_utf8(value)
                 raise
-        found = [name for name, recognise in self._binary if recognise(message)]
+        read = {name: found for name, ask in self._binary if (found := ask(message))}
+        found = [*read]
         if len(found) == 1:
-            return Recognised(found[0])
+            return Recognised(found[0], read=read[found[0]])
         advised = advice_on_bytes(value, message.headers) if not found else ""
         raise _refusal(found, message, "bytes that are no JSON object", advised=advised)
 

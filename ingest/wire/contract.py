@@ -18,7 +18,8 @@ class Message(NamedTuple):
     """One message as the transport delivered it. `timestamp` is in milliseconds since the epoch.
 
     `place`: where arrival puts the message among those of other partitions, in milliseconds too,
-    where that is not its timestamp (`ingest.arrival`).
+    where that is not its timestamp (`ingest.arrival`). `read`: what recognising the message has
+    read of it, for its decoder, who may change it.
     """
 
     value: bytes | None
@@ -29,6 +30,7 @@ class Message(NamedTuple):
     offset: int = 0
     timestamp: int | None = None
     place: int | None = None
+    read: object = None
 
 
 class FormatOptions(NamedTuple):
@@ -148,7 +150,8 @@ class Format(NamedTuple):
 
     `tables` reads the regular messages of a batch by column, where the format has a way to.
     `recognise` is asked with the top level of a JSON message (see `detect`) and answers whether
-    the message is of this format; `recognise_bytes` is asked with one that is no JSON object.
+    the message is of this format; `recognise_bytes` is asked with one that is no JSON object, and
+    gives what it has read of it, or true: both are `Message.read` to the decoder.
     `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
     are the format's own, not columns; in them no name has two values.
     `flat`: a message may be a row whose columns stand on the top level.
@@ -168,7 +171,7 @@ class Format(NamedTuple):
     ordered: str
     tables: Callable[[FormatOptions], TableDecoder] | None = None
     recognise: Callable[[TopLevel], bool] | None = None
-    recognise_bytes: Callable[[Message], bool] | None = None
+    recognise_bytes: Callable[[Message], object] | None = None
     envelope: tuple[str, ...] = ()
     flat: bool = False
     empty: bool = False

@@ -23,7 +23,6 @@ from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
-from ingest.wire.handover import Handover
 from ingest.wire.scalars import sent_micros_of
 from ingest.wire.shown_types import ShownTypes
 
@@ -90,7 +89,7 @@ class _Decoding:
     def events(self, message: Message) -> Iterator[Event]:
         """The event of a message's record."""
         value = message.value or b""
-        record = _READ.take(value) or read(value)
+        record = message.read if isinstance(message.read, Record) else read(value)
         warnings = record.warnings
         op = _OPS[record.operation]
         if op == "snapshot" and record.after is None:
@@ -241,20 +240,16 @@ def _milliseconds(text: str | None, warnings: list[str]) -> int | None:
     return sent_micros_of(int(text), warnings)
 
 
-_READ: Handover[Record] = Handover()
-
-
-def _recognise(message: Message) -> bool:
-    """Whether the bytes are one record, all of them."""
+def _recognise(message: Message) -> Record | bool:
+    """The record that the bytes are, all of them; else whether they are one at all."""
     value = message.value or b""
     if not value or value[0] & 1 or value[0] > 2 * NEWEST:
         return False
     try:
-        _READ.put(value, read(value))
+        return read(value)
     except DecodeError as error:
         # A value that contradicts its type stands in a record of this format.
         return error.code is not Code.BAD_AVRO
-    return True
 
 
 FORMAT = Format(

@@ -21,14 +21,12 @@ from ingest.formats.oceanbase.record import Record, read
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
 from ingest.wire.contract import Message, TopLevel
-from ingest.wire.handover import Handover
 
 CONTAINER, SINGLE = b"Obj\x01", b"\xc3\x01"
 _CONFLUENT, _FINGERPRINT = 5, 10
 _HEADER = "avro.schema"
 _JSON = json_decoder(dict[str, Any])
 _SPACES = b" \t\r\n\xef\xbb\xbf"
-_READ: Handover[list[Record]] = Handover()
 
 
 def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
@@ -37,9 +35,8 @@ def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
     `ids` are the schema ids that Confluent's framing may name, empty for any.
     """
     value = message.value or b""
-    read_before = _READ.take(value)
-    if read_before is not None and not ids:
-        yield from read_before
+    if isinstance(message.read, list) and not ids:
+        yield from message.read
     elif value.startswith(BUNDLE):
         parts = [found for part in unbundled(value) for found in _of(message, part, ids)]
         yield joined(parts)
@@ -125,17 +122,16 @@ def recognise(top: TopLevel) -> bool:
     return "operation" in top and "afterImages" in top
 
 
-def recognise_bytes(message: Message) -> bool:
-    """Whether the bytes are AvroRecords, all of them."""
+def recognise_bytes(message: Message) -> list[Record] | bool:
+    """The AvroRecords that the bytes are, all of them; else whether they are any at all."""
     value = message.value or b""
     if not (message.headers or value[:2] in (CONTAINER[:2], SINGLE) or value[:1] == BUNDLE[:1]):
         if not value or value[0] & 1:
             return False
     try:
-        _READ.put(value, list(records(message, frozenset())))
+        return list(records(message, frozenset()))
     except DecodeError as error:
         # A value that contradicts its type stands in a record of this format.
         return error.code not in (Code.BAD_AVRO, Code.BAD_SHAPE, Code.BAD_JSON)
     except msgspec.MsgspecError:
         return False
-    return True

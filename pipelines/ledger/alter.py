@@ -49,7 +49,7 @@ from ingest.sql.casts import misfit, sql_text, typed
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
 from pipelines.ledger.entries import IN_FORCE, Entry, added_again
-from pipelines.ledger.review import reviewed
+from pipelines.ledger.review import proposed_now
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -68,7 +68,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if not recreated:
         # Of a table that was dropped nothing is left to fit.
         _check_values(warehouse, route, entry, zone=zone)
-    proposed = reviewed(store, entry, route).proposed
+    proposed = proposed_now(store, entry, route)
     again = added_again(entry, store.of(entry.table))
     _alter(warehouse, route, due(warehouse, entry, left(warehouse, entry, proposed), again=again))
     _alter(warehouse, route, types_behind(warehouse, entry, route.columns))

@@ -1,7 +1,8 @@
 """What a schema change comes to on its target as that is now: its risk, its effects, and how the
 target's columns change for it.
 
-An entry is reviewed when it is taken up, when it is decided on, and when it is carried out.
+An entry is reviewed when it is taken up and when it is decided on. When it is carried out, what it
+proposes for the columns is looked at once more: they may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ingest.ddl.changes import (
     schema_changes,
 )
 from ingest.ddl.model import Statement
-from ingest.ddl.review import review
+from ingest.ddl.review import Review, review
 from ingest.ddl.widening import canonical_type, widens
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
@@ -41,24 +42,14 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
         return of_data(entry, route, columns, keys=keys)
-    statement = store.statement(entry)
-    recreated = RecreateTable() in entry.effects
-    if recreated:
-        statement = generations.columns_as_clauses(statement, columns)
-    found = review(
-        statement,
-        columns=columns,
-        source_types=_source_types(store, entry, statement),
-        declared=route.columns,
-        exclude=route.exclude,
-        keys=keys,
-        dialect=entry.dialect or "mysql",
-    )
+    statement = _statement(store, entry, columns)
+    types = _source_types(store, entry, statement)
+    found = _review(entry, statement, route, columns=columns, keys=keys, source_types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
     notes = "; ".join(dict.fromkeys(o.note for o in found.clauses if o.note)) or None
-    if recreated:
+    if RecreateTable() in entry.effects:
         found = replace(found, risk="destructive", kind="create_table")
         effects = (RecreateTable(), *effects)
         notes = "the table was dropped and created again; approval empties it at that place"
@@ -70,6 +61,48 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         proposed=found.proposed,
         effects=effects,
         why=notes if entry.decided_by in (None, POLICY) else entry.why,
+    )
+
+
+def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnChange, ...]:
+    """What a review of the entry proposes for its target's columns as they are now.
+
+    Silver is not asked for the source's own types: they tell how large a risk is, and change
+    nothing of what is proposed.
+    """
+    columns = columns_of(store.warehouse, route.target) or {}
+    keys = keys_of(store.warehouse, route.target) or route.keys or ()
+    if entry.statement is None:
+        return of_data(entry, route, columns, keys=keys).proposed
+    statement = _statement(store, entry, columns)
+    return _review(entry, statement, route, columns=columns, keys=keys).proposed
+
+
+def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> Statement:
+    """The entry's statement; a CREATE of a table that was dropped as clauses on its columns."""
+    statement = store.statement(entry)
+    if RecreateTable() in entry.effects:
+        return generations.columns_as_clauses(statement, columns)
+    return statement
+
+
+def _review(
+    entry: Entry,
+    statement: Statement,
+    route: Route,
+    *,
+    columns: Mapping[str, str],
+    keys: Collection[str],
+    source_types: Mapping[str, str] | None = None,
+) -> Review:
+    return review(
+        statement,
+        columns=columns,
+        source_types=source_types,
+        declared=route.columns,
+        exclude=route.exclude,
+        keys=keys,
+        dialect=entry.dialect or "mysql",
     )
 
 

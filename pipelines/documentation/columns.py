@@ -43,8 +43,9 @@ MEANINGS: Mapping[str, tuple[Columns, Mapping[str, str]]] = {
             "inserted": "rows that the run inserted",
             "updated": "rows that it updated",
             "deleted": "rows that it deleted",
-            "late": "changes that were, or may have been, behind what the table had already",
-            "keys_refolded": "keys whose rows were folded again from history for them",
+            "late": "keys that were folded again from history, since a change of theirs came after "
+            "newer ones, or may have, or moved the key, or needs the row that it left out",
+            "keys_refolded": "those keys, with the ones that changes of the key link to them",
             "files_read": "files of silver that were read for that",
             "stale": "changes that newer ones had overtaken, so nothing was to do",
             "rejected": "changes set aside, see `gold._rejects`",

@@ -56,7 +56,7 @@ def untyped(
         of = labels[0] if labels else "db.table"
         first = source_name(progress.untyped[0])
         yield (
-            f"table {target}: no message says the types of {names}: string. To give them types, "
-            f"write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "
+            f"table {target}: no message of a row says the types of {names}: string. To give them "
+            f"types, write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "
             f"then run `ingest redecode --source {source}`, which also makes the table anew"
         )

@@ -33,7 +33,7 @@ def test_types_declared_after_the_first_run(project: Project) -> None:
     project.land("1.jsonl", [event(1, id=1, due=19900, paid=True), event(1, "memo", id=1)])
     answer = project.ingest("run")
     assert answer.code == 0, answer.err
-    said = "table bill: no message says the types of id, due, paid: string"
+    said = "table bill: no message of a row says the types of id, due, paid: string"
     assert said in answer.err
     assert said in project.ingest("status").err
     assert project.ingest("--json", "sql", "SELECT due FROM gold.bill").records == [

@@ -99,18 +99,29 @@ class Collision:
 
     def why(self, table: SourceTable) -> str:
         """What is said of one of the parked ones."""
+        if self.target.lower() in RESERVED:
+            owner = "a table of gold's own" if self.target else "no name at all"
+            return f"{table} would become {self.target or '``'}, which is {owner}; {_ANOTHER}"
         if not self.feeding:
-            return f"source tables {', '.join(map(str, self.parked))} all lead to {self.target}"
+            among = ", ".join(map(str, self.parked))
+            one_source = len({parked.source for parked in self.parked}) == 1
+            together = ", or one entry for all of them" if one_source else ""
+            return (
+                f"source tables {among} lead to one target, {self.target}; give each a `target` "
+                f"of its own{together}, in a tables file (conf/tables)"
+            )
         if self.feeding[0].source != table.source:
             # No order holds across sources.
             only = f"by one source, which is {self.feeding[0].source}"
-            return f"expected {self.target} to be fed {only}, got {table}; set `target` for it"
+            return f"expected {self.target} to be fed {only}, got {table}; {_ANOTHER}"
         first = ", ".join(map(str, self.feeding))
         return (
             f"expected {self.target} to be fed by {first} alone, as it was before, got {table}; "
-            f"set `target` for it"
+            f"{_ANOTHER}"
         )
 
+
+_ANOTHER = "set `target` for it in a tables file (conf/tables)"
 
 Feeders = Mapping[str, Sequence[SourceTable]]
 """Target, in lower case -> the source tables that feed it, whoever was first standing first."""

@@ -9,10 +9,11 @@ from there on, schema changes and the configuration included, the name in gold i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ingest.ddl.model import Column, Statement
+from ingest.errors import TableError
 from ingest.sql.casts import sql_text
 
 METADATA = (
@@ -71,3 +72,24 @@ def statement_in_gold(statement: Statement) -> Statement:
 
 def _column_in_gold(column: Column) -> Column:
     return replace(column, name=gold_name(column.name))
+
+
+def check_column_names(rows: Iterable[Sequence[str]], excluded: Collection[str]) -> None:
+    """Raise TableError where one table cannot hold the columns of a row: one has no name, or two
+    differ only in case (semantics.md, 25). `excluded`: columns that gold leaves out, in lower
+    case."""
+    for row in dict.fromkeys(map(tuple, rows)):
+        met: dict[str, str] = {}
+        for name in row:
+            lower = name.lower()
+            if lower in excluded:
+                continue
+            if not name:
+                raise TableError(
+                    "expected a name for every column, got one without; no table can hold it: name "
+                    "it at the source"
+                )
+            if met.setdefault(lower, name) != name:
+                raise TableError(
+                    f"columns `{met[lower]}` and `{name}` differ only in case; exclude them"
+                )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ingest.errors import TableError
 from ingest.names import SourceTable, label_of
 from ingest.wire.declared import declared_for
 
@@ -19,21 +20,26 @@ class SourceTables:
     def __init__(self) -> None:
         self._keys: dict[SourceTable, tuple[str, ...]] = {}
         self._columns: dict[SourceTable, dict[str, str]] = {}
+        self._images: dict[SourceTable, set[tuple[str, ...]]] = {}
+        self._keys_of_schemas: dict[SourceTable, tuple[str, ...]] = {}
 
     def of(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The rows as they are, each seen."""
         for row in rows:
             if row["table"] and row["kind"] in ("change", "fragment", "schema"):
                 self._see(row)
+            if row["table"] and row["kind"] in ("ddl", "schema") and row["key_columns"]:
+                self._keys_of_schemas[_table(row)] = tuple(row["key_columns"])
             yield row
 
     def _see(self, row: Mapping[str, Any]) -> None:
-        table = SourceTable(row["source"], row["db"], row["schema"], row["table"])
+        table = _table(row)
         columns = self._columns.setdefault(table, {})
         columns |= {column["name"]: column["type"] for column in row["columns"] or ()}
         for image in (row["before"], row["after"]):
             columns.update((name, "string") for name in image or () if name not in columns)
-        if row["key_columns"]:
+            self._images.setdefault(table, set()).add(tuple(image or ()))
+        if row["key_columns"] and row["kind"] != "schema":
             self._keys[table] = tuple(row["key_columns"])
 
     def unmatched(self, names: Iterable[str]) -> Iterator[str]:
@@ -45,14 +51,45 @@ class SourceTables:
                 yield f"`--keys`: no message is of the table {name}{there}"
 
     def routed(self, config: Config) -> Iterator[str]:
-        """A sentence for each table: its target, its key, its mode and the columns gold has."""
-        for table, columns in self._columns.items():
-            route = config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+        """A sentence for each table: its target, its key, its mode and the columns gold has; or why
+        it would be parked."""
+        from ingest.config.routes import collisions
+
+        routes = {table: _route(config, table) for table in self._columns}
+        led = {table: route for table, route in routes.items() if route is not None}
+        clashes = collisions(led.items(), {})
+        for table, route in routes.items():
             if route is None:
                 yield f"{label_of(table)}: in silver only, no entry of its tables file matches"
                 continue
-            led = f"{label_of(table)} -> {config.settings.schemas.gold}.{route.target}"
-            yield f"{led}, {_kept(route, self._keys.get(table, ()))}: {_columns(route, columns)}"
+            clash = clashes.get(route.target.lower())
+            error = clash.why(table) if clash else self._without_names(table, route)
+            what = f"would be parked: {error}" if error else self._made(table, route)
+            yield f"{label_of(table)} -> {config.settings.schemas.gold}.{route.target}, {what}"
+
+    def _made(self, table: SourceTable, route: Route) -> str:
+        """`key (id), scd 1: id int`."""
+        keys = self._keys.get(table) or self._keys_of_schemas.get(table, ())
+        columns = _columns(route, self._columns[table]) or "no columns yet"
+        return f"{_kept(route, keys)}: {columns}"
+
+    def _without_names(self, table: SourceTable, route: Route) -> str | None:
+        """Why no table can hold the table's columns; None where one can."""
+        from ingest.sql.metadata import check_column_names
+
+        try:
+            check_column_names(self._images[table], {name.lower() for name in route.exclude})
+        except TableError as error:
+            return str(error)
+        return None
+
+
+def _route(config: Config, table: SourceTable) -> Route | None:
+    return config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+
+
+def _table(row: Mapping[str, Any]) -> SourceTable:
+    return SourceTable(*(row[name] for name in SourceTable._fields))
 
 
 def _kept(route: Route, said: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -16,6 +16,7 @@ from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.casts import sql_text
+from ingest.sql.metadata import check_column_names
 from ingest.sql.projection import Projection
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.targets.progress import Horizon
@@ -75,7 +76,7 @@ def wanted_columns(
     order += _spelt(route.columns, order)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     excluded = {name.lower() for name in route.exclude}
-    _check_names([*images, *([column.name for column in row] for row in types)], excluded)
+    check_column_names([*images, *([column.name for column in row] for row in types)], excluded)
     for name in [*keys, *order]:
         lower = name.lower()
         if lower in excluded or lower in spellings:
@@ -83,24 +84,6 @@ def wanted_columns(
         spellings[lower] = name
         found[name] = declared.get(lower) or _type_of(name, typed)
     return found
-
-
-def _check_names(rows: Iterable[Sequence[str]], excluded: Collection[str]) -> None:
-    for row in dict.fromkeys(map(tuple, rows)):
-        met: dict[str, str] = {}
-        for name in row:
-            lower = name.lower()
-            if lower in excluded:
-                continue
-            if not name:
-                raise TableError(
-                    "expected a name for every column, got one without; no table can hold it: name "
-                    "it at the source"
-                )
-            if met.setdefault(lower, name) != name:
-                raise TableError(
-                    f"columns `{met[lower]}` and `{name}` differ only in case; exclude them"
-                )
 
 
 def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -178,3 +178,60 @@ def test_a_source_also_shows_what_gold_would_make_of_it(project: Project) -> Non
     ]
     rows = project.ingest("inspect", "--source", "shop", "--json", str(file)).records
     assert {row["kind"] for row in rows} == {"schema", "change"}
+
+
+def test_what_gold_would_park_is_said_before_it_is(project: Project) -> None:
+    project.write("conf/sources/shop.yml", "name: shop\nformat: canal\nfiles: {path: a.jsonl}\n")
+    project.write(
+        "conf/tables/shop.yml",
+        "source: shop\ntables: [{from: '*', target: '{table}', exclude: [x]}]",
+    )
+    rows = {
+        "Items": {"id": "1"},
+        "items": {"id": "1"},
+        "blank": {"id": "1", "": "2"},
+        "twice": {"id": "1", "v": "2", "V": "3"},
+        "hidden": {"id": "1", "x": "2", "X": "3"},
+        "_ddl": {"id": "1"},
+    }
+    file = project.land(
+        "a.jsonl",
+        [
+            canal(name, "INSERT", row, es=n, id_=n, types=dict.fromkeys(row, "int"))
+            for n, (name, row) in enumerate(rows.items())
+        ],
+    )
+    answer = project.ingest("inspect", "--source", "shop", str(file))
+    both = (
+        "would be parked: source tables shop:shop.Items, shop:shop.items lead to one target, "
+        "Items; give each a `target` of its own, or one entry for all of them, in a tables file "
+        "(conf/tables)"
+    )
+    assert answer.out.splitlines()[-6:] == [
+        f"shop.Items -> gold.Items, {both}",
+        f"shop.items -> gold.items, {both}",
+        "shop.blank -> gold.blank, would be parked: expected a name for every column, got one "
+        "without; no table can hold it: name it at the source",
+        "shop.twice -> gold.twice, would be parked: columns `v` and `V` differ only in case; "
+        "exclude them",
+        "shop.hidden -> gold.hidden, key (id), scd 1: id int",
+        "shop._ddl -> gold._ddl, would be parked: shop:shop._ddl would become _ddl, which is a "
+        "table of gold's own; set `target` for it in a tables file (conf/tables)",
+    ]
+
+
+def test_a_key_that_only_a_schema_change_names_is_golds_too(project: Project) -> None:
+    project.write("conf/sources/shop.yml", "name: shop\nformat: maxwell\nfiles: {path: a.jsonl}\n")
+    about = {"database": "shop", "table": "bins", "ts": 1_700_000_000}
+    columns = [{"type": "int", "name": "id", "signed": True}]
+    made = {"database": "shop", "table": "bins", "primary-key": ["id"], "columns": columns}
+    sql = "CREATE TABLE bins (id int primary key)"
+    file = project.land(
+        "a.jsonl",
+        [
+            {**about, "type": "table-create", "sql": sql, "def": made},
+            {**about, "type": "insert", "data": {"id": 1}},
+        ],
+    )
+    answer = project.ingest("inspect", "--source", "shop", str(file))
+    assert answer.out.splitlines()[-1] == "shop.bins -> gold.shop_bins, key (id), scd 1: id string"

@@ -51,7 +51,9 @@ def test_what_is_refused(
     answer = project.ingest("run")
     assert answer.code == 1
     error = "expected shop_o to be fed by one source, which is eu, got us:shop.o; set `target`"
-    assert f"table us:shop.o is parked: {error} for it\n" in answer.err, answer.err
+    assert (
+        f"table us:shop.o is parked: {error} for it in a tables file (conf/tables)\n" in answer.err
+    ), answer.err
     for layer in ("gold", "history"):
         query = f"SELECT id, `pay${{x}}`, _pos_source FROM {layer}.shop_price__list_"
         found = project.ingest("sql", query, "--json")
@@ -98,7 +100,7 @@ def test_what_is_refused(
         for table in ("eu:shop.O", "eu:shop.p"):
             text = (
                 f"table {table} is parked: expected shop_o to be fed by eu:shop.o alone, as it was "
-                f"before, got {table}; set `target` for it"
+                f"before, got {table}; set `target` for it in a tables file (conf/tables)"
             )
             assert text in " ".join(answer.err.split()), again
     found = project.ingest("sql", "SELECT id, v FROM gold.shop_o ORDER BY id", "--json")

@@ -1,22 +1,29 @@
-"""Which keys of a batch need the exact fold (semantics.md, "Late events").
+"""Which keys of a batch have to be folded again from history (semantics.md, "Late events").
 
-Every event is classified before the batch is folded, and one late event makes its key late. An
-event is late
+A MERGE compares positions: a change that is newer than the stored row is written, an older one is
+left out. That is right for most keys. It is not where the outcome depends on changes that the batch
+does not hold. Such a key is *late*, and one late event is enough. Each event is looked at before
+the batch is folded:
 
-- if it moves its key, or is tied with another of the key by the source's order;
-- with the row present: if it equals the row's position on the source's own part only (43); if it
-  lies below the row and is partial, or partial images have come before (44, 45), or the row is a
-  deleted one that is kept: what it held lies below its position (30); if it lies above the row but
-  below a change that was skipped because it changed nothing (38);
-- with the row absent: if it is partial and no whole image of the batch stands before it. If it
-  lies below some delete or key change that was applied, the key is in doubt: it is late if such a
-  change names it (41, 49), which only silver can tell.
+| the stored row | an event makes its key late |
+|---|---|
+| there or not | that changes the key |
+| there or not | that shares its place in the source's log with another change of the key |
+| there or not | that is a partial image, where the batch also deletes the key |
+| there | at the row's place in the source's log, but another delivery than the row's (43) |
+| there | below the row, if it is a partial image or partial images came before (44, 45) |
+| there, soft-deleted | below the row: what it held is decided by what lies below the delete (30) |
+| there | above the row, but below a change that was not written as it changed nothing (38) |
+| not there | that is a partial image, with no whole image of the batch before it |
 
-Everything else the MERGE settles by comparing positions. Nothing here depends on the order of
-arrival.
+Where no row is stored, an event may also lie below a delete or a key change that was applied before
+and left nothing behind. Such a key is *doubtful*: only silver can tell whether one of them names it
+(41, 49), and then it is late.
 
-Of versions (31) a key is on time where all its events lie above everything that was applied to it:
-its next versions then go on from its open one. Every other key is late.
+Of a table that keeps versions (31), a key is on time only where every event lies above all that was
+applied to it: its next versions then go on from the open one.
+
+The order in which events arrive plays no part in any of this.
 """
 
 from __future__ import annotations
@@ -30,8 +37,9 @@ from ingest.sql.projection import Projection, as_text, column
 
 
 class LatenessBounds(NamedTuple):
-    """What gold remembers of the source table; see `pipelines.targets.progress.Watermarks`.
-    `partials` counts the batch itself."""
+    """What gold remembers of the source table, each field as in
+    `pipelines.targets.progress.Watermarks`; `partials` is true for partial images of the batch
+    too."""
 
     last_noop: Pos | None = None
     last_removal: Pos | None = None
@@ -42,9 +50,10 @@ class LatenessBounds(NamedTuple):
 class Verdict(NamedTuple):
     """What is to be done with one key of a batch.
 
-    `late`: fold it again from history. `doubtful`: late if a removal above `lowest` names it.
-    `stale`: how many of its events lie below the stored row. `passed`: gold will rightly not
-    change, because all its events are stale or only delete what is absent.
+    `late`: fold it again from history. `doubtful`: do so if a delete or key change above `lowest`,
+    the position of its first event, names it. `stale`: how many of its events lie below the stored
+    row. `passed`: the batch leaves the key as it is, since all its events are stale, or the last of
+    them deletes a row that is not there.
     """
 
     late: bool
@@ -74,7 +83,7 @@ def classify(
         late = late or any(_overtaken(event, stored, bounds) for event in ordered)
         late = late or (marked and lowest < stored)
         passed = ordered[-1].pos < stored
-    # A partial image after a delete of the same batch needs to know that nothing is there.
+    # After a delete of the same batch a partial image has no row to change.
     late = late or (
         any(event.partial for event in ordered) and any(e.op == "delete" for e in ordered)
     )
@@ -83,9 +92,12 @@ def classify(
 
 
 class History(NamedTuple):
-    """What is stored of the versions of a key. `newest`: where the newest began; `opened`: a row is
-    there; `ended`: none is, though there were some, and the batch may be what ended them, applied
-    before. `truncates`: those that there were."""
+    """What is stored of the versions of a key.
+
+    `newest`: the position at which the newest version began. `opened`: a version is open. `ended`:
+    there are versions but none is open, and it cannot be ruled out that this very batch was applied
+    before and ended the last of them. `truncates`: all truncates of the source table.
+    """
 
     newest: Pos | None
     opened: bool
@@ -94,8 +106,8 @@ class History(NamedTuple):
 
 
 class VersionsVerdict(NamedTuple):
-    """What is to be done with the versions of one key; `late`, `doubtful` and `lowest` as of
-    `Verdict`. `newer`: the events that its next versions come from, in order."""
+    """What is to be done with the versions of one key: `late`, `doubtful` and `lowest` as in
+    `Verdict`; `newer` are the events that its next versions are made of, in order."""
 
     late: bool
     doubtful: bool
@@ -109,7 +121,7 @@ def classify_versions(
     """Judge one key by its events of the batch (any order) and its versions."""
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    # The very delivery that the newest version began with says nothing new.
+    # The newest version began with that very delivery: it is applied already.
     newer = [event for event in ordered if event.pos != stored.newest]
     partial = any(event.partial for event in ordered)
     late = (
@@ -119,7 +131,8 @@ def classify_versions(
         or any(_at_or_below(event, stored.newest) for event in newer)
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))
-        # What began no version then would begin one now, below where the last one ended.
+        # Applied once before, such an event changed nothing and began no version. Now that the last
+        # version has ended it would begin one, in the middle of what is already past.
         or (stored.ended and any(event.op != "delete" for event in newer))
     )
     hidden = (bounds.last_noop, bounds.last_removal, bounds.last_baseless)
@@ -128,6 +141,8 @@ def classify_versions(
 
 
 def _at_or_below(event: Change, newest: Pos | None) -> bool:
+    """Whether the event does not lie above the start of the newest version; at one place of the
+    source's log the transport does not say which came first."""
     if newest is None:
         return False
     if event.by_arrival:
@@ -136,6 +151,7 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
 
 
 def changes_key(event: Change) -> bool:
+    """Whether the event gives its row another key."""
     return event.key_before is not None and event.key_before != event.key
 
 
@@ -148,6 +164,7 @@ def tied(ordered: Sequence[Change]) -> bool:
 
 
 def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
+    """Whether comparing the event with the stored row's position is not enough."""
     if event.pos == stored:
         return False
     if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
@@ -158,7 +175,8 @@ def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
 
 
 def baseless(ordered: Sequence[Change]) -> bool:
-    """Whether the first thing that sets values is a partial image."""
+    """Whether the first event that sets values is a partial image, so that the batch does not hold
+    what it is based on."""
     for event in ordered:
         if event.op != "delete":
             return event.partial

@@ -1,9 +1,14 @@
-"""Where silver has what bears on a few keys, found by the hash that it keeps of each change's key.
+"""The image that the fold of a late key can start from, found without reading the key's history.
 
-Hashes and positions are read from the newest batches backwards, and no further than something may
-still be found: `Watermarks.batch_high_positions` tells up to which position silver's batches reach.
-So a key that was changed of late costs the same whatever the length of history. Different keys may
-have one hash: so it says where to look, and which keys to fold again, which is never wrong.
+A late key is folded again from silver. Most of its history does not matter: a whole image (or a
+hard delete) leaves nothing of what was before, so the fold can start at the newest one below the
+batch's own events. That one is the key's *base*.
+
+Silver keeps a hash of each change's key. To find the base, only hashes and positions are read, from
+the newest batches backwards, until nothing more can turn up: `Watermarks.batch_high_positions` says
+which positions the batches before some batch can reach. So the cost depends on how long ago the key
+was changed, not on how long its history is. Two keys may share a hash; then too much is read, or
+one key too many is folded again, and the result is the same.
 """
 
 from __future__ import annotations
@@ -31,12 +36,12 @@ FIRST_SPAN = 4
 class PriorImages(NamedTuple):
     """What silver has of some keys, by the hash of each.
 
-    `bases`: the position of the newest change, by the source's own part of its position, that lies
-    below the key's bound and seems to leave nothing of what was before; empty: there is none.
-    `batches`: those that hold changes from there on, and how many in all. `named`: the newest
-    position at which an earlier change names the key that `find_prior_images` was asked for.
-    `searched`: the keys whose base, if there is one, is known. `unhashed`: the batches that hold
-    changes whose key has no hash, and how many. `files`: how many were looked through.
+    `bases`: the source's part of the position of the base; empty where there is none. `batches`:
+    the batches that hold changes from the base on, with the number of changes in each. `named`: the
+    newest position at which an earlier change names the key, of the changes that
+    `find_prior_images` was asked for. `searched`: the keys for which the search came to its end: a
+    base that is not found does not exist. `unhashed`: the batches that hold changes without a hash,
+    with the number of such changes in each. `files`: how many files were read.
     """
 
     bases: dict[int, Pos]
@@ -48,7 +53,8 @@ class PriorImages(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Batches, and the highest position that changes of earlier ones may have; None: any."""
+    """Batches, and the highest position that a change in an earlier batch can have; None: no limit
+    is known."""
 
     batches: range
     top: Pos | None
@@ -73,7 +79,7 @@ def of_keys(known: Mapping[Key, int] | None) -> str:
 
 
 def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
-    """`hash` and `part`, the lowest where keys have one hash."""
+    """A table of `hash` and `part`, a position of each key; where keys share a hash, the lowest."""
     lowest: dict[int, Pos] = {}
     for key, part in parts.items():
         lowest[known[key]] = min(part, lowest.get(known[key], part))
@@ -86,8 +92,8 @@ def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
 
 
 def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
-    """The batches of silver that hold changes whose key has no hash, as the change changes it or
-    does not name it; and how many each holds."""
+    """The batches of silver that hold changes without a hash of the key, with the number of such
+    changes in each: changes that name no key, or give a row another one."""
     if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
     changes = batch.history("op <> 'truncate' AND key_hash IS NULL")
@@ -104,12 +110,15 @@ def find_prior_images(
     doubts: Mapping[Key, Pos] | None = None,
     what: str = "false",
 ) -> PriorImages:
-    """Look through silver for some keys, once at most.
+    """Look for the bases of some keys, reading no batch twice.
 
-    `known`: their hashes. `below`: below which position a key's base is to lie; keys without one
-    have no base; None: none is wanted. `doubts`: keys that matter only where an earlier change (SQL
-    `what`) names them above a position. Whether a base is one is seen when it is read
-    (`late_history.unfounded`): it may lack a column, or not fit.
+    `known`: the hash of each key. `below`: the position that each key's base has to lie below; a
+    key without one gets no base, and None means that bases are not wanted at all. `doubts`: the
+    doubtful keys, each with a position; one is done with as soon as it is clear whether an earlier
+    change for which the SQL `what` is true names it above that position.
+
+    A base that is found is a candidate: it may lack a column or hold a value that does not fit,
+    which shows when its image is read (`late_history.unfounded`).
     """
     doubts = doubts or {}
     found = PriorImages({}, {}, {}, set(), without_hash(frames, batch), 0)
@@ -127,7 +136,7 @@ def find_prior_images(
                 found.searched.add(key)
                 pending.remove(key)
             elif key in doubts:
-                # One that is named above its position is late, and needs its base.
+                # Named above its position, it is late, and its base is still to be found.
                 late = named > doubts[key]
                 if below is None if late else span.top <= doubts[key]:
                     pending.remove(key)
@@ -140,9 +149,10 @@ def find_prior_images(
 
 
 def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
-    """The batches up to `last`, the newest first; each span is as long as all before it.
+    """The batches up to `last` in spans, the newest first, each as long as all before it together.
 
-    `high_positions` as in `Watermarks`; those of the batches above `above` are not known yet.
+    `high_positions`: as `Watermarks.batch_high_positions`, which knows nothing yet of the batches
+    above `above`.
     """
     ends = [end for end in high_positions if end[0] <= above]
     length, passed = FIRST_SPAN, 0
@@ -165,8 +175,11 @@ def _look(
     found: PriorImages,
     hits: dict[int, list[tuple[Pos, int, int]]],
 ) -> int:
-    """Add what a span has of the keys to `found` and to `hits`: of each batch its highest position,
-    its number and how many changes it has."""
+    """Read a span for the keys, into `found` and `hits`; gives the number of files.
+
+    `parts`: the position that each key's base has to lie below. `hits`: by hash, of each batch its
+    highest position, its number and how many changes it has.
+    """
     founding = "after_image = 'full'" + ("" if batch.soft else " OR op = 'delete'")
     where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
     changes = frames.sql(
@@ -189,9 +202,11 @@ def _hash_in(found: Collection[int]) -> str:
 
 
 def based(batch: TableBatch) -> bool:
-    """Whether rows are what a whole image and the changes above it make them, nothing else.
+    """Whether a row of the target is made by a whole image and the changes above it alone, so that
+    its fold may start there.
 
-    Not where a partial image further down may turn out to have no base: that is recorded.
+    It may not where a partial image further down could turn out to have no base: that is an entry
+    in the rejects, which only a fold of everything makes.
     """
     partials = batch.watermarks.partials or batch.partial
     if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):

@@ -21,7 +21,7 @@ from ingest.position import Pos
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
-from pipelines.apply.late_keys import Late, check_found
+from pipelines.apply.late_keys import LateKeys, check_found
 from pipelines.apply.set_aside import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
@@ -45,7 +45,7 @@ class Refolded(NamedTuple):
 
 
 def on_time(
-    frames: Frames, batch: TableBatch, *, judged: Judged, late: Late
+    frames: Frames, batch: TableBatch, *, judged: Judged, late: LateKeys
 ) -> tuple[str | None, int]:
     """A relation of the states of the keys that are not folded again, None where there is none; and
     how many rows they leave, or more."""
@@ -62,7 +62,7 @@ def on_time(
     return unless(states, late), batch.total("changes")
 
 
-def unless(states: str, late: Late) -> str:
+def unless(states: str, late: LateKeys) -> str:
     """A relation of the states without those of the late keys."""
     if not late.keys:
         return states
@@ -70,7 +70,7 @@ def unless(states: str, late: Late) -> str:
 
 
 def fold_again(
-    frames: Frames, batch: TableBatch, late: Late, *, run: Run, counts: Counter[str]
+    frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run, counts: Counter[str]
 ) -> Refolded:
     """What `run`, a fold of history, makes of the history of the late keys; partial images that
     have no base there are set aside, and those taken back that have one now."""
@@ -88,7 +88,7 @@ def fold_again(
     return refolded
 
 
-def folded(frames: Frames, batch: TableBatch, late: Late, *, run: Run) -> Refolded:
+def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
     """What `run`, a fold of history, makes of the history of the keys.
 
     Raises TableError where there is none of one that the batch brings.
@@ -106,7 +106,7 @@ def folded(frames: Frames, batch: TableBatch, late: Late, *, run: Run) -> Refold
     return Refolded(frames.view(found), states.num_rows, rows_left(states), last_baseless, files)
 
 
-def _counted(frames: Frames, late: Late, results: str, *, target: str) -> Refolded:
+def _counted(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
     """Results that stay with the workers, each of the keys looked for among them."""
     each = (
         "SELECT key, count_if(kind = 'state') AS states, "

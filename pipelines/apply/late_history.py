@@ -21,7 +21,7 @@ from ingest.position import SOURCE_PART, Pos, source_part
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import Late
+from pipelines.apply.late_keys import LateKeys
 from pipelines.apply.linked_keys import groups_view
 from pipelines.apply.prior_images import (
     PriorImages,
@@ -44,7 +44,7 @@ class Found(NamedTuple):
     files: int
 
 
-def changes_of(frames: Frames, batch: TableBatch, late: Late) -> Found:
+def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> Found:
     """The changes of the keys to fold again."""
     groups = late.groups
     if groups is None:
@@ -95,7 +95,7 @@ def _alone(groups: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Po
     return {key: bounds[key] for key in alone if key in bounds}
 
 
-def _chosen(frames: Frames, batch: TableBatch, late: Late, *, of: str) -> DataFrame:
+def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> DataFrame:
     """The changes of the keys among those that SQL gives, each with its group."""
     read = "h.*"
     if not late.linked:

@@ -30,7 +30,7 @@ from pipelines.silver.pending import among
 _NAMED_MOST = 5
 
 
-class Late(NamedTuple):
+class LateKeys(NamedTuple):
     """The keys that are folded again.
 
     `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
@@ -59,7 +59,7 @@ def late_keys(
     *,
     overtaking: str,
     forced_keys: Sequence[str],
-) -> Late:
+) -> LateKeys:
     """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
     late, and those that SQL `forced_keys` gives; with all that key changes link to them.
 
@@ -88,7 +88,7 @@ def late_keys(
     )
 
 
-def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> Late:
+def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> LateKeys:
     """As `late_keys`, of keys (SQL) that no other source table's row holds any more, and of which
     there are changes."""
     few = frames.few_keys(keys)
@@ -100,7 +100,7 @@ def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> Late:
     return found._replace(given=keys)
 
 
-def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late:
+def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> LateKeys:
     """As `late_keys`, of keys of which there are changes."""
     groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
@@ -140,7 +140,7 @@ def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
 
 def _few(
     frames: Frames, groups: Mapping[Key, int], *, found: int, brought: Collection[Key]
-) -> Late:
+) -> LateKeys:
     linked = len({*groups.values()}) < len(groups)
     arrays = {
         "key": array_of(groups),
@@ -149,7 +149,7 @@ def _few(
     }
     relation = frames.view(pa.table(arrays)) if groups else ""
     named = [key for key in groups if key in brought]
-    return Late(relation, groups, named, len(groups), found, linked)
+    return LateKeys(relation, groups, named, len(groups), found, linked)
 
 
 def _of_many(
@@ -159,7 +159,7 @@ def _of_many(
     *,
     overtaking: str,
     forced_keys: Sequence[str],
-) -> Late:
+) -> LateKeys:
     """As `late_keys`, of more keys than the driver takes."""
     verdicts = judged.named(frames)
     above = _above(batch, f"(SELECT key, pos FROM {verdicts} WHERE kind = 'doubtful')", overtaking)
@@ -167,7 +167,7 @@ def _of_many(
     return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {verdicts}")
 
 
-def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> Late:
+def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> LateKeys:
     """The keys that SQL gives, each once, with all that key changes link to them, in a table of
     their own. `brought`: SQL of the keys that the batch brings."""
     session = frames.warehouse.session
@@ -187,7 +187,7 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
         )
     )
     [(number, late)] = rows(session.sql(f"SELECT count(*), count_if(late) FROM {relation}"))
-    return Late(relation, None, (), number, late, linked is not None)
+    return LateKeys(relation, None, (), number, late, linked is not None)
 
 
 def _named_above(

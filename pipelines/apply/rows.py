@@ -18,7 +18,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
+from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
 from pipelines.targets.progress import Watermarks, highest
@@ -183,7 +183,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
 
 def _on_time(
-    frames: Frames, batch: TableBatch, *, judged: Judged, late: Late
+    frames: Frames, batch: TableBatch, *, judged: Judged, late: LateKeys
 ) -> tuple[list[str], int]:
     """SQL of the states of the keys on time, and how many rows they leave, or more."""
     if judged.large is not None and batch.whole:
@@ -196,7 +196,7 @@ def _on_time(
 
 
 def _fold_again(
-    frames: Frames, batch: TableBatch, late: Late, *, counts: Counter[str]
+    frames: Frames, batch: TableBatch, late: LateKeys, *, counts: Counter[str]
 ) -> tuple[list[str], int, Pos | None]:
     """SQL of the states of the late keys, how many rows they leave, and the highest place of a
     partial image without base."""

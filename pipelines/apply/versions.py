@@ -18,7 +18,7 @@ from ingest.sql.projection import as_text, column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import Late, freed_keys, late_keys, marked_by_truncates
+from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.rows import carry_out, merged_truncates, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
@@ -165,7 +165,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
 
 def _fold_again(
-    frames: Frames, batch: TableBatch, late: Late, *, counts: Counter[str]
+    frames: Frames, batch: TableBatch, late: LateKeys, *, counts: Counter[str]
 ) -> tuple[list[str], Pos | None]:
     """SQL of the versions of the late keys, and of those that they have no more; and the highest
     place of a partial image without base."""

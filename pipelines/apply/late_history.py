@@ -36,7 +36,7 @@ from pipelines.platform.rows import rows
 from pipelines.silver.pending import among
 
 
-class Found(NamedTuple):
+class KeyHistory(NamedTuple):
     """Rows of `ingest.sql.projection.events` with their group (`component`), here where they are
     few; and how many files of silver were looked through for them."""
 
@@ -44,12 +44,12 @@ class Found(NamedTuple):
     files: int
 
 
-def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> Found:
+def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> KeyHistory:
     """The changes of the keys to fold again."""
     groups = late.groups
     if groups is None:
         chosen = _chosen(frames, batch, late, of=batch.history(of_keys(None)))
-        return Found(chosen, len(chosen.inputFiles()))
+        return KeyHistory(chosen, len(chosen.inputFiles()))
     known = hashes(batch, groups)
     below = _alone(groups, late.bounds) if based(batch) else {}
     if known is not None and below:
@@ -64,7 +64,7 @@ def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> Found:
             read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
             anew = unfounded(read, begun, soft=batch.soft)
             if not anew:
-                return Found(read, begun.files)
+                return KeyHistory(read, begun.files)
             missed = {key: known[key] for key in anew}
             if _few(frames, batch, missed):
                 whole = batch.history(of_keys(missed))
@@ -72,10 +72,10 @@ def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> Found:
                 again = groups_view(frames, {key: groups[key] for key in anew})
                 rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
                 read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
-                return Found(read, begun.files)
+                return KeyHistory(read, begun.files)
     chosen = _chosen(frames, batch, late, of=batch.history(of_keys(known)))
     files = len(chosen.inputFiles())
-    return Found(chosen.toArrow() if _few(frames, batch, known) else chosen, files)
+    return KeyHistory(chosen.toArrow() if _few(frames, batch, known) else chosen, files)
 
 
 def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> bool:

@@ -154,7 +154,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
         call: Invocation, sources: tuple[str, ...], tables: tuple[str, ...], continuous: bool
     ) -> None:
         named = call.sources(sources)
-        from pipelines.gold.known import check_reachable, check_there
+        from pipelines.gold.known_targets import check_reachable, check_there
 
         targets = [check_reachable(table, call.config) for table in tables] or None
         from pipelines.platform.signals import Stop, heeding_signals

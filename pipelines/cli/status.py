@@ -59,7 +59,7 @@ def watch(call: Invocation, seconds: float) -> None:
 
 def _look(call: Invocation) -> Standing:
     from pipelines.gold.backlog import unmatched
-    from pipelines.gold.known import gold_tables
+    from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
     from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
     from pipelines.platform.failures import described

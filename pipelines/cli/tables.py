@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ingest.sql.asof import Moment
-    from pipelines.gold.known import RoutesByTarget
+    from pipelines.gold.known_targets import RoutesByTarget
 
 
 @click.command()
@@ -285,16 +285,16 @@ TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, maintain)
 def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:
     """The target that is meant, and where every target's rows come from."""
     warehouse = call.warehouse
-    from pipelines.gold.known import known, one_of
+    from pipelines.gold.known_targets import known_targets, one_of
 
-    routes = known(warehouse, call.config).routes
+    routes = known_targets(warehouse, call.config).routes
     return one_of(table, routes, warehouse.settings), routes
 
 
 def _made_target(call: Invocation, table: str) -> tuple[str, str]:
     """A target that was made, be it there or gone, and the source that feeds it."""
     warehouse = call.warehouse
-    from pipelines.gold.known import one_of
+    from pipelines.gold.known_targets import one_of
     from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
     there = warehouse.exists("gold", "_progress")

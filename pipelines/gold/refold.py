@@ -35,7 +35,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.set_aside import ORIGIN
 from pipelines.gold.accounting import resolve_rejects, set_aside
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.ledger.decisions import Ledger
@@ -183,7 +183,7 @@ def fill(
 def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress_by_target.get((ledger.source, route.target))
-    routes = known(ledger.warehouse, ledger.config).routes.get(route.target)
+    routes = known_targets(ledger.warehouse, ledger.config).routes.get(route.target)
     if progress is None or not progress.applied[0] or not routes:
         return None
     return as_applied(

@@ -34,7 +34,7 @@ from pipelines.gold.backlog import (
     progress_of_route,
     with_lagging,
 )
-from pipelines.gold.known import gold_tables
+from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.generations import anew

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ingest.config.declaration import Declaration
 from ingest.config.load import Config
-from pipelines.gold.known import gold_tables
+from pipelines.gold.known_targets import gold_tables
 from pipelines.ledger.entries import load_entries
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse

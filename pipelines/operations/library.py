@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.sql.asof import at_pos, at_time
 from pipelines.gold import reconstruction
-from pipelines.gold.known import RoutesByTarget, known, one_of
+from pipelines.gold.known_targets import RoutesByTarget, known_targets, one_of
 from pipelines.operations import rebuild as rebuilding
 from pipelines.operations import reconcile as reconciling
 from pipelines.operations.rebuild import Rebuilt
@@ -117,5 +117,5 @@ def as_of(
 
 def _target(warehouse: Warehouse, config: Config, text: str) -> tuple[str, RoutesByTarget]:
     """The target that is meant, and where every target's rows come from."""
-    routes = known(warehouse, config).routes
+    routes = known_targets(warehouse, config).routes
     return one_of(text, routes, warehouse.settings), routes

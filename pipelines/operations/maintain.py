@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ingest.config.load import Config
 from ingest.sql.casts import sql_text
-from pipelines.gold.known import gold_tables, known
+from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_target
 from pipelines.operations.status import source_rows
 from pipelines.platform.failures import described
@@ -111,7 +111,7 @@ def _silver(warehouse: Warehouse, config: Config) -> Maintained:
         done.before = done.after = _files(warehouse, "silver", "cdc")
     days = config.settings.retention.silver
     if days is not None:
-        for target, tables in known(warehouse, config).routes.items():
+        for target, tables in known_targets(warehouse, config).routes.items():
             with done.part(target):
                 done.trimmed += trim_target(warehouse, config, target, tables=tables, days=days)
     for source in config.sources:

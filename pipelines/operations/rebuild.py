@@ -23,7 +23,7 @@ from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
-from pipelines.gold.known import RoutesByTarget
+from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables

@@ -15,7 +15,7 @@ from ingest.errors import TableError
 from ingest.sql.compare import DIFFERENT, EXTRA, MISSING, differences, summary
 from ingest.sql.projection import column
 from pipelines.gold.accounting import LeftOut, left_out
-from pipelines.gold.known import RoutesByTarget
+from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease

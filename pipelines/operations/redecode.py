@@ -29,7 +29,7 @@ from ingest.errors import IngestError
 from ingest.names import SourceTable
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
@@ -93,7 +93,7 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
 
 def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str:
     """What a rebuild did, or why there was none."""
-    routes = known(warehouse, config).routes
+    routes = known_targets(warehouse, config).routes
     if target not in routes:
         return "no source table leads there any more"
     try:
@@ -182,7 +182,9 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
         "GROUP BY db, schema, `table`"
     ).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {table for route in known(warehouse, config).routes.values() for table, _ in route}
+    led = {
+        table for route in known_targets(warehouse, config).routes.values() for table, _ in route
+    }
     fed: dict[str, dict[Names, int | None]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)

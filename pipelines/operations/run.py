@@ -18,7 +18,7 @@ from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
 from pipelines.gold import settled
 from pipelines.gold.backlog import unmatched
-from pipelines.gold.known import known, no_target, unknown_targets
+from pipelines.gold.known_targets import known_targets, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped
 from pipelines.operations.compaction import Table, compact_written
@@ -443,7 +443,7 @@ class Run:
         """Those that were asked for before anything was known of the source's tables."""
         if self._targets is None or "gold" not in self._stages:
             return
-        names = known(self._warehouse, self._config).names
+        names = known_targets(self._warehouse, self._config).names
         for target in unknown_targets(self._targets, names):
             self._say(no_target(target, names))
             self.outcome.unknown.append(target)

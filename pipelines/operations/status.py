@@ -19,7 +19,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
 from pipelines.bronze.transports import transport_of
 from pipelines.gold.advance import is_gone
-from pipelines.gold.known import gold_tables
+from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.listings import DDL, ddl
 from pipelines.platform.console import Advance
 from pipelines.platform.rows import records

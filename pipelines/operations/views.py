@@ -26,7 +26,7 @@ from ingest.names import SourceTable
 from ingest.sql import delivery
 from ingest.sql.casts import sql_text, typed
 from ingest.sql.projection import as_text
-from pipelines.gold.known import known, one_of
+from pipelines.gold.known_targets import known_targets, one_of
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.rows import rows
@@ -152,7 +152,7 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
 def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
     """The tables and views of a layer that there are to query."""
     if layer == "history":
-        return sorted(known(warehouse, config).routes)
+        return sorted(known_targets(warehouse, config).routes)
     names = warehouse.tables(layer)
     return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
 
@@ -216,7 +216,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     if warehouse.local or not warehouse.exists("silver", "cdc"):
         return
     wanted = {("silver", view): silver_view(warehouse, config, view) for view in VIEWS}
-    for target, tables in known(warehouse, config).routes.items():
+    for target, tables in known_targets(warehouse, config).routes.items():
         columns = data_columns(warehouse, target, tables)
         wanted["history", target] = _history(warehouse, config, tables, columns=columns)
     assert warehouse.settings.catalog is not None
@@ -249,7 +249,7 @@ def _noted(file: Path) -> dict[str, str]:
 
 def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
-    tables = known(warehouse, config).routes[target]
+    tables = known_targets(warehouse, config).routes[target]
     return _history(warehouse, config, tables, columns=data_columns(warehouse, target, tables))
 
 
@@ -274,7 +274,7 @@ def history_frame(
     Raises ConfigError for a table or column that does not exist, or a value that its column cannot
     have.
     """
-    routes = known(warehouse, config).routes
+    routes = known_targets(warehouse, config).routes
     target = one_of(table, routes, warehouse.settings)
     columns = data_columns(warehouse, target, routes[target])
     where, looked = "true", None

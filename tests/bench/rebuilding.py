@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import Reconciled, reconcile
 from tests.bench.figures import Bench, Figure
@@ -43,7 +43,7 @@ def _brought(place: Installation, number: int, changes: list[Change]) -> Cost:
 
 
 def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure:
-    routes = known(place.warehouse, place.config).routes
+    routes = known_targets(place.warehouse, place.config).routes
     anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, routes=routes))
     found: list[Reconciled] = []
     compared = measured(

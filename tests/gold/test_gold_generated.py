@@ -15,7 +15,7 @@ from ingest.config.load import load
 from pipelines.apply import bounds
 from pipelines.bronze import source as bronze
 from pipelines.gold import run as gold
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import reconcile
 from pipelines.platform.warehouse import Warehouse
@@ -127,7 +127,7 @@ def test_gold_is_what_the_databases_hold(
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config.settings, spark)
-    routes = known(warehouse, config).routes
+    routes = known_targets(warehouse, config).routes
     assert len(routes) == len(databases)
     for target in routes:
         assert reconcile(warehouse, config, target, routes=routes).differences == []

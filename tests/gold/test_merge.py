@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.gold.reconstruction import as_applied
 from pipelines.targets.progress import progress_of
 from tests.support.merge_scenarios import Laboratory, Row, Scenario, scenarios
@@ -252,7 +252,7 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
     given those of the exact fold."""
     laboratory, name = finished.laboratory, "r43_redelivery_of_a_tied_event"
     warehouse, config = laboratory.warehouse, laboratory.config
-    tables = known(warehouse, config).routes[name]
+    tables = known_targets(warehouse, config).routes[name]
     progress = progress_of(warehouse, tables[0][0].source, name)
     asked: list[str] = []
 

@@ -16,7 +16,7 @@ import pytest
 
 from ingest.config.load import load
 from pipelines.apply import bounds
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.operations.rebuild import rebuild
 from pipelines.operations.reconcile import reconcile
 from pipelines.platform.warehouse import Warehouse
@@ -127,7 +127,7 @@ def test_every_mode_is_what_the_databases_went_through(
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config.settings, spark)
-    routes = known(warehouse, config).routes
+    routes = known_targets(warehouse, config).routes
     for target in routes:
         assert reconcile(warehouse, config, target, routes=routes).differences == []
         rebuild(warehouse, config, target, routes=routes)

@@ -34,7 +34,7 @@ from ingest.config.load import Config, load
 from ingest.config.yaml import read
 from pipelines.bronze import source as bronze
 from pipelines.gold import run as gold
-from pipelines.gold.known import known
+from pipelines.gold.known_targets import known_targets
 from pipelines.operations.reconcile import reconcile
 from pipelines.operations.views import history_frame
 from pipelines.platform.rows import records
@@ -202,7 +202,7 @@ class Laboratory:
 
     def differing(self, targets: Iterable[str]) -> dict[str, str]:
         """The targets that are not what history makes of them, and how they differ."""
-        routes = known(self.warehouse, self.config).routes
+        routes = known_targets(self.warehouse, self.config).routes
         found = {
             target: reconcile(self.warehouse, self.config, target, routes=routes)
             for target in targets

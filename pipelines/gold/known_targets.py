@@ -52,7 +52,7 @@ def routes(
     return found
 
 
-def known(warehouse: Warehouse, config: Config) -> KnownTargets:
+def known_targets(warehouse: Warehouse, config: Config) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
     by_target = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
     by_target = _without_parked(warehouse, config, by_target)
@@ -120,7 +120,7 @@ def no_target(target: str, names: Iterable[str]) -> str:
 def check_there(asked: Sequence[str], warehouse: Warehouse, config: Config) -> None:
     """Raise ConfigError for targets that do not exist, once there are any: those that the
     configuration names in full may still come."""
-    names = known(warehouse, config).names
+    names = known_targets(warehouse, config).names
     if not names:
         return
     written = {

@@ -33,13 +33,13 @@ from pipelines.targets.progress import (
     load_progress,
 )
 
-Lags = Mapping[SourceTable, int]
+Backlog = Mapping[SourceTable, int]
 """First name of a source table that lags -> the batch above which it does."""
 
 
-def lagging(
+def backlog_of(
     config: Config, cursor: Progress, progress_by_target: ProgressByTarget, *, ledger: Ledger
-) -> Lags:
+) -> Backlog:
     """The source tables of which the cursor has passed what their targets have not applied."""
     found: dict[SourceTable, int] = {}
     first_names = ledger.first_names
@@ -69,7 +69,7 @@ def lagging(
 
 def newly_keyed(
     found: PendingChanges, progress_by_target: ProgressByTarget, ledger: Ledger
-) -> Lags:
+) -> Backlog:
     """The source tables that were set aside for want of a key, and whose key messages name now."""
     tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
     firsts = {ledger.first_names.get(table, table) for table in tables}
@@ -91,14 +91,14 @@ def _keyed_since(config: Config, route: Route, table: SourceTable, *, progress: 
     return unkeyed(progress) and mode_of(route, tuple(declared)) is not None
 
 
-def with_lagging(
-    warehouse: Warehouse, found: PendingChanges, lags: Lags, *, ledger: Ledger, cursor: int
+def with_backlog(
+    warehouse: Warehouse, found: PendingChanges, backlog: Backlog, *, ledger: Ledger, cursor: int
 ) -> PendingChanges:
     """The survey of what is above the source cursor, with what lags behind it; `cursor` is its
     batch."""
     first_names = ledger.first_names
     together: dict[int, list[SourceTable]] = {}
-    for first, above in lags.items():
+    for first, above in backlog.items():
         together.setdefault(above, []).extend([first, *later_names(first, first_names)])
     stats, types = list(found.stats), dict(found.types)
     for above, tables in together.items():
@@ -112,7 +112,7 @@ def with_lagging(
     return found._replace(stats=stats, types=types)
 
 
-def ahead(
+def applied_beyond(
     cursor: Progress, progress_by_target: ProgressByTarget, ledger: Ledger
 ) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
@@ -149,12 +149,14 @@ def applied_batch(progress: Progress, table: SourceTable) -> int:
     return progress.batch if not progress.tables and label_of(table) in progress.watermarks else 0
 
 
-def newest(
-    cursor: Progress, found: PendingChanges, lags: Lags, *, ledger: Ledger
+def last_batches(
+    cursor: Progress, found: PendingChanges, backlog: Backlog, *, ledger: Ledger
 ) -> dict[Names, int | None]:
     """Of each name seen the last batch with changes among those that `found` ends."""
     seen = dict(cursor.tables)
-    looked = {name for first in lags for name in (first, *later_names(first, ledger.first_names))}
+    looked = {
+        name for first in backlog for name in (first, *later_names(first, ledger.first_names))
+    }
     for each in found.stats:
         seen.setdefault(each.table[1:], 0)
     for table in looked:

@@ -24,15 +24,15 @@ from ingest.names import SourceTable
 from pipelines.gold.advance import TargetBatch, advance, is_gone
 from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
-    Lags,
-    ahead,
+    Backlog,
     applied_batch,
     applied_batches,
-    lagging,
-    newest,
+    applied_beyond,
+    backlog_of,
+    last_batches,
     newly_keyed,
     progress_of_route,
-    with_lagging,
+    with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
@@ -148,12 +148,12 @@ def _merge_source(
     for entry in ledger.unfinished():
         finish(ledger, entry)
     limit = publish_limit(warehouse, config, source, above=cursor.batch)
-    lags = lagging(config, cursor, progress_by_target, ledger=ledger)
+    backlog = backlog_of(config, cursor, progress_by_target, ledger=ledger)
     stuck = limit.below is not None and (cursor.below, cursor.seen) == (limit.below, limit.newest)
-    if stuck and not lags and not _any_parked(progress_by_target, source):
+    if stuck and not backlog and not _any_parked(progress_by_target, source):
         return []
-    found, lags = _surveyed(ledger, cursor, progress_by_target, limit=limit, lags=lags)
-    seen = newest(cursor, found, lags, ledger=ledger)
+    found, backlog = _surveyed(ledger, cursor, progress_by_target, limit=limit, backlog=backlog)
+    seen = last_batches(cursor, found, backlog, ledger=ledger)
     ledger.log_statements(found)
     if ledger.renewed():
         # What was surveyed lacks the truncates that silver has now.
@@ -161,7 +161,7 @@ def _merge_source(
     found = under_first_names(found, ledger.first_names)
     tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
     for task in tasks.values():
-        _place(task, cursor, progress_by_target, lags=lags, seen=seen, ledger=ledger)
+        _place(task, cursor, progress_by_target, backlog=backlog, seen=seen, ledger=ledger)
     aside, freed = kept_apart(source, errors, progress_by_target)
     if targets is not None:
         tasks = {name: task for name, task in tasks.items() if name.casefold() in targets}
@@ -197,16 +197,16 @@ def _surveyed(
     progress_by_target: ProgressByTarget,
     *,
     limit: PublishLimit,
-    lags: Lags,
-) -> tuple[PendingChanges, Lags]:
+    backlog: Backlog,
+) -> tuple[PendingChanges, Backlog]:
     """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
     it."""
     warehouse = ledger.warehouse
     with warehouse.shuffling():
-        apart = ahead(cursor, progress_by_target, ledger)
+        apart = applied_beyond(cursor, progress_by_target, ledger)
         found = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
-        lags = {**lags, **newly_keyed(found, progress_by_target, ledger)}
-        return with_lagging(warehouse, found, lags, ledger=ledger, cursor=cursor.batch), lags
+        backlog = {**backlog, **newly_keyed(found, progress_by_target, ledger)}
+        return with_backlog(warehouse, found, backlog, ledger=ledger, cursor=cursor.batch), backlog
 
 
 def _any_parked(progress_by_target: ProgressByTarget, source: str) -> bool:
@@ -229,7 +229,7 @@ def _place(
     cursor: Progress,
     progress_by_target: ProgressByTarget,
     *,
-    lags: Lags,
+    backlog: Backlog,
     seen: Mapping[Names, int | None],
     ledger: Ledger,
 ) -> None:
@@ -239,7 +239,7 @@ def _place(
     for table in task.stats:
         names = [table, *later_names(table, ledger.first_names)]
         applied = max(cursor.batch, *(applied_batch(progress, name) for name in names))
-        task.above[table] = lags.get(table, applied)
+        task.above[table] = backlog.get(table, applied)
         fed += names
     task.applied_batches.update(applied_batches(progress, fed, seen))
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.support.databases import Database
+from tests.support.databases import Database, LoggedChange
 from tests.support.hostile_logs import (
     CANARY,
     KEY_KINDS,
@@ -102,9 +102,24 @@ def tables(chance: random.Random) -> list[Table]:
             made.append(Table(f"t{number:02d}", source, mode, dress, lived, len(logs)))
     for place, table in enumerate(made):
         if table.source.endswith("anew"):
-            own = (other.lived.changes for other in made if other.source == table.source)
-            made[place] = table._replace(anew=min(map(len, own)) // 2)
+            own = [other.lived.changes for other in made if other.source == table.source]
+            made[place] = table._replace(anew=_seam(own))
     return made
+
+
+def _seam(logs: Sequence[Sequence[LoggedChange]]) -> int:
+    """A number near the middle of the shortest log at which an epoch may begin: no transaction that
+    changes keys goes on beyond it, since none has positions in two numberings of its source."""
+    middle = min(map(len, logs)) // 2
+    spans = []
+    for changes in logs:
+        met: dict[int, list[int]] = {}
+        for logged in changes:
+            if logged.before and logged.after and logged.before["id"] != logged.after["id"]:
+                met.setdefault(logged.transaction, []).append(logged.number)
+        spans += [(min(numbers), max(numbers)) for numbers in met.values()]
+    fit = [n for n in range(1, 2 * middle) if all(not first < n <= last for first, last in spans)]
+    return min(fit, key=lambda n: abs(n - middle), default=middle)
 
 
 def configure(project: Project, made: list[Table], *, epoch: int) -> None:

@@ -207,6 +207,9 @@ def located(source: Source, root: Path, formats: Mapping[str, Format]) -> Source
         # The folder's own name may hold what would be a wildcard in the pattern.
         path = _absolute(source.files.path, Path(glob.escape(str(root))))
         changed["files"] = source.files.model_copy(update={"path": path})
+    if source.rocketmq is not None and source.rocketmq.ca_file is not None:
+        certificates = _absolute(source.rocketmq.ca_file, root)
+        changed["rocketmq"] = source.rocketmq.model_copy(update={"ca_file": certificates})
     asked = formats.values() if source.format == "auto" else [formats[source.format]]
     folders = {key for f in asked for key, o in f.options.items() if o.kind == "folder"}
     given = {key: source.options[key] for key in folders & source.options.keys()}

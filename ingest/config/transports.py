@@ -106,6 +106,43 @@ class Kafka(ConfigModel):
                 yield ("options", option), "is given with and without the prefix kafka."
 
 
+def _name_servers(text: str) -> str:
+    for server in re.split("[,;]", text):
+        if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server) or "@" in server:
+            # What stands before an @ may be a password, and is not shown.
+            got = "a user before an @" if "@" in server else f"`{server.strip()}`"
+            raise ValueError(f"expected host:port, comma between several, got {got}")
+    return text
+
+
+class RocketMQ(ConfigModel):
+    """Topics of one RocketMQ cluster, found by its name servers and read by queue offset."""
+
+    name_servers: Annotated[Text, AfterValidator(_name_servers)]
+    topics: SomeNames
+    tags: SomeNames | None = None
+    group: Text = "delta-cdc-ingest"
+    access_key: Text | None = None
+    secret_key: Annotated[Text | None, Field(repr=False)] = None
+    tls: bool = False
+    ca_file: Text | None = None
+    starting_offsets: Literal["earliest", "latest"] = "earliest"
+    lost: Literal["fail", "go_on"] = "fail"
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        pair = [name for name in ("access_key", "secret_key") if given.get(name) is not None]
+        if len(pair) == 1:
+            yield (pair[0],), "expected access_key and secret_key, got one of them"
+        if given.get("ca_file") is not None and given.get("tls") is not True:
+            yield ("ca_file",), "is only used with tls: true"
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The name servers, each as host:port."""
+        return tuple(server.strip() for server in re.split("[,;]", self.name_servers))
+
+
 class Files(ConfigModel):
     """Immutable files under a glob; `path` is absolute once loaded, or a URI."""
 

@@ -12,8 +12,10 @@ batch is done again after a crash, where it began then.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -25,8 +27,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from ingest.config.sources import Source
+from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze.records import COLUMNS, record_batch
+from pipelines.platform.failures import cause, log_hint
 
 MOST_MESSAGES = 500_000
 TASK_MESSAGES = 50_000
@@ -102,6 +107,48 @@ def stream(
     # A class of its own carries what it needs inside itself, not as options.
     session.dataSource.register(type("Queues", (_Queues,), about))
     return session.readStream.format(_Queues.name()).load()
+
+
+def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
+    """The sentence on a stream that failed, and the way out of it; `checkpoint` is its folder."""
+    where = f"source {source.name}:"
+    text = stopped(error)
+    if text is None:
+        reason = cause(error) or str(error).partition("\n")[0]
+        return SourceError(f"{where} its queues cannot be read: {reason}{log_hint()}")
+    if "not read yet" in text:
+        return SourceError(
+            f"{where} {text}. To go on with what is there, set {source.transport}.lost: go_on;"
+            " a row of silver then says which are missing."
+        )
+    if "made anew" in text:
+        return SourceError(
+            f"{where} {text}. Its numbering starts again: raise the source's epoch, remove the"
+            f" folder {checkpoint} and run again."
+        )
+    return SourceError(f"{where} {text}")
+
+
+def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
+    """How many messages partitions hold above what the stream of a checkpoint has read."""
+    read = _committed(Path(checkpoint))
+    return sum(
+        max(0, span.following - (read[str(place)][1] if str(place) in read else span.lowest))
+        for place, span in held.items()
+    )
+
+
+def _committed(checkpoint: Path) -> Offsets:
+    """The offset of the newest batch that is done; empty where there is none.
+
+    A file of `offsets` is a version, a line about the batch, and a line for each source.
+    """
+    done = [int(file.name) for file in checkpoint.glob("commits/[0-9]*")]
+    if not done:
+        return {}
+    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
+    found: Offsets = json.loads(lines[2])
+    return found
 
 
 def stopped(error: Exception) -> str | None:

@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from ingest.config.sources import Source
 from pipelines.bronze.files import FILES
 from pipelines.bronze.kafka import KAFKA
+from pipelines.bronze.rocketmq import ROCKETMQ
 from pipelines.bronze.transport import Transport
 
-TRANSPORTS: Mapping[str, Transport] = {"kafka": KAFKA, "files": FILES}
+TRANSPORTS: Mapping[str, Transport] = {
+    "kafka": KAFKA,
+    "rocketmq": ROCKETMQ,
+    "files": FILES,
+}
 
 
 def transport_of(source: Source) -> Transport:

@@ -17,7 +17,7 @@ from ingest.config.load import load
 from ingest.config.mistakes import models_in
 from ingest.config.model import ConfigModel
 from ingest.config.settings import VARIABLES, Settings
-from ingest.config.sources import Source
+from ingest.config.sources import TRANSPORTS, Source
 from ingest.config.tables import Tables
 from ingest.errors import ConfigError
 from ingest.limits import Limits
@@ -36,6 +36,17 @@ _WHOLE: Mapping[str, Mapping[str, Any]] = {
     "source": _DEPOT,
     "tables": {"source": "shop"},
 }
+_NEEDED: Mapping[str, Mapping[str, Any]] = {
+    "kafka": {"bootstrap_servers": "broker-1:9092", "topics": ["shop.orders"]},
+    "rocketmq": {"name_servers": "rocketmq-1:9876", "topics": ["shop"]},
+}
+"""What each transport has in any case."""
+_BESIDE: Mapping[str, Mapping[str, Any]] = {
+    "rocketmq.access_key": {"secret_key": "${ROCKETMQ_SECRET:-secret}"},
+    "rocketmq.secret_key": {"access_key": "reader"},
+    "rocketmq.ca_file": {"tls": True},
+}
+"""What a key is given with."""
 
 
 def fields(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -76,19 +87,19 @@ def document(what: str, path: str, value: Any) -> dict[str, Any]:
     if above == ["tables"]:
         entry = {last: value} if last == "from" else {"from": "shop.*", last: value}
         return {**whole, "tables": [entry]}
-    if (above or [last])[0] == "kafka":
+    if (above or [last])[0] in _NEEDED:
         whole.pop("files", None)
-    if path == "files":
-        whole["files"] = value
+    if path in TRANSPORTS:
+        whole[path] = value
         return whole
     place = whole
     for name in above:
         place[name] = dict(place.get(name, {}))
         place = place[name]
-    if above == ["kafka"]:
-        place |= {"bootstrap_servers": "broker-1:9092"}
-        if last != "topics_pattern":
-            place["topics"] = ["shop.orders"]
+    for name, needed in _NEEDED.get((above or [""])[0], {}).items():
+        if last != name and (last, name) != ("topics_pattern", "topics"):
+            place[name] = needed
+    place |= _BESIDE.get(path, {})
     if path == "options":
         whole["format"] = "debezium"
     if path == "catalog":

@@ -133,6 +133,52 @@ SOURCE: Mapping[str, Key] = {
             "additionalProperties": {"type": ["string", "number", "boolean"]},
         },
     ),
+    "rocketmq": Key(
+        "Topics of a RocketMQ cluster, read queue by queue.",
+        {"name_servers": "rocketmq-1:9876", "topics": ["shop"]},
+        {"name_servers": "rocketmq-1:9876"},
+    ),
+    "rocketmq.name_servers": Key(
+        "Name servers, `host:port`, a comma or semicolon between several: the next is asked where "
+        "one does not answer.",
+        "rocketmq-1:9876,rocketmq-2:9876",
+        "rocketmq-1",
+    ),
+    "rocketmq.topics": Key("The topics, by name.", ["shop"], "shop"),
+    "rocketmq.tags": Key(
+        "Only messages that have one of these tags. What has another never comes to bronze.",
+        ["orders", "items"],
+        "orders",
+    ),
+    "rocketmq.group": Key(
+        "The consumer group that brokers see. It is not asked how far it is: that stands with the "
+        "checkpoints.",
+        "ingest-prod",
+    ),
+    "rocketmq.access_key": Key(
+        "The user, where brokers have access control, with `secret_key`.", "reader"
+    ),
+    "rocketmq.secret_key": Key(
+        "The user's secret; it comes from the environment.", "${ROCKETMQ_SECRET:-secret}"
+    ),
+    "rocketmq.tls": Key("Whether connections are encrypted.", True, "yes please"),
+    "rocketmq.ca_file": Key(
+        "The certificates (PEM) by which servers are known, with `tls: true`; those of the system "
+        "where it is not given.",
+        "certificates/rocketmq.pem",
+    ),
+    "rocketmq.starting_offsets": Key(
+        "Where to begin when the source is read for the first time: `earliest` or `latest`.",
+        "latest",
+        "newest",
+    ),
+    "rocketmq.lost": Key(
+        "What to do about messages that aged out before they were read: `fail` stops the source, "
+        "`go_on` reads what is there and leaves a control row in silver (`op_raw` is `gap`) that "
+        "names the missing offsets.",
+        "go_on",
+        "ignore",
+    ),
     "files": Key(
         "Files that are there once and do not change, in a folder or an object store.",
         {"path": "landing/shop/*.jsonl"},

@@ -1,0 +1,219 @@
+"""RocketMQ to bronze: the queues of its topics by offset.
+
+A queue is numbered within its broker, a partition of bronze within its topic: the number of a
+partition is the queue's, plus 4096 for each broker that was met before the queue's own. In which
+order brokers were met stands in a note beside the stream, and where that is lost, in the messages
+that bronze has: each names its broker in a header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+from pyspark.errors import PySparkException
+
+from ingest.config.sources import Source
+from ingest.config.transports import RocketMQ
+from ingest.errors import PlatformError, SourceError
+from ingest.files.record import Record
+from ingest.sql.casts import sql_text
+from pipelines.bronze import queues
+from pipelines.bronze.queues import Partition, Span
+from pipelines.bronze.remoting.cluster import (
+    Cluster,
+    Gone,
+    NoPermission,
+    NoTopic,
+    Queue,
+    Refused,
+    ends,
+    pull,
+)
+from pipelines.bronze.remoting.connection import Access
+from pipelines.bronze.remoting.messages import Stored
+from pipelines.bronze.stream import append_stream
+from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.platform.checkpoints import damaged, read_note, write_whole
+from pipelines.platform.warehouse import Warehouse
+
+BROKER_HEADER = "rocketmq.broker"
+_QUEUES_MOST = 4096
+_NOTE = "brokers.json"
+_KEYS = "KEYS"
+
+
+class Topics(NamedTuple):
+    """The client of `queues`: topics of a cluster, its brokers in the order of their numbers."""
+
+    cluster: Cluster
+    topics: Sequence[str]
+    tags: Sequence[str]
+    group: str
+    brokers: Sequence[str]
+
+    def spans(self) -> dict[Partition, Span]:
+        """What each queue holds; those of a broker without a number wait for the next run."""
+        found: dict[Partition, Span] = {}
+        for queue in self.cluster.queues(*self.topics):
+            if queue.broker in self.brokers:
+                with self.cluster.connect(queue.address) as broker:
+                    found[self._partition(queue)] = Span(*ends(broker, queue))
+        return found
+
+    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
+        """The messages between two offsets, by the queue's broker of this moment."""
+        for queue in self.cluster.queues(partition.topic):
+            if queue.broker in self.brokers and self._partition(queue) == partition:
+                yield from self._read(queue, start, end)
+                return
+        raise OSError(f"no broker offers {partition} to readers now")
+
+    def _read(self, queue: Queue, start: int, end: int) -> Iterator[Record]:
+        with self.cluster.connect(queue.address) as broker:
+            pulled = pull(broker, queue, start, end=end, group=self.group, tags=self.tags)
+            try:
+                yield from (_record(message, queue.broker) for message in pulled)
+            except Gone as error:
+                raise queues.Gone(error.lowest) from None
+
+    def _partition(self, queue: Queue) -> Partition:
+        return Partition(
+            queue.topic, self.brokers.index(queue.broker) * _QUEUES_MOST + queue.number
+        )
+
+
+def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
+    """Appends what is in the topics now.
+
+    Raises:
+        PlatformError: no name server answers.
+        SourceError: the topics cannot be read from where the source stands.
+    """
+    declared = _declared(source)
+    cluster = _cluster(declared)
+    found = _found(source, cluster)
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    brokers = _numbered(warehouse, source, {queue.broker for queue in found})
+    client = Topics(cluster, declared.topics, declared.tags or (), declared.group, brokers)
+    try:
+        messages = append_stream(
+            warehouse,
+            source,
+            queues.stream(
+                warehouse.session,
+                client,
+                starting=declared.starting_offsets,
+                lost=declared.lost,
+            ),
+            checkpoint=checkpoint,
+            stop=stop,
+        )
+    except PySparkException as error:
+        damage = damaged(source.name, checkpoint, remove=checkpoint)
+        raise damage or queues.explained(error, source, checkpoint) from error
+    return Bronze(source.name, messages)
+
+
+def reach(source: Source, root: str) -> Reached:
+    """Asks for the queues of all topics and what they hold; raises as `append` does."""
+    found = _found(source, _cluster(_declared(source)))
+    topics = ", ".join(_declared(source).topics)
+    return Reached(True, f"{len(found)} queues of {topics} can be read")
+
+
+def unread(warehouse: Warehouse, source: Source) -> int | None:
+    """How many messages the queues hold above those that bronze has; None where nobody answers."""
+    declared = _declared(source)
+    cluster = _cluster(declared)
+    note = read_note(Path(warehouse.checkpoint("bronze", source.name), _NOTE))
+    client = Topics(cluster, declared.topics, (), declared.group, note.get("brokers", ()))
+    try:
+        held = client.spans()
+    except OSError:
+        return None
+    return queues.unread(held, warehouse.checkpoint("bronze", source.name))
+
+
+ROCKETMQ = Transport(append, reach, unread)
+
+
+def _declared(source: Source) -> RocketMQ:
+    assert source.rocketmq is not None
+    return source.rocketmq
+
+
+def _cluster(declared: RocketMQ) -> Cluster:
+    access = None
+    if declared.access_key is not None and declared.secret_key is not None:
+        access = Access(declared.access_key, declared.secret_key)
+    return Cluster(declared.addresses, access, declared.tls, declared.ca_file)
+
+
+def _found(source: Source, cluster: Cluster) -> list[Queue]:
+    """The queues of all topics of a source, each of which answers."""
+    declared = _declared(source)
+    where = f"source {source.name}:"
+    try:
+        found = cluster.queues(*declared.topics)
+        for queue in {queue.address: queue for queue in found}.values():
+            with cluster.connect(queue.address) as broker:
+                ends(broker, queue)
+    except Refused as error:
+        raise SourceError(f"{where} RocketMQ refuses {error}; {_cure(error)}.") from None
+    except OSError as error:
+        raise PlatformError(
+            f"{where} RocketMQ does not answer at {error}; start it or correct"
+            " rocketmq.name_servers."
+        ) from None
+    return found
+
+
+def _cure(error: Refused) -> str:
+    """What to do where a server refuses."""
+    if isinstance(error, NoTopic):
+        return "create the topic or correct rocketmq.topics"
+    if isinstance(error, NoPermission):
+        return "correct rocketmq.access_key and secret_key, or let them read the topic"
+    return "the broker's log says more"
+
+
+def _record(message: Stored, broker: str) -> Record:
+    """A message as bronze keeps it: its key is what the producer named `keys`, its other
+    properties, the keys among them, are headers. Its time is the broker's."""
+    keys = message.properties.get(_KEYS)
+    headers = {BROKER_HEADER: broker, **message.properties}
+    return Record(
+        message.body,
+        key=None if keys is None else keys.encode(),
+        headers=tuple((name, value.encode()) for name, value in headers.items()),
+        offset=message.offset,
+        timestamp=message.stored_at,
+    )
+
+
+def _numbered(warehouse: Warehouse, source: Source, met: Iterable[str]) -> tuple[str, ...]:
+    """The brokers by number, those among them that a source meets for the first time last."""
+    note = Path(warehouse.checkpoint("bronze", source.name), _NOTE)
+    noted = read_note(note).get("brokers")
+    known = _in_bronze(warehouse, source) if noted is None else noted
+    brokers = (*known, *sorted(set(met) - set(known)))
+    if list(brokers) != noted:
+        write_whole(note, orjson.dumps({"brokers": brokers}))
+    return brokers
+
+
+def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
+    """The brokers by number, as the messages in bronze name them: a row a broker."""
+    header = f"filter(headers, h -> h.key = {sql_text(BROKER_HEADER)})[0].value"
+    found = (
+        warehouse.read("bronze", "messages")
+        .where(f"source = {sql_text(source.name)}")
+        .selectExpr(f"`partition` DIV {_QUEUES_MOST} AS number", f"string({header}) AS broker")
+        .where("broker IS NOT NULL")
+        .distinct()
+        .orderBy("number")
+    )
+    return [row["broker"] for row in found.collect()]

@@ -1,0 +1,131 @@
+"""Entries of RocketMQ's commit log, laid out here by the layout's own page, not by the product."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.bronze.remoting.messages import Stored, stored
+
+V1, V2 = -626843481, -626843477
+BATCH = 1 << 6 | 1 << 7
+
+
+def properties(pairs: Mapping[str, str]) -> bytes:
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+
+
+def entry(
+    body: bytes,
+    *,
+    topic: str = "shop",
+    queue: int = 3,
+    offset: int = 40,
+    flags: int = 0,
+    magic: int = V1,
+    pairs: Mapping[str, str] | None = None,
+) -> bytes:
+    """A message as `MessageExtEncoder` writes it: every field in its place."""
+    written = properties(pairs or {})
+    name = topic.encode()
+    born = b"\x00" * (16 if flags & 1 << 4 else 4) + struct.pack(">i", 5000)
+    kept = b"\x00" * (16 if flags & 1 << 5 else 4) + struct.pack(">i", 5001)
+    rest = b"".join(
+        [
+            struct.pack(">iiiiqqiq", magic, 0, queue, 7, offset, 900, flags, 1_700_000_000_000),
+            born,
+            struct.pack(">q", 1_700_000_000_123),
+            kept,
+            struct.pack(">iq", 0, 0),
+            struct.pack(">i", len(body)) + body,
+            struct.pack(">h" if magic == V2 else ">b", len(name)) + name,
+            struct.pack(">h", len(written)) + written,
+        ]
+    )
+    return struct.pack(">i", len(rest) + 4) + rest
+
+
+def inner(body: bytes, pairs: Mapping[str, str]) -> bytes:
+    """A message within a batch, as `MessageDecoder.encodeMessage` writes it."""
+    written = properties(pairs)
+    rest = struct.pack(">iiii", V1, 0, 7, len(body)) + body
+    rest += struct.pack(">h", len(written)) + written
+    return struct.pack(">i", len(rest) + 4) + rest
+
+
+def message(body: bytes, **changed: object) -> Stored:
+    whole = Stored("shop", 3, 40, 1_700_000_000_123, body, {})
+    return whole._replace(**changed)
+
+
+def test_messages_one_after_the_other() -> None:
+    named = {"KEYS": "k 1", "TAGS": "create", "empty": "", "名": "值"}
+    pulled = entry(b'{"id":1}', pairs=named) + entry(b"", offset=41) + entry(b"\x00\xff", offset=42)
+    assert list(stored(pulled)) == [
+        message(b'{"id":1}', properties=named),
+        message(b"", offset=41),
+        message(b"\x00\xff", offset=42),
+    ]
+    assert list(stored(b"")) == []
+
+
+def test_a_long_topic_and_hosts_of_six() -> None:
+    topic = "t" * 200
+    pulled = entry(b"a", topic=topic, magic=V2, flags=1 << 4) + entry(b"b", flags=1 << 4 | 1 << 5)
+    assert list(stored(pulled)) == [message(b"a", topic=topic), message(b"b")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "packed"),
+    [
+        (1, zlib.compress),
+        (1 | 3 << 8, zlib.compress),
+        (1 | 2 << 8, zstandard.compress),
+        (1 | 1 << 8, lambda body: pa.Codec("lz4").compress(body, asbytes=True)),
+    ],
+    ids=["as always", "zlib", "zstd", "lz4"],
+)
+def test_packed_bodies(flags: int, packed: object) -> None:
+    body = b'{"id":1}' * 1000
+    assert callable(packed)
+    assert list(stored(entry(packed(body), flags=flags))) == [message(body)]
+
+
+def test_a_body_that_unpacks_without_end_is_kept_as_it_came() -> None:
+    bomb = zlib.compress(b"0" * ((1 << 27) + 1))
+    assert list(stored(entry(bomb, flags=1))) == [message(bomb)]
+
+
+@pytest.mark.parametrize("flags", [1, 1 | 1 << 8, 1 | 2 << 8, 1 | 5 << 8])
+def test_a_packed_body_that_is_damaged_is_kept_as_it_came(flags: int) -> None:
+    assert list(stored(entry(b"junk", flags=flags))) == [message(b"junk")]
+
+
+def test_a_batch_is_its_messages() -> None:
+    batch = inner(b"a", {"KEYS": "k"}) + inner(b"b", {})
+    pulled = entry(zlib.compress(batch), flags=BATCH | 1, pairs={"CLUSTER": "c", "KEYS": "none"})
+    assert list(stored(pulled)) == [
+        message(b"a", properties={"CLUSTER": "c", "KEYS": "k"}),
+        message(b"b", offset=41, properties={"CLUSTER": "c", "KEYS": "none"}),
+    ]
+
+
+@given(st.data())
+def test_what_is_damaged_is_one_kind_of_error(data: st.DataObject) -> None:
+    batch = inner(b"a", {"KEYS": "k"}) + inner(b"b", {})
+    whole = entry(b"x" * 20, pairs={"TAGS": "t"}) + entry(batch, flags=BATCH) + entry(b"z", flags=1)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    damaged = (
+        whole[:at] + data.draw(st.binary(max_size=4)) + whole[at + data.draw(st.integers(0, 9)) :]
+    )
+    try:
+        assert all(isinstance(one, Stored) for one in stored(damaged))
+    except ValueError as error:
+        assert str(error)

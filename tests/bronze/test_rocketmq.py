@@ -70,13 +70,13 @@ def test_every_message_is_there_as_received(
     assert ingest_source(tables, source) == Bronze("shop", 71)
     assert ingest_source(tables, source).messages == 0
     assert transport_of(source).unread(tables, source) == 0
+    rocketmq.send("orders", [Sent(b"{", 0), Sent(b"\x00\xff", 1, {"note": "名"})])
+    assert transport_of(source).unread(tables, source) == 2
     # What a killed run leaves: a batch that was planned, and is not known to be done.
     checkpoint = Path(tables.checkpoint("bronze", "shop"))
     max(checkpoint.glob("commits/[0-9]*"), key=lambda file: int(file.name)).unlink()
     rocketmq.kill("broker")
     rocketmq.start()
-    rocketmq.send("orders", [Sent(b"{", 0), Sent(b"\x00\xff", 1, {"note": "名"})])
-    assert transport_of(source).unread(tables, source) == 2
     ingest_source(tables, source)
     found = rows(tables, "partition", "offset", "value", "key", "timestamp > '2024-01-01'")
     small = [row for row in found if len(row[2]) < 9000]

@@ -16,7 +16,7 @@ from ingest.ddl.secrets import masked
 from ingest.decode.spec import scheme
 from ingest.limits import Limits
 from ingest.names import SourceTable
-from ingest.position import EPOCH, S1, STREAM, Pos, pos_literal, source_part
+from ingest.position import EPOCH, PHASE, S1, SNAPSHOT, STREAM, Pos, pos_literal, source_part
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import gold_name, statement_in_gold
 from pipelines.ledger.entries import POLICY, Entry
@@ -125,6 +125,8 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     id_ = parse.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
     dialect = row["dialect"] or guess_dialect(text, db=own.db, schema=own.schema)
     read = _parsed(text, own, dialect, limits=source.limits.filled())
+    if pos is not None and pos[PHASE] == SNAPSHOT and not _creates_table(read):
+        return []
     found = []
     for number, touched in enumerate([own] if truncate else read.tables):
         named = touched
@@ -143,6 +145,15 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
         )
         found.append((entry, read.of(touched) if len(read.tables) > 1 else read))
     return found
+
+
+def _creates_table(read: Statement) -> bool:
+    """Whether it is the statement by which a snapshot says how a table is.
+
+    The others that come with it, a DROP TABLE before each CREATE among them, are for who makes the
+    tables anew: nothing happened at the source (semantics.md, 77).
+    """
+    return any(clause.kind == "create_table" for clause in read.clauses)
 
 
 def _parsed(text: str, own: TableName, dialect: str | None, *, limits: Limits) -> Statement:

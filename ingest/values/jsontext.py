@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -75,6 +76,9 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
     try:
         return decode(value)
     except msgspec.ValidationError as error:
+        told = long_integers_as_text(value)
+        if told != value:
+            return parse(told, decode, warnings)
         raise DecodeError(Code.BAD_SHAPE, f"{error}; got {excerpt(value)}") from None
     except RecursionError:
         raise _too_deep(value) from None
@@ -93,6 +97,22 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
         raise _no_json(value, _placed(str(error), value)) from None
     warnings.append(Code.LENIENT_JSON.value)
     return result
+
+
+def long_integers_as_text(value: bytes) -> bytes:
+    """The message with every integer as text that is longer than Python turns into a number: a
+    column of PostgreSQL's numeric has up to 131,072 digits."""
+    return _LONG_INTEGERS.sub(_as_text, value)
+
+
+def _as_text(token: re.Match[bytes]) -> bytes:
+    return token[0] if token[0].startswith(b'"') else b'"' + token[0] + b'"'
+
+
+_LONG_INTEGERS = re.compile(
+    rb'"(?:[^"\\]|\\.)*+"|-?[0-9]{%d,}+(?![.eE])' % (sys.int_info.default_max_str_digits + 1)
+)
+"""Texts, to be passed over, and integers of so many digits."""
 
 
 def check_utf8(value: bytes) -> None:

@@ -230,6 +230,11 @@ TABLES_MISTAKES = [
         "`X` and `x` on line 4 are one table: names of tables are matched without case",
     ),
     (
+        TABLES + "    target: x\n  - from: b.*\n    target: x\n",
+        6,
+        "`x` is also that of the entry on line 4; source tables share a target through one entry",
+    ),
+    (
         TABLES + "    columns: {a: int, price: decimal(12,2), b: int}\n",
         4,
         "`tables[0].columns.price`: put decimal(12,2) in quotes: inside { } a comma ends a value",
@@ -286,6 +291,19 @@ def test_a_mistake_of_a_tables_file(conf: Conf, tables: str, line: int, part: st
     [(found, text)] = two(conf, tables)
     assert found == line
     assert part in text
+
+
+def test_a_target_of_two_tables_files(conf: Conf) -> None:
+    files = {}
+    for name in ("a", "b"):
+        files[f"sources/{name}.yml"] = f"name: {name}\nfiles: {{path: x}}\n"
+        entries = "[{from: s.t, target: x}, {from: s.u, target: 'all_{table}'}]"
+        files[f"tables/{name}.yml"] = f"source: {name}\ntables: {entries}\n"
+    text = (
+        "`tables[0].target`: `x` is also that in conf/tables/a.yml:2; a target is fed by one "
+        "source, so give one of them another name"
+    )
+    assert mistakes(conf(files)) == [Mistake("conf/tables/b.yml", 2, text)]
 
 
 def test_a_key_of_the_source_cannot_be_excluded_by_the_tables(conf: Conf) -> None:

@@ -30,7 +30,7 @@ FLOORS = (
         "ingest.formats.ticdc",
         "ingest.identity",
     ),
-    ("ingest.formats.canal", "ingest.formats.debezium", "ingest.sql"),
+    ("ingest.formats.canal", "ingest.formats.dataworks", "ingest.formats.debezium", "ingest.sql"),
     ("ingest.fold", "ingest.formats"),
     ("ingest.config",),
     ("ingest.decode", "pipelines.platform"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ingest.formats import dataworks, dms, maxwell, ogg, wal2json
+from ingest.formats import dms, maxwell, ogg, wal2json
 from ingest.formats.canal import cloudcanal
 from ingest.formats.canal import json as canal
+from ingest.formats.dataworks import json as dataworks
 from ingest.formats.debezium import avro as debezium_avro
 from ingest.formats.debezium import json as debezium
 from ingest.formats.dts import avro as dts

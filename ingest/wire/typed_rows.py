@@ -81,9 +81,13 @@ class TypedRows:
         image = jsontext.image(raw, warnings)
         if image is None:
             return None, None
+        self.hide(image)
+        return image, self.texts(image, raw, warnings)
+
+    def hide(self, image: dict[str, Any]) -> None:
+        """Takes out of an image what is no column of the table."""
         for name in self._hidden:
             image.pop(name, None)
-        return image, self.texts(image, raw, warnings)
 
     def texts(self, image: dict[str, Any], raw: msgspec.Raw | bytes, warnings: list[str]) -> str:
         """Makes the values of an image canonical text, in place; how complete the row is.

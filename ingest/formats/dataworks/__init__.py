@@ -1,0 +1,1 @@
+"""DataWorks (StreamX) JSON."""

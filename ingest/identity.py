@@ -12,6 +12,10 @@ everything here counts from the end.
 
 from __future__ import annotations
 
+import sys
+from array import array
+from collections.abc import Iterable
+
 import msgspec
 import xxhash
 
@@ -32,6 +36,21 @@ def change_hash(event: Event, message: Message) -> int:
     if event.crowded and not event.key_columns:
         what = *what, message.topic, message.partition, message.offset
     return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
+
+
+def change_hashes(changes: Iterable[tuple[object, ...]]) -> list[int]:
+    """The same of many changes that key or order tell apart, each as op, key, before, after and
+    unavailable: rows as anything that is written as their JSON object, names in order."""
+    return digests(map(_CANONICAL.encode, changes))
+
+
+def digests(texts: Iterable[bytes]) -> list[int]:
+    """The signed xxh64 of each text."""
+    numbers = array("q", b"".join(map(xxhash.xxh64_digest, texts)))
+    if sys.byteorder == "little":
+        # a digest is a number from its highest byte on
+        numbers.byteswap()
+    return numbers.tolist()
 
 
 def bytes_hash(value: bytes | None) -> int:

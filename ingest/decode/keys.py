@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-import xxhash
 
 from ingest.codes import Code
 from ingest.events import Event, Row
+from ingest.identity import digests
 
 _BLANKS = "".join(map(chr, [*range(33), 127]))
 """What Spark leaves out around a number."""
@@ -99,9 +99,15 @@ def key_hash(event: Event) -> int | None:
 
 def hash_values(values: Collection[str | None]) -> int:
     """The hash of key values in key column order; the same for texts of the same numbers."""
-    texts = ["\x00" if value is None else one_spelling(value) for value in values]
-    number = xxhash.xxh64_intdigest("\x1f".join(texts).encode())
-    return number - 2**64 if number >= 2**63 else number
+    return hash_keys((values,))[0]
+
+
+def hash_keys(keys: Iterable[Collection[str | None]]) -> list[int]:
+    """`hash_values` of many keys."""
+    return digests(
+        "\x1f".join(["\x00" if value is None else one_spelling(value) for value in values]).encode()
+        for values in keys
+    )
 
 
 def one_spelling(text: str) -> str:

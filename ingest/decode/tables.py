@@ -7,24 +7,22 @@ and its messages are read one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from ingest import position as order
 from ingest.codes import Code
-from ingest.decode.keys import hash_values
+from ingest.decode.keys import hash_keys
 from ingest.decode.silver_rows import Repeated, RowTexts, table_batch
 from ingest.decode.source import SourceDecoder, micros_of_record
-from ingest.events import Event, complete
-from ingest.identity import change_hash
+from ingest.events import complete
+from ingest.identity import change_hashes
 from ingest.wire.contract import Changes, Message, Texts
-
-_Object = Callable[[Texts], object]
 
 
 class Batch(NamedTuple):
@@ -51,17 +49,6 @@ class Table(NamedTuple):
     def tail(self) -> Table:
         """All changes but the first."""
         return self._replace(changes=self.changes.tail())
-
-
-class _Happened(msgspec.Struct, gc=False):
-    """What makes a change's identity, as `change_hash` asks for it."""
-
-    op: str
-    key: object
-    before: object
-    after: object
-    unavailable: list[str] | None
-    crowded: bool = False
 
 
 def table_of(changes: Changes, batch: Batch) -> Table | None:
@@ -179,8 +166,7 @@ def _of_rows(table: Table, messages: Sequence[Message]) -> dict[str, Any]:
     keys_before = keys
     found: dict[str, Any] = {}
     if key_names is not None:
-        key_of = _picked(key_names, names)
-        old, new = list(map(key_of, before)), list(map(key_of, after))
+        old, new = _picked(key_names, names, before), _picked(key_names, names, after)
         keys = [
             was if event.op == "delete" or now is None else now
             for event, was, now in zip(events, old, new, strict=True)
@@ -192,46 +178,57 @@ def _of_rows(table: Table, messages: Sequence[Message]) -> dict[str, Any]:
         found = {
             "key": RowTexts(key_names, keys),
             "key_before": RowTexts(key_names, keys_before),
-            "key_hash": [
-                None if key is None or (was is not None and was != key) else hash_values(key)
-                for key, was in zip(keys, keys_before, strict=True)
-            ],
+            "key_hash": _key_hashes(keys, keys_before),
         }
-    row, key_row = _object(names), _object(key_names or ())
-    happened = (
-        _Happened(
-            event.op,
-            None if key is None else key_row(key),
-            None if was is None else row(was),
-            None if now is None else row(now),
-            event.unavailable or None,
+    digests = change_hashes(
+        zip(
+            [event.op for event in events],
+            _objects(key_names or (), keys),
+            _objects(names, before),
+            _objects(names, after),
+            [event.unavailable or None for event in events],
+            strict=True,
         )
-        for event, key, was, now in zip(events, keys, before, after, strict=True)
     )
-    digests = [
-        change_hash(cast(Event, what), message)
-        for what, message in zip(happened, messages, strict=True)
-    ]
     images = {"before": RowTexts(names, before), "after": RowTexts(names, after)}
     return {**found, **images, "value_hash": digests}
 
 
+def _key_hashes(keys: Sequence[Texts | None], before: Sequence[Texts | None]) -> list[int | None]:
+    """The hash of each key; None where it is unknown or changes."""
+    lasting = [
+        None if was is not None and was != key else key
+        for key, was in zip(keys, before, strict=True)
+    ]
+    hashes = iter(hash_keys([key for key in lasting if key is not None]))
+    return [None if key is None else next(hashes) for key in lasting]
+
+
 def _picked(
-    columns: tuple[str, ...], names: tuple[str, ...]
-) -> Callable[[Texts | None], Texts | None]:
-    """Takes the texts of some columns out of a row of all."""
+    columns: tuple[str, ...], names: tuple[str, ...], rows: Sequence[Texts | None]
+) -> list[Texts | None]:
+    """The texts of some columns, out of rows of all."""
     places = [names.index(column) for column in columns]
     if len(places) == 1:
         [place] = places
-        return lambda row: None if row is None else (row[place],)
+        return [None if row is None else (row[place],) for row in rows]
     pick = itemgetter(*places)
-    return lambda row: None if row is None else pick(row)
+    return [None if row is None else pick(row) for row in rows]
+
+
+def _objects(names: tuple[str, ...], rows: Sequence[Texts | None]) -> Iterator[object]:
+    """Rows as what is written as the JSON objects of their columns, these in order of their names;
+    None for None."""
+    if rows.count(None) == len(rows):
+        return iter(rows)
+    make = _maker(names)
+    return iter([None if row is None else make(row) for row in rows])
 
 
 @lru_cache(maxsize=256)
-def _object(names: tuple[str, ...]) -> _Object:
-    """Makes of a row what is written as the JSON object of its columns, these in order of their
-    names: a struct, which is written faster than a dict, where it can have such names."""
+def _maker(names: tuple[str, ...]) -> Callable[[Texts], object]:
+    """Makes such an object: a struct, which is written faster than a dict, where it can have these
+    names."""
     places = sorted(range(len(names)), key=names.__getitem__)
     ordered = [names[place] for place in places]
     if len(names) < 2:

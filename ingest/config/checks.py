@@ -30,12 +30,17 @@ def written(document: Document, key: str) -> Any:
 
 
 def same(key: str, parts: Parts) -> Iterator[Mistake]:
-    """Files that say the same at `key`, where each must say its own."""
-    first: dict[str, str] = {}
+    """Files that say the same at `key`, where each must say its own: the folders of checkpoints
+    bear these names, and not every file system tells them apart by case."""
+    first: dict[str, tuple[str, str]] = {}
     for document, _ in parts:
         value = written(document, key)
-        if isinstance(value, str) and first.setdefault(value, document.file) != document.file:
-            text = f"`{key}`: `{value}` is already that of {first[value]}"
+        if not isinstance(value, str):
+            continue
+        before, file = first.setdefault(value.casefold(), (value, document.file))
+        if file != document.file:
+            case = "" if before == value else f", `{before}`, but for case"
+            text = f"`{key}`: `{value}` is already that of {file}{case}"
             yield Mistake(document.file, document.line((key,)), text)
 
 

@@ -293,6 +293,13 @@ def test_a_mistake_of_a_tables_file(conf: Conf, tables: str, line: int, part: st
     assert part in text
 
 
+def test_sources_whose_names_only_case_tells_apart(conf: Conf) -> None:
+    shop = SHOP.replace("shop", "Shop")
+    folder = conf({"sources/a.yml": SHOP, "sources/b.yml": shop})
+    text = "`name`: `Shop` is already that of conf/sources/a.yml, `shop`, but for case"
+    assert mistakes(folder) == [Mistake("conf/sources/b.yml", 1, text)]
+
+
 def test_a_target_of_two_tables_files(conf: Conf) -> None:
     files = {}
     for name in ("a", "b"):

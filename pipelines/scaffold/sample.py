@@ -95,6 +95,7 @@ def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sam
     place = {"path": "-", "framing": framing}
     source = Source.model_validate({"name": "sample", "format": format_, "files": place})
     decoder = SourceDecoder(decode_spec(source))
+    keys: dict[tuple[str | None, str | None, str], tuple[str, ...]] = {}
     for message in islice(_messages(files, framing), most):
         sample.messages += 1
         if framing == "kcat":
@@ -104,6 +105,11 @@ def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sam
             sample.formats.update([name] if name else [])
         for row in rows:
             _note(sample, row)
+            if row["kind"] == "ddl" and row["table"] and row["key_columns"]:
+                keys[row["db"], row["schema"], row["table"]] = tuple(row["key_columns"])
+    for table in sample.tables.values():
+        # What messages of rows leave open, gold takes from a schema change.
+        table.key = table.key or keys.get((table.db, table.schema, table.name), ())
     return sample
 
 

@@ -78,6 +78,21 @@ def test_what_stands_in_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "shop.orders" in told.out and "wrote " in told.out
 
 
+def test_a_key_that_only_a_schema_change_names_is_asked_of_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"database": "shop", "table": "orders", "ts": 1709540000}
+    columns = [{"type": "int", "name": "id", "signed": True}]
+    definition = {"database": "shop", "table": "orders", "primary-key": ["id"], "columns": columns}
+    made = {**about, "type": "table-create", "sql": "CREATE TABLE orders (id int primary key)"}
+    messages = [{**made, "def": definition}, {**about, "type": "insert", "data": {"id": 1}}]
+    sample = tmp_path / "orders.jsonl"
+    sample.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    assert "names its key" not in capsys.readouterr().err
+    assert "keys:" not in (tmp_path / "conf/sources/orders.yml").read_text()
+
+
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sample = str(ROOT / "conf/demo/canal/1-monday.jsonl")
     assert init(tmp_path, "--sample", sample, "--name", "shop") == 0

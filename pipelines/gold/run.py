@@ -81,12 +81,14 @@ def merge_tables(
     *,
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
+    resting: Collection[tuple[str, str]] = (),
     stop: Callable[[], bool] = lambda: False,
     failed: Callable[[str, Exception], None] | None = None,
     at_work: Callable[[str], None] = lambda _: None,
 ) -> list[Merged]:
     """Apply what silver has of `sources` to their targets (`targets` alone where given, in any
-    case).
+    case). Parked targets that are `resting`, (source, target), are not tried now: what comes for
+    them waits in silver.
 
     `failed` is told of a source that cannot be brought forward, and the others go on; without it
     the error is raised. `at_work` is told which target is begun, and how many there are.
@@ -108,6 +110,7 @@ def merge_tables(
                     config,
                     source,
                     targets=asked,
+                    resting={target for of, target in resting if of == source},
                     progress_by_target=progress_by_target,
                     stop=stop,
                     at_work=at_work,
@@ -135,11 +138,13 @@ def _merge_source(
     source: str,
     *,
     targets: Collection[str] | None,
+    resting: Collection[str],
     progress_by_target: ProgressByTarget,
     stop: Callable[[], bool],
     at_work: Callable[[str], None],
 ) -> list[Merged]:
     once_more = partial(_merge_source, warehouse, config, source, targets=targets, stop=stop)
+    once_more = partial(once_more, resting=resting)
     once_more = partial(once_more, progress_by_target=progress_by_target, at_work=at_work)
     cursor = source_cursor(progress_by_target, source)
     ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
@@ -163,8 +168,8 @@ def _merge_source(
     for task in tasks.values():
         _place(task, cursor, progress_by_target, backlog=backlog, seen=seen, ledger=ledger)
     aside, freed = kept_apart(source, errors, progress_by_target)
+    tasks = _asked_for(tasks, targets, resting=resting)
     if targets is not None:
-        tasks = {name: task for name, task in tasks.items() if name.casefold() in targets}
         # Nobody asked for the others.
         aside, freed = [], []
     advanced = _advanced_cursor(cursor, found, seen)
@@ -177,9 +182,7 @@ def _merge_source(
     ledger.save()
     # The source cursor stays where only some targets were brought forward.
     cursors = advanced if targets is None and not stop() else []
-    all_rows = (*rows, *aside, *freed, *cursors)
-    news = [row for row in all_rows if advanced or _news(row, progress_by_target)]
-    record_progress(warehouse, news, progress_by_target)
+    _record_news(warehouse, (*rows, *aside, *freed, *cursors), progress_by_target)
     finished = [finish(ledger, entry) for entry in ledger.unfinished()]
     # A target that was brought forward alone before has nothing left, which is no news.
     news = [row for row in rows if row.events or row.rejected or row.error is not None]
@@ -189,6 +192,17 @@ def _merge_source(
         # What waited for new generations and new names of tables comes on.
         merged += once_more()
     return merged
+
+
+def _asked_for(
+    tasks: dict[str, TargetBatch], targets: Collection[str] | None, *, resting: Collection[str]
+) -> dict[str, TargetBatch]:
+    """The tasks that are for now: of the targets asked for, and not of those that rest."""
+    return {
+        name: task
+        for name, task in tasks.items()
+        if name not in resting and (targets is None or name.casefold() in targets)
+    }
 
 
 def _surveyed(
@@ -217,8 +231,15 @@ def _any_parked(progress_by_target: ProgressByTarget, source: str) -> bool:
     )
 
 
+def _record_news(
+    warehouse: Warehouse, rows: Sequence[Progress], progress_by_target: ProgressByTarget
+) -> None:
+    news = [row for row in rows if _news(row, progress_by_target)]
+    record_progress(warehouse, news, progress_by_target)
+
+
 def _news(row: Progress, progress_by_target: ProgressByTarget) -> bool:
-    """Whether a row says more than the one there is: who stays parked while nothing comes is not
+    """Whether a row says more than the one there is: who stays parked for the same reason is not
     recorded again and again."""
     before = progress_by_target.get((row.source, row.target))
     return row.status != "parked" or before is None or row != before
@@ -312,7 +333,7 @@ def _gone(
         if target.casefold() not in there and target not in named
         if targets is None or target.casefold() in targets
     ]
-    record_progress(warehouse, rows, progress_by_target)
+    _record_news(warehouse, rows, progress_by_target)
     return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
 
 

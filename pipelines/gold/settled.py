@@ -34,7 +34,7 @@ def unchanged(warehouse: Warehouse, config: Config, sources: Collection[str]) ->
     remembered = read_note(_file(warehouse))
     if any(source not in remembered for source in sources):
         return False
-    now = _state(warehouse, config)
+    now = state(warehouse, config)
     return all(remembered[source] == now for source in sources)
 
 
@@ -53,13 +53,13 @@ def remember(
         return
     remembered = {
         **read_note(_file(warehouse)),
-        **dict.fromkeys(sources, _state(warehouse, config)),
+        **dict.fromkeys(sources, state(warehouse, config)),
     }
     kept = {source: state for source, state in remembered.items() if source in config.sources}
     write_whole(_file(warehouse), json.dumps(kept).encode())
 
 
-def _state(warehouse: Warehouse, config: Config) -> str:
+def state(warehouse: Warehouse, config: Config) -> str:
     """What a pass depends on, as one text. No secret is part of it."""
     digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():

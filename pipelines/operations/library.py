@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -28,6 +29,7 @@ from pipelines.operations.rebuild import Rebuilt
 from pipelines.operations.reconcile import Reconciled
 from pipelines.operations.run import Outcome, Run
 from pipelines.platform.console import Console
+from pipelines.platform.log import Level
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 
@@ -38,7 +40,7 @@ _LOGGER = logging.getLogger("pipelines")
 class _Logged(Console):
     """Says nothing on standard error."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *, level: Level = "warning", **about: Any) -> None:
         """Log the line."""
         _LOGGER.info("%s", text)
 

@@ -7,8 +7,9 @@ last one, unless the run is to continue until it is told to stop.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -21,19 +22,24 @@ from pipelines.gold.backlog import unmatched
 from pipelines.gold.known_targets import known_targets, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped
+from pipelines.ledger.entries import load_entries
 from pipelines.operations.compaction import Table, compact_written
 from pipelines.operations.views import publish
 from pipelines.platform.console import Advance, Console, counted
 from pipelines.platform.failures import described
+from pipelines.platform.log import Level
 from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.stream import decode_source
 from pipelines.silver.transactions import waiting
+from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 from pipelines.telemetry.activity import Activity, Totals
-from pipelines.telemetry.runs import record_run
+from pipelines.telemetry.reading import Reading
+from pipelines.telemetry.runs import now, record_run
 
 Result = TypeVar("Result")
+Watch = Callable[[Reading, bool], None]
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
 TABLE = ("kind", "table", *(name for name in Merged._fields if name != "target"))
 _SHOWN: dict[str, tuple[str, ...]] = {
@@ -64,15 +70,16 @@ class Source:
 
 @dataclass
 class Rest:
-    """A source whose messages could not be had, and when they are asked for again: what waits for a
-    server that does not answer holds up the sources after it."""
+    """A source whose messages could not be had, or a target that is parked, and when it is tried
+    again: what waits for a server that does not answer holds up the sources after it, and what is
+    tried in vain again and again only costs."""
 
-    error: Exception
+    error: Exception | None
     until: float
     seconds: float
 
     @classmethod
-    def after(cls, error: Exception, before: Rest | None) -> Rest:
+    def after(cls, error: Exception | None, before: Rest | None) -> Rest:
         """The rest after a failure, twice as long as the one `before`."""
         seconds = FIRST_REST if before is None else min(before.seconds * 2, LONGEST_REST)
         return cls(error, time.monotonic() + seconds, seconds)
@@ -174,7 +181,9 @@ class Run:
         targets: Sequence[str] | None,
         stages: Sequence[str],
         stop: Stop,
+        watch: Watch | None = None,
     ) -> None:
+        """`watch` is given a reading after each pass, and whether it is the last one."""
         self._warehouse = warehouse
         warehouse.patience = warehouse.patience._replace(stop=stop)
         self._config = config
@@ -187,23 +196,35 @@ class Run:
         self._quiet = True
         self._written: set[Table] = set()
         self._rests: dict[str, Rest] = {}
+        # Of a continuous run: the parked targets, and what gold's last pass left where it left
+        # nothing that another one could do.
+        self._parked: dict[tuple[str, str], Rest] = {}
+        self._continuous = False
+        self._left: str | None = None
+        self._watch = watch
+        self._looked_through = False
         verb = "run" if len(stages) > 1 else stages[0]
         self.activity = Activity(verb, sources=sources, targets=targets)
         self.outcome = Outcome(sources={name: Source() for name in sources})
         self._recorded = self.outcome.totals
+        if console.log is not None:
+            console.log.about["run"] = self.activity.run
 
     def until_done(self) -> Outcome:
         """Pass after pass until one brings no message, which ends after bronze."""
         more = self._pass()
         while more and not self._stop():
+            self._shown()
             more = self._pass(again=True)
         self._name_unknown_targets()
         self._name_spoilt()
         self._record(self.outcome.code or int(self._stop()))
+        self._shown(last=True)
         return self.outcome
 
     def until_stopped(self) -> Outcome:
         """Pass after pass until `stop`; failures are those of the last pass."""
+        self._continuous = True
         while not self._stop():
             self.outcome.platform.clear()
             self.outcome.held.clear()
@@ -212,11 +233,62 @@ class Run:
             brought = self._pass()
             if self.activity.due and not self._stop():
                 self._record(None)
+            self._shown()
             if not brought:
                 self._stop.wait(PAUSE)
         self._name_spoilt()
         self._record(self.outcome.code)
+        self._shown(last=True)
         return self.outcome
+
+    def _shown(self, *, last: bool = False) -> None:
+        """Give a reading to whoever watches; what fails there stops no run."""
+        if self._watch is not None:
+            try:
+                self._watch(self._reading(), last)
+            except Exception as error:
+                self._say(f"metrics are as they were: {described(error)}")
+
+    def _reading(self) -> Reading:
+        """What was done so far, for metrics."""
+        done = self.outcome
+        reading = Reading(
+            run=self.activity.run,
+            at=now(),
+            began=self.activity.began,
+            passes=self.activity.passes,
+            ready=self.activity.passes > 0 and not done.platform and not self._stop(),
+            seconds=dict(self.activity.seconds),
+            sources={
+                name: {"messages": s.messages, "rows": s.rows, "rejects": s.rejects}
+                for name, s in done.sources.items()
+            },
+            failing={
+                name: s.error is not None and s.error not in done.held
+                for name, s in done.sources.items()
+            },
+            tables={of: merged._asdict() for of, merged in done.tables.items()},
+            latency=self.activity.latency.copy(),
+        )
+        if not self._looked_through:
+            return reading
+        progress = {
+            of: known
+            for of, known in load_progress(self._warehouse).items()
+            if of[1] != SOURCE_CURSOR
+        }
+        waiting = Counter(
+            (entry.table.source, entry.target)
+            for entry in load_entries(self._warehouse).values()
+            if entry.status == "pending" and entry.target is not None
+        )
+        return replace(
+            reading,
+            looked_through=True,
+            parked={of: known.status == "parked" for of, known in progress.items()},
+            freshness={of: known.freshness for of, known in progress.items()},
+            pending={of: waiting[of] for of in progress},
+        )
 
     def _record(self, code: int | None) -> None:
         """Write the run's row of what was done since its last, where that is news; `code` None: the
@@ -300,6 +372,7 @@ class Run:
         rest, found, brought = self._rests.pop(name, None), None, 0
         if rest is not None and time.monotonic() < rest.until:
             self._rests[name] = rest
+            assert rest.error is not None
             self._failed(name, rest.error)
         else:
             try:
@@ -314,10 +387,11 @@ class Run:
             done.messages += brought
             self._written |= {("bronze", "messages")} if brought else set()
             for path in found.files_changed:
-                self._warn(f"source {name}: {path} changed after it was read; it stays as read")
+                text = f"source {name}: {path} changed after it was read; it stays as read"
+                self._warn(text, source=name)
             for unreadable in found.files_unreadable:
-                self._warn(f"source {name}: {unreadable}")
-        advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0)
+                self._warn(f"source {name}: {unreadable}", source=name)
+        advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
         return brought
 
     def _silver(self, name: str, advance: Advance) -> None:
@@ -336,7 +410,7 @@ class Run:
         self.activity.decoded(decoded.event_times if decoded is not None else ())
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
         counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
-        advance(f"silver {name}: {counts}", rows > 0)
+        advance(f"silver {name}: {counts}", rows > 0, source=name)
 
     def _gold(self, advance: Advance) -> None:
         """What silver has brought to the targets; nothing is looked at where nothing changed."""
@@ -349,10 +423,48 @@ class Run:
             self.outcome.done += len(self._stages) == 1
             advance("gold: 0 tables with changes", False)
             return
+        state = self._looked_at(lambda: settled.state(*about[:2])) if self._parked else None
+        if state is not None and state == self._left and not self._any_due():
+            advance("gold: 0 tables with changes", False)
+            return
         self._quiet = True
-        self._merge(advance)
+        merged = self._merge(advance)
         if self._quiet and silver is not None and not self._stop():
             self._looked_at(lambda: settled.remember(*about, silver=silver))
+        # What only waits for parked targets to be tried again.
+        self._left = None
+        again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
+        if merged and self._parked and silver == again:
+            self._left = self._looked_at(lambda: settled.state(*about[:2]))
+
+    def _any_due(self) -> bool:
+        """Whether a parked target has rested enough."""
+        return any(time.monotonic() >= rest.until for rest in self._parked.values())
+
+    def _resting(self) -> set[tuple[str, str]]:
+        """The parked targets that are not tried now."""
+        if not self._parked or not self._warehouse.exists("gold", "_progress"):
+            return set()
+        progress = load_progress(self._warehouse)
+        for of in list(self._parked):
+            if of not in progress or progress[of].status != "parked":
+                # Somebody rebuilt or reset it.
+                del self._parked[of]
+                self.outcome.tables[of] = self.outcome.tables[of]._replace(error=None)
+        return {of for of, rest in self._parked.items() if time.monotonic() < rest.until}
+
+    def _rest(self, merged: Sequence[Merged]) -> None:
+        """Let the targets rest that were tried in vain; those that went on are as any other."""
+        for row in merged:
+            of = (row.source, row.target)
+            before = self._parked.pop(of, None)
+            if row.error is None or not self._continuous:
+                continue
+            if before is not None and time.monotonic() < before.until:
+                # It is named in every pass: its table is gone, or it collides with another.
+                self._parked[of] = before
+            else:
+                self._parked[of] = Rest.after(None, before)
 
     def _looked_at(self, work: Callable[[], Result]) -> Result | None:
         """What `work` gives, which only saves work; None where it failed, which is said."""
@@ -362,7 +474,14 @@ class Run:
             self._say(f"gold is looked through whatever has changed: {described(error)}")
             return None
 
-    def _merge(self, advance: Advance) -> None:
+    def _merge(self, advance: Advance) -> bool:
+        """Bring targets forward; whether no source failed."""
+        failing: list[str] = []
+
+        def failed(name: str, error: Exception) -> None:
+            failing.append(name)
+            self._failed(name, error, "gold: ")
+
         merged = self._attempt(
             None,
             lambda: merge_tables(
@@ -370,13 +489,16 @@ class Run:
                 self._config,
                 sources=self._sources,
                 targets=self._targets,
+                resting=self._resting(),
                 stop=self._stop,
-                failed=lambda name, error: self._failed(name, error, "gold: "),
+                failed=failed,
                 at_work=lambda target: advance.at(f"gold {target}"),
             ),
         )
         if merged is None:
-            return
+            return False
+        self._looked_through = self._warehouse.exists("gold", "_progress")
+        self._rest(merged)
         self.activity.merged([(row.source, row.target) for row in merged if row.error is None])
         self.outcome.done += bool(merged) or len(self._stages) == 1
         targets = {row.target for row in merged}
@@ -385,15 +507,30 @@ class Run:
             self._written |= {("gold", target) for target in (*targets, *own)}
         for name in self._sources:
             for text in self._attempt(name, partial(self._stays, name, targets)) or ():
-                self._say(text)
+                self._say(text, source=name)
         for row in merged:
             if row.error is not None:
-                self._say(f"table {row.target} is parked: {row.error}")
+                text = f"table {row.target} is parked: {row.error}"
+                self._say(text, level="error", source=row.source, target=row.target)
             key = (row.source, row.target)
             self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
         if merged:
             self._attempt(None, lambda: publish(self._warehouse, self._config))
+        self._log_merged(merged)
         advance(f"gold: {counted(len(merged), 'tables')} with changes", bool(merged))
+        return not failing
+
+    def _log_merged(self, merged: Sequence[Merged]) -> None:
+        """A line for each target that was brought forward, where a log is asked for."""
+        if self._console.log is None or not merged:
+            return
+        progress = load_progress(self._warehouse)
+        for row in merged:
+            if row.error is None:
+                text = f"gold {row.target}: {counted(row.events, 'changes')}"
+                about = {"source": row.source, "target": row.target}
+                batch = progress[row.source, row.target].batch
+                self._console.log.line("info", text, **about, batch=batch)
 
     def _attempt(self, source: str | None, work: Callable[[], Result]) -> Result | None:
         """What `work` gives; None where it failed, which is said and noted; `source` None: gold."""
@@ -417,27 +554,34 @@ class Run:
         if isinstance(error, PlatformError):
             _note(self.outcome.platform, text)
         if source is None:
-            self._warn(f"gold failed: {text}")
+            self._warn(f"gold failed: {text}", level="error")
         else:
-            self._say(f"source {source} failed: {text}")
+            self._say(f"source {source} failed: {text}", level="error", source=source)
 
     def _stays(self, source: str, targets: set[str]) -> list[str]:
         """What of a source stays in silver, and why, and what of `targets` has no types."""
         about = (self._warehouse, self._config, [source])
         return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
 
-    def _warn(self, text: str) -> None:
-        self._say(text)
+    def _warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
+        self._say(text, level=level, source=source)
         _note(self.outcome.warned, text)
 
-    def _say(self, text: str) -> None:
+    def _say(
+        self,
+        text: str,
+        *,
+        level: Level = "warning",
+        source: str | None = None,
+        target: str | None = None,
+    ) -> None:
         """Tell the user, once in a run."""
         self._quiet = False
         if text not in self._said:
             if len(self._said) >= _SAID_MOST:
                 self._said.clear()
             self._said.add(text)
-            self._console.say(text)
+            self._console.say(text, level=level, source=source, target=target)
 
     def _name_unknown_targets(self) -> None:
         """Those that were asked for before anything was known of the source's tables."""

@@ -23,6 +23,8 @@ from click import style
 if TYPE_CHECKING:
     from pipelines.platform.layout import Column, Line
 
+from pipelines.platform.log import JsonLog, Level
+
 EXACT = 2**53
 """Above it, programs that hold numbers as doubles would round: such integers become text."""
 
@@ -43,13 +45,25 @@ class Advance:
         self._finished = finished
         self._begun = begun
 
-    def __call__(self, step: str, news: bool) -> None:
-        """One step is finished."""
+    def __call__(self, step: str, news: bool, **about: Any) -> None:
+        """One step is finished; `about`: what a log says it is about, such as its source."""
         self._finished(step, news)
 
     def at(self, step: str) -> None:
         """Show on a terminal what is at work now; the bar stays where it is."""
         self._begun(step)
+
+
+class LoggedAdvance(Advance):
+    """Each step that is news as a line of a log."""
+
+    def __init__(self, log: JsonLog) -> None:
+        super().__init__(lambda _, __: None)
+        self._log = log
+
+    def __call__(self, step: str, news: bool, **about: Any) -> None:
+        if news:
+            self._log.line("info", step, **about)
 
 
 def json_value(value: Any) -> Any:
@@ -118,10 +132,12 @@ def warn(text: str) -> None:
 
 
 class Console:
-    """One call's output. `json` is what the user asked for."""
+    """One call's output. `json` is what the user asked for; with `log`, what is done and what went
+    wrong are its lines."""
 
     def __init__(self, *, json: bool) -> None:
         self.json = json
+        self.log: JsonLog | None = None
 
     def rows(
         self,
@@ -203,13 +219,19 @@ class Console:
         if not self.json:
             sys.stdout.write(clean(text) + "\n")
 
-    def say(self, text: str) -> None:
-        """Tell the user something beside the result, in a line."""
-        warn(text)
+    def say(self, text: str, *, level: Level = "warning", **about: Any) -> None:
+        """Tell the user something beside the result, in a line; a log also what it is about."""
+        if self.log is not None:
+            self.log.line(level, text, **about)
+        else:
+            warn(text)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Advance]:
         """A bar of `total` steps on a terminal, elsewhere a line for the news; standard error."""
+        if self.log is not None:
+            yield LoggedAdvance(self.log)
+            return
         if not sys.stderr.isatty():
             yield Advance(lambda step, news: self.say(f"{what}: {step}") if news else None)
             return
@@ -235,7 +257,7 @@ class Console:
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
         """Show on a terminal that something takes its time."""
-        if not sys.stderr.isatty():
+        if self.log is not None or not sys.stderr.isatty():
             yield
             return
         from rich.console import Console as Terminal

@@ -110,7 +110,8 @@ def record_run(warehouse: Warehouse, row: RunRow) -> bool:
     noted = read_note(_file(warehouse))
     before = noted.pop(row.command, None)
     state = before.get("state") if isinstance(before, dict) else None
-    news = row.brought or row.state != (state or "0")
+    ends = row.exit_code is not None and row.part > 1
+    news = row.brought or ends or row.state != (state or "0")
     if news:
         create_runs(warehouse)
         schema = ", ".join(f"`{name}` {type_}" for name, type_, _ in RUNS)

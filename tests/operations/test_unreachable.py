@@ -11,6 +11,7 @@ import pytest
 from ingest.config.load import load
 from ingest.errors import PlatformError
 from pipelines.bronze.transport import Bronze
+from pipelines.gold.run import Merged
 from pipelines.operations import run
 from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
 from pipelines.platform.console import Console
@@ -88,3 +89,57 @@ def test_a_resting_source_still_fails_the_run(
     monkeypatch.setattr(at_work, "_compact", lambda: None)
     outcome = at_work.until_done()
     assert (left, outcome.sources["dead"].error, outcome.code) == ([], "no broker answers", 1)
+
+
+def test_a_parked_target_is_tried_at_growing_intervals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it rests and nothing else is new, gold is not looked through; once it goes on, or is
+    rebuilt, it is as any other."""
+    clock, state, tried = [0.0], ["a"], []
+    parked = SimpleNamespace(status="parked")
+    progress = {("shop", "items"): parked}
+    nothing = dict.fromkeys(Merged._fields, 0)
+    why = Merged(**{**nothing, "target": "items", "source": "shop", "error": "no key"})
+
+    def merge(*_: Any, resting: Any, **__: Any) -> list[Merged]:
+        tried.append((clock[0], sorted(resting)))
+        return [] if resting or parked.status == "ok" else [why]
+
+    at_work = _run(tmp_path)
+    at_work._stages = ("gold",)
+    at_work._warehouse = cast(Any, SimpleNamespace(exists=lambda *_: True))
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(run, "merge_tables", merge)
+    monkeypatch.setattr(run, "load_progress", lambda _: progress)
+    for name in ("waiting", "unmatched", "untyped"):
+        monkeypatch.setattr(run, name, lambda *_, **__: ())
+    monkeypatch.setattr(run, "publish", lambda *_: None)
+    monkeypatch.setattr(run, "record_run", lambda *_: False)
+    monkeypatch.setattr(run, "PAUSE", 0.0)
+    for name, given in (
+        ("silver_commit", lambda _: state[0]),
+        ("unchanged", lambda *_: False),
+        ("state", lambda *_: state[0]),
+        ("remember", lambda *_, **__: None),
+    ):
+        monkeypatch.setattr(run.settled, name, given)
+
+    def compact() -> None:
+        clock[0] += 1.0
+        if clock[0] == 40:
+            # Something comes for another target.
+            state[0] = "b"
+        if clock[0] == 50:
+            parked.status = "ok"
+            state[0] = "c"
+        if clock[0] == 60:
+            at_work._stop.ask()
+
+    monkeypatch.setattr(at_work, "_compact", compact)
+    outcome = at_work.until_stopped()
+    rests = [("shop", "items")]
+    assert tried[:6] == [(at, []) for at in (0.0, 1.0, 3.0, 7.0, 15.0, 31.0)]
+    assert tried[6] == (40.0, rests) and tried[7] == (50.0, [])
+    assert at_work._parked == {} and outcome.code == 0
+    assert capsys.readouterr().err.count("is parked: no key") == 1

@@ -41,6 +41,7 @@ FLOORS = (
     ("pipelines.apply", "pipelines.ledger"),
     ("pipelines.gold",),
     ("pipelines.catalogue", "pipelines.operations", "pipelines.scaffold"),
+    ("pipelines.reporting",),
     ("pipelines.cli", "pipelines"),
     ("pipelines.documentation",),
 )

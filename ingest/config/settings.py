@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field, StringConstraints
 
+from ingest.config.alerts import Checks
 from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
 from ingest.errors import Mistake
 
@@ -100,6 +101,7 @@ class Settings(ConfigModel):
     merge_threads: Annotated[Whole, Field(ge=1)] = 8
     ddl: DdlPolicy = DdlPolicy()
     retention: Retention = Retention()
+    checks: Checks = Checks()
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
@@ -135,12 +137,16 @@ _GROUPS: Mapping[str, type[ConfigModel]] = {
     "schemas": Schemas,
     "ddl": DdlPolicy,
     "retention": Retention,
+    "checks": Checks,
 }
+_IN_FILE_ALONE = {"tables"}
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "INGEST_" + "__".join(place).upper(): place
     for name in Settings.model_fields
     for place in (
-        [(name, inner) for inner in _GROUPS[name].model_fields] if name in _GROUPS else [(name,)]
+        [(name, inner) for inner in _GROUPS[name].model_fields if inner not in _IN_FILE_ALONE]
+        if name in _GROUPS
+        else [(name,)]
     )
 }
 """Environment variable -> place of the setting it gives."""

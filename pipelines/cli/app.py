@@ -27,9 +27,11 @@ from pipelines.cli.context import (
 )
 from pipelines.cli.examples import add_examples
 from pipelines.cli.init import init
+from pipelines.cli.reports import report
 from pipelines.cli.review import ddl, rejects
 from pipelines.cli.tables import TABLE_VERBS
-from pipelines.platform.console import warn
+from pipelines.cli.watching import watched, watching
+from pipelines.platform.log import JsonLog
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,24 +39,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Platforms that call this function take every SystemExit for a failure, also one with 0.
     """
+    call = Invocation()
     try:
-        ingest.main(args=arguments, prog_name="ingest")
+        ingest.main(args=arguments, prog_name="ingest", obj=call)
     except SystemExit as end:
         if end.code:
             raise
     except ConfigError as error:
-        _end(list(map(str, error.mistakes)), 2)
+        _end(call, list(map(str, error.mistakes)), 2)
     except LeaseHeld as error:
-        _end([str(error)], TRY_AGAIN)
+        _end(call, [str(error)], TRY_AGAIN)
     except Exception as error:
         from pipelines.platform.failures import described
 
-        _end([described(error)], 2 if isinstance(error, PlatformError) else 1)
+        _end(call, [described(error)], 2 if isinstance(error, PlatformError) else 1)
 
 
-def _end(lines: Sequence[str], code: int) -> None:
+def _end(call: Invocation, lines: Sequence[str], code: int) -> None:
     for line in lines:
-        warn(line)
+        call.console.say(line, level="error")
     raise SystemExit(code) from None
 
 
@@ -147,12 +150,24 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
     @click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
     @click.option("--table", "tables", multiple=True, metavar="T", help="Only this target table.")
     @click.option("--continuous", is_flag=True, help="Go on until SIGTERM or SIGINT.")
+    @watched
     @patient
     @everywhere
     @click.pass_obj
     def verb(
-        call: Invocation, sources: tuple[str, ...], tables: tuple[str, ...], continuous: bool
+        call: Invocation,
+        /,
+        sources: tuple[str, ...],
+        tables: tuple[str, ...],
+        continuous: bool,
+        metrics: str | None,
+        listen: str | None,
+        log_format: str,
     ) -> None:
+        if listen is not None and not continuous:
+            raise click.UsageError("--listen needs --continuous")
+        if log_format == "json":
+            call.console.log = JsonLog()
         named = call.sources(sources)
         from pipelines.gold.known_targets import check_reachable, check_there
 
@@ -160,7 +175,10 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
         from pipelines.platform.signals import Stop, heeding_signals
 
         stop = Stop()
-        with heeding_signals(stop, call.console.say) as take:
+        with (
+            watching(call.console, metrics=metrics, listen=listen) as watch,
+            heeding_signals(stop, call.console.say) as take,
+        ):
             warehouse = call.warehouse
             take()
             if targets is not None:
@@ -175,6 +193,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
                 targets=targets,
                 stages=stages,
                 stop=stop,
+                watch=watch,
             )
             outcome = run.until_stopped() if continuous else run.until_done()
         outcome.show(call.console, stages)
@@ -201,11 +220,21 @@ _stage("gold", ("gold",), "Merge what is new in silver into the gold tables.")
     metavar="SECONDS",
     help="Between two looks of --watch. [default: 5]",
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only name what is parked, or beyond the bounds of `checks:`; end with 1 if anything is.",
+)
 @detailed
 @everywhere
 @click.pass_obj
-def status(call: Invocation, watch: bool, interval: float | None) -> None:
+def status(call: Invocation, watch: bool, interval: float | None, check: bool) -> None:
     """Show where each source and each table stands."""
+    if check:
+        from pipelines.cli.reports import check_status
+
+        check_status(call)
+        return
     if interval is not None and not watch:
         raise click.UsageError("--interval needs --watch")
     from pipelines.cli import status as standing
@@ -376,6 +405,7 @@ def line(context: click.Context, words: str) -> None:
         ingest.invoke(inner)
 
 
+ingest.add_command(report)
 ingest.add_command(ddl)
 ingest.add_command(rejects)
 ingest.add_command(init)

@@ -45,14 +45,23 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rejects replay": ("ingest rejects replay --source shop --code type_mismatch",),
     "rejects show": ("ingest rejects show 3f2a",),
     "rejects summary": ("ingest rejects summary --status open",),
+    "report": ("ingest report", "ingest report --out /srv/www/ingest.html"),
     "reset": ("ingest reset shop_orders", "ingest reset --source shop --yes"),
-    "run": ("ingest run", "ingest run --source shop --no-wait", "ingest run --continuous"),
+    "run": (
+        "ingest run",
+        "ingest run --source shop --no-wait",
+        "ingest run --continuous --listen 127.0.0.1:9188 --log-format json",
+    ),
     "silver": ("ingest silver --source shop",),
     "sql": (
         "ingest sql 'SELECT * FROM gold.shop_orders LIMIT 10'",
         "ingest sql 'SELECT op, count(*) FROM silver.changes GROUP BY op' --json",
     ),
-    "status": ("ingest status", "ingest status --watch --interval 30"),
+    "status": (
+        "ingest status",
+        "ingest status --watch --interval 30",
+        "ingest status --check",
+    ),
     "validate": ("ingest validate --connect", "ingest --conf other/conf validate"),
     "version": ("ingest version --json",),
 }

@@ -8,7 +8,7 @@ nothing stands are left out; positions and what else is the product's own come w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -79,6 +79,7 @@ def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
         Shown(Column("state", Kind.STATE), [source_state(row) for row in rows]),
         _counts("messages", rows, always=True),
         _counts("lag", rows, name="to decode"),
+        _waits(rows),
         _counts("unread_files", rows, name="files to read"),
         _counts("rejects", rows),
         _counts("stepped_back", rows, name="stepped back"),
@@ -99,6 +100,7 @@ def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -
         Shown(Column("state", Kind.STATE), [table_state(row) for row in rows]),
         _counts("rows", rows, always=True),
         Shown(Column("freshness", Kind.COUNT), freshness),
+        _waits(rows),
         _counts("late", rows, where=Where.LEFT_OUT),
         Shown(Column("keeps", Kind.NAME, Where.BELOW), [_kept(row["mode"]) for row in rows]),
         _texts("error", rows),
@@ -250,6 +252,14 @@ def _names(
     where: Where = Where.BESIDE,
 ) -> Shown:
     return Shown(Column(name or key, Kind.NAME, where), [cell(row[key]) for row in rows])
+
+
+def _waits(rows: Sequence[Mapping[str, Any]]) -> Shown:
+    """How long what waits has waited."""
+    now = datetime.now(UTC)
+    since = [row.get("lag_seconds") for row in rows]
+    waits = [age(now - timedelta(seconds=n), now) if n else "" for n in since]
+    return Shown(Column("waits", Kind.COUNT), waits)
 
 
 def _texts(key: str, rows: Sequence[Mapping[str, Any]]) -> Shown:

@@ -55,7 +55,7 @@ def watching(
         yield None
         return
     address = None if listen is None else _address(listen)
-    # A tenth of a second to import, and most runs never need it.
+    # Most runs never need it.
     from pipelines.telemetry.endpoint import listening
     from pipelines.telemetry.metrics import Readings, written_before
 

@@ -54,7 +54,7 @@ def fields(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, Field
     for name, field in model.model_fields.items():
         path = f"{above}{field.alias or name}"
         yield path, field
-        if path != "defaults":
+        if path not in ("defaults", "checks.tables"):
             for inner in models_in(field.annotation):
                 yield from fields(inner, f"{path}.")
 
@@ -147,6 +147,8 @@ def _type(path: str, field: FieldInfo, key: Key) -> str:
         listed = "a list of " if path == "tables" else ""
         return f"{listed}keys with values, see below" if path != "defaults" else "keys with values"
     if key.schema is not None and "pattern" in str(key.schema):
+        if "minute" in str(key.schema):
+            return "a number of seconds, minutes, hours or days"
         return "a number or a share" if "fail" in path else "a number of days"
     if path.endswith("from") or path.endswith("sequence_by"):
         return "a text or a list of texts"

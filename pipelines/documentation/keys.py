@@ -20,6 +20,14 @@ class Key(NamedTuple):
 
 
 _DAYS = {"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]{0,4} days?$"}, {"type": "null"}]}
+_TIME = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[1-9][0-9]{0,5} (second|minute|hour|day)s?$"},
+        {"type": "null"},
+    ]
+}
+_COUNT = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}]}
+_BOUNDS = {"freshness": _TIME, "lag": _TIME, "rejects": _COUNT, "pending_ddl": _COUNT}
 _NAMES = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
 _NAME_OR_NAMES = {"anyOf": [{"type": "string", "minLength": 1}, _NAMES]}
 
@@ -85,6 +93,46 @@ SETTINGS: Mapping[str, Key] = {
         "90 days",
         "3 months",
         _DAYS,
+    ),
+    "checks": Key(
+        "What is still well. `ingest status --check` ends with 1 where anything is not, and names "
+        "it; the report lists it. A parked table is never well.",
+        {"freshness": "6 hours", "rejects": 0},
+        {"freshnes": "6 hours"},
+    ),
+    "checks.freshness": Key(
+        "How long ago the newest change of a table may have happened.", "6 hours", 6, _TIME
+    ),
+    "checks.lag": Key(
+        "How long a message may wait to be decoded, or a change for its table.",
+        "15 minutes",
+        "1/4 hour",
+        _TIME,
+    ),
+    "checks.rejects": Key("How many rejects of a source or table may be open.", 0, -1, _COUNT),
+    "checks.pending_ddl": Key(
+        "How many schema changes of a table may wait for a decision.", 3, "few", _COUNT
+    ),
+    "checks.tables": Key(
+        "The same four keys for the tables whose names match a pattern; `*` and `?` match, "
+        "whatever the case. They stand over those for all, key by key, and a later pattern over "
+        "an earlier one; null takes a bound away.",
+        {"audit_*": {"freshness": None, "rejects": 100}},
+        {"audit_*": {"fresh": "1 day"}},
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": _BOUNDS,
+                "additionalProperties": False,
+            },
+        },
+    ),
+    "checks.webhook": Key(
+        "An address that `ingest status --check` posts JSON to when what fails has changed. It is "
+        "a secret: take it from the environment.",
+        "https://hooks.example.com/${HOOK:-alerts}",
+        "hooks.example.com",
     ),
 }
 

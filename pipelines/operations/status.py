@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,6 +22,7 @@ from ingest.sql.delivery import MESSAGE, listed
 from pipelines.bronze.transports import transport_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
+from pipelines.operations.lags import unapplied_since, undecoded_since
 from pipelines.operations.listings import DDL, ddl
 from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
@@ -27,10 +30,13 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
 from pipelines.targets.rejects import DECODE_ID
 
-SOURCE = ("kind", "source", "messages", "lag", "unread_files", "rejects", "stepped_back")
+SOURCE = (
+    *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "rejects"),
+    "stepped_back",
+)
 TABLE = (
-    *("kind", "table", "source", "rows", "last_pos", "freshness", "late", "rejected"),
-    *("parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
+    *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
+    *("late", "rejected", "parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
 )
 
 
@@ -41,7 +47,8 @@ Failed = Callable[[str, Exception], None]
 def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list[list[Any]]:
     """A row a declared source: the columns SOURCE.
 
-    `lag` counts messages of bronze that silver has not decoded, `unread_files` files that bronze
+    `lag` counts messages of bronze that silver has not decoded, `lag_seconds` says how long the
+    oldest of them has waited (0 where there is none), `unread_files` counts files that bronze
     has not read (null for Kafka, and where the files cannot be listed), `stepped_back` messages
     whose timestamps contradict their partition's order. `failed` is told of a log of files that is
     damaged.
@@ -74,12 +81,14 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
         warehouse,
         [name for name, source in config.sources.items() if placed_by_timestamp(source)],
     )
+    since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
     return [
         [
             "source",
             name,
             messages.get(name, 0),
             lag.get(name, 0),
+            age(since.get(name)) or 0,
             _unread_files(warehouse, source, failed),
             rejects.get(name, 0),
             back.get(name, 0),
@@ -122,41 +131,44 @@ def _offsets(relation: str) -> str:
     )
 
 
+def age(time: datetime | None) -> int | None:
+    """How many whole seconds ago that was; None where it never was."""
+    return None if time is None else max(0, int((datetime.now(UTC) - time).total_seconds()))
+
+
 def table_rows(
-    warehouse: Warehouse, config: Config, *, advance: Advance, failed: Failed
+    warehouse: Warehouse,
+    config: Config,
+    *,
+    advance: Advance,
+    failed: Failed,
+    counting: bool = True,
 ) -> list[list[Any]]:
     """A row a target, created or not, and one a source table that is parked by itself: the columns
-    TABLE. `advance` is told each that is done, `failed` what cannot be counted."""
+    TABLE. `advance` is told each that is done, `failed` what cannot be counted.
+
+    `age_seconds`: how long ago the newest change happened that was applied. `lag_seconds`: how long
+    the oldest change has waited that was not, 0 where there is none. Without `counting`, rows of
+    targets are not counted.
+    """
     last_runs = {
         row["target"]: row
         for row in _progress(warehouse)
         # A source table stands for itself only while it is parked.
         if ":" not in row["target"] or row["status"] == "parked"
     }
-    pending: dict[str, int] = {}
-    for entry in ddl(warehouse, status="pending"):
-        target = entry[DDL.index("target")]
-        pending[target] = pending.get(target, 0) + 1
-    rejected = _counts(
-        warehouse,
-        "gold",
-        "_rejects",
-        query="SELECT target, count(*) AS n FROM (SELECT target, max_by(status, version) AS status "
-        "FROM {table} GROUP BY id, target) WHERE status = 'open' GROUP BY target",
-    )
+    pending = Counter(entry[DDL.index("target")] for entry in ddl(warehouse, status="pending"))
+    rejected = _rejected(warehouse)
     created = set(gold_tables(warehouse))
+    since = unapplied_since(warehouse, config)
 
     def row(target: str) -> list[Any]:
         last_run = last_runs.get(target, {})
         source = config.sources.get(last_run.get("source", ""))
         epoch = source.epoch if source is not None else 0
-        total: int | None
-        old: int | None
-        try:
-            total, old = _size(warehouse, target, epoch) if target in created else (0, 0)
-        except Exception as error:
-            failed(f"table {target}", error)
-            total = old = None
+        total, old = (None, None) if target in created else (0, 0)
+        if target in created and counting:
+            total, old = _size(warehouse, target, epoch, failed=failed)
         parked, why = last_run.get("status") == "parked", last_run.get("error")
         if target not in created and has_rows_applied(last_run.get("state")):
             parked, why = True, is_gone(target)
@@ -168,17 +180,30 @@ def table_rows(
             total,
             last_run.get("last_pos"),
             last_run.get("freshness"),
+            age(last_run.get("freshness")),
+            age(since.get(target)) or 0,
             last_run.get("late") or 0,
             rejected.get(target, 0),
             parked,
             why,
-            pending.get(target, 0),
+            pending[target],
             old,
             label(contract_in(last_run.get("state"))),
         ]
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
         return list(pool.map(row, sorted({*created, *last_runs})))
+
+
+def _rejected(warehouse: Warehouse) -> dict[str, int]:
+    """How many rejects of gold are open, by target."""
+    return _counts(
+        warehouse,
+        "gold",
+        "_rejects",
+        query="SELECT target, count(*) AS n FROM (SELECT target, max_by(status, version) AS status "
+        "FROM {table} GROUP BY id, target) WHERE status = 'open' GROUP BY target",
+    )
 
 
 def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
@@ -196,11 +221,18 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
     )
 
 
-def _size(warehouse: Warehouse, target: str, epoch: int) -> tuple[int, int]:
-    """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15)."""
+def _size(
+    warehouse: Warehouse, target: str, epoch: int, *, failed: Failed
+) -> tuple[int | None, int | None]:
+    """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15); None
+    where they cannot be counted."""
     old = f"count_if(element_at(_pos, {EPOCH}) < {epoch})" if epoch else "0"
     session: SparkSession = warehouse.session
-    found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
+    try:
+        found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
+    except Exception as error:
+        failed(f"table {target}", error)
+        return None, None
     return (0, 0) if found is None else (int(found[0]), int(found[1]))
 
 

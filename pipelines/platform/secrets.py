@@ -31,4 +31,6 @@ def without_any(text: str, config: Config) -> str:
         text = without_secrets(text, source.options)
         if source.kafka is not None:
             text = without_secrets(text, source.kafka.options)
+    if config.settings.checks.webhook:
+        text = text.replace(config.settings.checks.webhook, HIDDEN)
     return _LOGIN.sub(HIDDEN, text)

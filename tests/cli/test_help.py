@@ -65,7 +65,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_names_of_verbs_and_options_are_completed(project: Path) -> None:
-    assert completed(project, "re") == ["rebuild", "reconcile", "redecode", "rejects", "reset"]
+    verbs = ["rebuild", "reconcile", "redecode", "rejects", "report", "reset"]
+    assert completed(project, "re") == verbs
     assert completed(project, "ddl", "a") == ["approve"]
     assert "--continuous" in completed(project, "run", "--c")
 

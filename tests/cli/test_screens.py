@@ -226,7 +226,7 @@ def test_status_is_watched_until_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = 0
-    source = dict(zip(SOURCE, ("source", "shop", 3, 0, 0, 0, 0), strict=True))
+    source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 5), strict=True))
 
     def look(_: Any) -> status.Standing:
         nonlocal looks

@@ -1,0 +1,71 @@
+"""`checks:` of `conf/ingest.yml`: how far behind, and how much set aside, is still well."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field
+
+from ingest.config.model import Broken, ConfigModel, Text, Whole
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+
+
+def _duration(value: Any) -> Any:
+    """`15 minutes` as a number of seconds."""
+    if value is None:
+        return None
+    found = None
+    if isinstance(value, str):
+        found = re.fullmatch(r"([1-9]\d{0,5}) (second|minute|hour|day)s?", value)
+    if found is None:
+        raise ValueError(f"expected a time like `15 minutes`, `6 hours` or `2 days`, got `{value}`")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+Duration = Annotated[int | None, BeforeValidator(_duration)]
+"""Seconds; in the YAML a number of seconds, minutes, hours or days, with its unit."""
+Count = Annotated[Whole, Field(ge=0)] | None
+
+
+class Bounds(ConfigModel):
+    """What is still well; None: whatever it is.
+
+    `freshness`: how long ago the newest change of a target may have happened. `lag`: how long a
+    message may wait for silver, or a change for its target. `rejects`: how many may be open, of a
+    source or of a target. `pending_ddl`: how many schema changes of a target may wait.
+    """
+
+    freshness: Duration = None
+    lag: Duration = None
+    rejects: Count = None
+    pending_ddl: Count = None
+
+
+class Checks(Bounds):
+    """The bounds of all targets, those of `tables` by pattern, and who is told."""
+
+    tables: Mapping[Text, Bounds] = {}
+    webhook: Text | None = Field(default=None, repr=False)
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        url = given.get("webhook")
+        if isinstance(url, str) and url:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                # Not shown: a part of it may be a secret.
+                yield ("webhook",), "expected an address that begins with https:// or http://"
+
+    def of(self, target: str) -> Bounds:
+        """The bounds of a target: what the patterns that match it say, the last one last, over
+        those of all."""
+        said = {name: getattr(self, name) for name in Bounds.model_fields}
+        for pattern, bounds in self.tables.items():
+            if fnmatch.fnmatchcase(target.casefold(), pattern.casefold()):
+                said |= {name: getattr(bounds, name) for name in bounds.model_fields_set}
+        return Bounds.model_construct(**said)

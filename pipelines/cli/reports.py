@@ -1,0 +1,101 @@
+"""`ingest report` and `ingest status --check`: the page to look at, and what a scheduler asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ingest.errors import PlatformError
+from pipelines.cli.context import Invocation, everywhere
+
+if TYPE_CHECKING:
+    from pipelines.reporting.checks import Finding
+
+CHECK = ("kind", "check", "on", "bound", "found", "text")
+
+
+@click.command()
+@click.option(
+    "--out",
+    metavar="FILE",
+    default="report.html",
+    show_default=True,
+    help="Where to write it.",
+)
+@everywhere
+@click.pass_obj
+def report(call: Invocation, out: str) -> None:
+    """Write one HTML page on how everything stands.
+
+    It needs nothing else, no network either: open it, mail it, keep it.
+    """
+    from pipelines.platform.checkpoints import write_whole
+    from pipelines.reporting.checks import findings
+    from pipelines.reporting.facts import STEPS, facts
+    from pipelines.reporting.page import check_libraries, page
+
+    check_libraries()
+    warehouse, config = call.warehouse, call.config
+    with call.console.progress("report", STEPS) as advance:
+        found = facts(warehouse, config, advance=advance)
+    failing = findings(config.settings.checks, found.sources, found.tables)
+    html = page(found, failing, place=_place(call))
+    try:
+        write_whole(Path(out), html.encode())
+    except OSError as error:
+        raise PlatformError(f"cannot write {out}: {error.strerror}; choose another --out") from None
+    call.console.rows(("kind", "file", "bytes"), [("report", out, len(html.encode()))])
+    for text in found.failed:
+        call.console.say(text)
+    if found.failed:
+        raise SystemExit(1)
+
+
+def check_status(call: Invocation) -> None:
+    """Name what is parked or beyond its bounds, and tell the webhook where that has changed."""
+    warehouse, config = call.warehouse, call.config
+    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.platform.console import Advance
+    from pipelines.platform.failures import described
+    from pipelines.reporting.checks import findings
+    from pipelines.reporting.webhook import tell
+
+    unknown: list[str] = []
+
+    def failed(what: str, error: Exception) -> None:
+        unknown.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+
+    quiet = Advance(lambda _, __: None)
+    sources = source_rows(warehouse, config, failed=failed)
+    tables = table_rows(warehouse, config, advance=quiet, failed=failed, counting=False)
+    found = findings(
+        config.settings.checks,
+        [dict(zip(SOURCE, row, strict=True)) for row in sources],
+        [dict(zip(TABLE, row, strict=True)) for row in tables],
+    )
+    _show(call, found)
+    if config.settings.checks.webhook:
+        wrong = tell(warehouse, config.settings.checks.webhook, found, place=_place(call))
+        unknown += [wrong] if wrong is not None else []
+    for text in unknown:
+        call.console.say(text)
+    if found or unknown:
+        raise SystemExit(1)
+
+
+def _show(call: Invocation, found: list[Finding]) -> None:
+    """Programs get each as an object; people read each on standard error."""
+    if call.json:
+        call.console.rows(CHECK, [("check", *finding) for finding in found])
+    for finding in found:
+        call.console.say(finding.text)
+    if not found:
+        call.console.text("no table is parked, and every check passes")
+
+
+def _place(call: Invocation) -> str:
+    """What the warehouse is called by people."""
+    settings = call.config.settings
+    return settings.catalog or f"{call.config.root.name}/{Path(settings.warehouse).name}"

@@ -1,0 +1,206 @@
+"""What the report says, asked of the tables alone: counts, times, examples, each bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ingest.config.load import Config
+from ingest.sql.delivery import listed
+from pipelines.gold.known_targets import gold_tables
+from pipelines.operations.compaction import LARGE, WRITES
+from pipelines.operations.listings import DDL, Wanted, ddl, relation
+from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+from pipelines.platform.console import Advance
+from pipelines.platform.failures import described
+from pipelines.platform.rows import records
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import SOURCE_CURSOR
+from pipelines.telemetry.activity import STAGES
+from pipelines.telemetry.runs import last_run, now
+
+MOST = 50
+"""Rows of a list, the ones that matter most; sources and targets are all listed."""
+RUNS_MOST = 120
+"""The newest runs, which plots show."""
+EXAMPLE = 400
+"""Bytes of a message that an example shows."""
+STEPS = 9
+"""How often `advance` is called."""
+Record = dict[str, Any]
+_OWN = ("_progress", "_ddl", "_rejects", "_runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything that the report says.
+
+    `layers`: rows of bronze, silver and gold's targets. `kinds`: rows of silver by kind. `sources`,
+    `tables`: as `ingest status` has them. `runs`: the newest rows of `gold._runs`, the last one
+    last. `applied`: what gold did, by hour. `slowest`: targets by the seconds that they took.
+    `rejects`: those that are open, by code, with an example. `ddl`: schema changes that wait.
+    `storage`: files and bytes by table. `failed`: what could not be looked up.
+    """
+
+    at: datetime
+    last_run: datetime | None
+    layers: dict[str, int]
+    kinds: list[Record]
+    sources: list[Record]
+    tables: list[Record]
+    runs: list[Record]
+    applied: list[Record]
+    slowest: list[Record]
+    rejects: list[Record]
+    ddl: list[Record]
+    storage: list[Record]
+    failed: list[str]
+
+
+def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
+    """All facts as they are now; `advance` is told what was looked up."""
+    failed: list[str] = []
+
+    def missed(what: str, error: Exception) -> None:
+        failed.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+
+    def look(what: str, work: Callable[[], list[Record]]) -> list[Record]:
+        try:
+            return work()
+        except Exception as error:
+            missed(what, error)
+            return []
+        finally:
+            advance(what, False)
+
+    sources = look("sources", lambda: _sources(warehouse, config, missed))
+    tables = look("tables", lambda: _tables(warehouse, config, missed))
+    kinds = look("silver", lambda: _kinds(warehouse))
+    return Facts(
+        at=now(),
+        last_run=last_run(warehouse),
+        layers={
+            "bronze": sum(source["messages"] for source in sources),
+            "silver": sum(kind["rows"] for kind in kinds),
+            "gold": sum(table["rows"] or 0 for table in tables),
+        },
+        kinds=kinds,
+        sources=sources,
+        tables=tables,
+        runs=look("runs", lambda: _runs(warehouse)),
+        applied=look("batches", lambda: _applied(warehouse)),
+        slowest=look("slowest tables", lambda: _slowest(warehouse)),
+        rejects=look("rejects", lambda: _rejects(warehouse)),
+        ddl=look("schema changes", lambda: _pending(warehouse)),
+        storage=look("storage", lambda: _storage(warehouse)),
+        failed=failed,
+    )
+
+
+def _named(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Record]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _sources(warehouse: Warehouse, config: Config, missed: Callable[..., None]) -> list[Record]:
+    found = _named(SOURCE, source_rows(warehouse, config, failed=missed))
+    newest: dict[str, datetime] = {}
+    if warehouse.exists("bronze", "messages"):
+        name = warehouse.name("bronze", "messages")
+        query = f"SELECT source, max(ingested_at) AS newest FROM {name} GROUP BY source"
+        newest = {row["source"]: row["newest"] for row in records(warehouse.session.sql(query))}
+    return [{**row, "newest": newest.get(row["source"])} for row in found]
+
+
+def _tables(warehouse: Warehouse, config: Config, missed: Callable[..., None]) -> list[Record]:
+    quiet = Advance(lambda _, __: None)
+    return _named(TABLE, table_rows(warehouse, config, advance=quiet, failed=missed))
+
+
+def _kinds(warehouse: Warehouse) -> list[Record]:
+    if not warehouse.exists("silver", "cdc"):
+        return []
+    name = warehouse.name("silver", "cdc")
+    query = f"SELECT kind, count(*) AS rows FROM {name} GROUP BY kind ORDER BY rows DESC, kind"
+    return records(warehouse.session.sql(query))
+
+
+def _runs(warehouse: Warehouse) -> list[Record]:
+    if not warehouse.exists("gold", "_runs"):
+        return []
+    name = warehouse.name("gold", "_runs")
+    query = f"SELECT * FROM {name} ORDER BY ended DESC, part DESC LIMIT {RUNS_MOST}"
+    found = records(warehouse.session.sql(query))[::-1]
+    for row in found:
+        row["seconds"] = {stage: (row["seconds"] or {}).get(stage, 0.0) for stage in STAGES}
+    return found
+
+
+def _progress(warehouse: Warehouse) -> str | None:
+    """SQL of what gold did, a row a target and run; None where it never did anything."""
+    if not warehouse.exists("gold", "_progress"):
+        return None
+    own = f"target <> '{SOURCE_CURSOR}' AND NOT contains(target, ':')"
+    return f"(SELECT * FROM {warehouse.name('gold', '_progress')} WHERE {own} AND events > 0)"
+
+
+def _applied(warehouse: Warehouse) -> list[Record]:
+    done = _progress(warehouse)
+    if done is None:
+        return []
+    query = (
+        "SELECT date_trunc('hour', at) AS hour, sum(events) AS events, sum(late) AS late, "
+        "sum(stale) AS stale, sum(keys_refolded) AS keys_refolded, sum(rejected) AS rejected "
+        f"FROM {done} GROUP BY 1 ORDER BY 1 DESC LIMIT {MOST}"
+    )
+    return records(warehouse.session.sql(query))[::-1]
+
+
+def _slowest(warehouse: Warehouse) -> list[Record]:
+    done = _progress(warehouse)
+    if done is None:
+        return []
+    query = (
+        "SELECT target, count(*) AS batches, sum(events) AS events, sum(seconds) AS seconds, "
+        "percentile(seconds, 0.5) AS median, max(seconds) AS longest, sum(late) AS late, "
+        "sum(stale) AS stale, sum(keys_refolded) AS keys_refolded "
+        f"FROM {done} GROUP BY target ORDER BY 4 DESC, target LIMIT {MOST}"
+    )
+    return records(warehouse.session.sql(query))
+
+
+def _rejects(warehouse: Warehouse) -> list[Record]:
+    found = relation(warehouse, Wanted(status="open"))
+    if found is None:
+        return []
+    example = f"id, error, substring(value, 1, {EXAMPLE}) AS value, octet_length(value) AS bytes"
+    query = (
+        "SELECT code, stage, source, target, count(*) AS rejects, "
+        f"min_by(struct({example}), struct({listed()})) AS example FROM ({found}) "
+        f"GROUP BY code, stage, source, target ORDER BY rejects DESC, 1, 2, 3, 4 LIMIT {MOST}"
+    )
+    return records(warehouse.session.sql(query))
+
+
+def _pending(warehouse: Warehouse) -> list[Record]:
+    waiting = _named(DDL, ddl(warehouse, status="pending"))
+    return sorted(waiting, key=lambda entry: -(entry["waiting_rows"] or 0))
+
+
+def _storage(warehouse: Warehouse) -> list[Record]:
+    """A row a table, the largest first. `small`: it has so many files, of so few bytes on average,
+    that reading it costs more than it must."""
+    names = [("bronze", "messages"), ("silver", "cdc")]
+    names += [("gold", name) for name in (*gold_tables(warehouse), *_OWN)]
+    found = []
+    for layer, table in names:
+        if not warehouse.exists(layer, table):
+            continue
+        detail = warehouse.session.sql(f"DESCRIBE DETAIL {warehouse.name(layer, table)}").first()
+        if detail is not None:
+            files, size = int(detail["numFiles"]), int(detail["sizeInBytes"])
+            small = files > WRITES and size < files * LARGE
+            row = {"table": f"{layer}.{table}", "files": files, "bytes": size, "small": small}
+            found.append(row)
+    return sorted(found, key=lambda row: (-row["bytes"], row["table"]))

@@ -1,0 +1,71 @@
+"""Tell somebody over HTTP when what fails has changed.
+
+One POST of JSON, tried TRIES times. The note `alerted.json` beside the checkpoints holds what was
+told last: a check that goes on failing is told once, and that it passes again once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.warehouse import Warehouse
+from pipelines.reporting.checks import Finding
+from pipelines.telemetry.runs import now
+
+TRIES = 3
+TIMEOUT = 10.0
+"""Seconds for one try."""
+_PAUSE = 1.0
+_MOST = 200
+"""Findings of one message; more are counted."""
+
+
+def tell(warehouse: Warehouse, url: str, found: Sequence[Finding], *, place: str) -> str | None:
+    """Post what fails to `url`, unless that is what was told last; gives the sentence on why it
+    could not be told. The sentence names the server alone, since the rest may be a secret."""
+    told = Path(warehouse.checkpoint("alerted.json"))
+    names = "\n".join(sorted(f"{finding.check} {finding.on}" for finding in found))
+    state = hashlib.sha256(names.encode()).hexdigest() if found else ""
+    if read_note(told).get("state", "") == state:
+        return None
+    body = {
+        "at": now().isoformat(),
+        "place": place,
+        "failing": [finding._asdict() for finding in found[:_MOST]],
+        "count": len(found),
+        "text": f"{place}: " + ("; ".join(f.text for f in found[:10]) or "every check passes"),
+    }
+    error = _post(url, json.dumps(body).encode())
+    if error is None:
+        write_whole(told, json.dumps({"state": state}).encode())
+        return None
+    return f"the webhook at {urlsplit(url).hostname} could not be told: {error}"
+
+
+def _post(url: str, body: bytes) -> str | None:
+    """Why it failed; None where the server took it."""
+    headers = {"Content-Type": "application/json", "User-Agent": "delta-cdc-ingest"}
+    error = ""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(_PAUSE * 2 ** (attempt - 1))
+        request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT):
+                return None
+        except urllib.error.HTTPError as failed:
+            error = f"it answered {failed.code}"
+            if 400 <= failed.code < 500 and failed.code not in (408, 429):
+                break
+        except (OSError, ValueError) as failed:
+            reason = getattr(failed, "reason", failed)
+            error = str(getattr(reason, "strerror", None) or type(reason).__name__)
+    return error

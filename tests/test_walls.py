@@ -42,6 +42,7 @@ FLOORS = (
     ("pipelines.gold",),
     ("pipelines.catalogue", "pipelines.operations", "pipelines.scaffold"),
     ("pipelines.reporting",),
+    ("pipelines.web",),
     ("pipelines.cli", "pipelines"),
     ("pipelines.documentation",),
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+from pathlib import Path
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import IngestError, PlatformError, SourceError
 from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.bronze.transport import Bronze, Reached, Stop, Transport, Waiting
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
+from pipelines.platform.rows import rows
 from pipelines.platform.secrets import without_secrets
 from pipelines.platform.session import connect_kafka
 from pipelines.platform.warehouse import Warehouse
@@ -71,7 +76,60 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     return None
 
 
-KAFKA = Transport(append, reach, unread)
+def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
+    """What the topics hold beyond the offsets that were read last, partition by partition; what
+    waits is read for it, and nothing is kept."""
+    kafka = _declared(source)
+    if warehouse.local:
+        knock(source.name, kafka.bootstrap_servers)
+    connect_kafka(warehouse.session)
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    reader = warehouse.session.read.format("kafka")
+    whole = {**_options(kafka), "startingOffsets": "earliest"}
+    try:
+        start = kafka.starting_offsets
+        read = _offsets_read(checkpoint)
+        if read is not None:
+            # Spark asks for a place in every partition; -2 is the earliest, of those that are new.
+            there = _partitions(reader.options(**whole).load())
+            places: dict[str, dict[str, int]] = {}
+            for topic, number in there:
+                places.setdefault(topic, {})[str(number)] = read.get((topic, number), -2)
+            start = json.dumps(places)
+        if start == "latest":
+            return []
+        messages = reader.options(**{**whole, "startingOffsets": start}).load()
+        spans = messages.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset"))
+        found = rows(spans)
+        return sorted(Waiting(topic, n, first, last + 1) for topic, n, first, last in found)
+    except PySparkException as error:
+        raise _explained(error, source.name, kafka, checkpoint=checkpoint) from error
+
+
+_TopicPartition = tuple[str, int]
+
+
+def _partitions(messages: DataFrame) -> list[_TopicPartition]:
+    """The partitions that a relation would read; none is read."""
+    spans = [each.offsetRange() for each in messages._jdf.queryExecution().toRdd().partitions()]
+    return [(span.topic(), span.partition()) for span in spans]
+
+
+def _offsets_read(checkpoint: str) -> dict[_TopicPartition, int] | None:
+    """Where the batch that was committed last ended; None where none was."""
+    done = [int(name.name) for name in Path(checkpoint, "commits").glob("[0-9]*")]
+    if not done:
+        return None
+    text = Path(checkpoint, "offsets", str(max(done))).read_text(encoding="utf-8")
+    offsets = json.loads(text.splitlines()[-1])
+    return {
+        (topic, int(partition)): offset
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+    }
+
+
+KAFKA = Transport(append, reach, unread, waiting)
 
 
 def _declared(source: Source) -> Kafka:

@@ -34,6 +34,16 @@ class Reached(NamedTuple):
     text: str
 
 
+class Waiting(NamedTuple):
+    """What a partition holds beyond what bronze has read: `start` is the offset that the next run
+    begins with, `end` the one that its next message will have."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
 class Transport(NamedTuple):
     """One way in which messages come, a module of this package.
 
@@ -47,8 +57,12 @@ class Transport(NamedTuple):
     `unread` counts what the transport holds and bronze has not: files, or messages of queues and
     topics. None: it cannot be told, or not now. It raises SourceError only for a note of ours that
     is damaged.
+
+    `waiting`, where the transport has one, says by partition which messages there are beyond those
+    that bronze has read. It raises IngestError where that cannot be told.
     """
 
     append: Callable[[Warehouse, Source, Stop], Bronze]
     reach: Callable[[Source, str], Reached]
     unread: Callable[[Warehouse, Source], int | None]
+    waiting: Callable[[Warehouse, Source], list[Waiting]] | None = None

@@ -246,6 +246,45 @@ def status(call: Invocation, watch: bool, interval: float | None, check: bool) -
 
 
 @ingest.command()
+@click.option("--source", "sources", multiple=True, metavar="S", help="Only this source.")
+@everywhere
+@click.pass_obj
+def plan(call: Invocation, sources: tuple[str, ...]) -> None:
+    """Show what the next run would do, without doing it.
+
+    New files and messages, what is not decoded yet, tables that would be created, merged or parked,
+    and schema changes that would be applied or wait. Nothing is written.
+    """
+    from pipelines.cli.plan import show_plan
+
+    show_plan(call, call.sources(sources))
+
+
+@ingest.command()
+@click.option("--serve", is_flag=True, required=True, help="Serve the pages on this machine.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8420,
+    show_default=True,
+    metavar="P",
+    help="0: any that is free.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="H", help="To listen at.")
+@patient
+@everywhere
+@click.pass_obj
+def review(call: Invocation, serve: bool, port: int, host: str) -> None:
+    """Review schema changes in a browser: approve or reject them, with a reason.
+
+    Prints the address to open, which holds a token; who has it can decide. Ends with Ctrl+C.
+    """
+    from pipelines.cli.serve import serve_review
+
+    serve_review(call, host=host, port=port)
+
+
+@ingest.command()
 @click.argument("query")
 @click.option("--write", is_flag=True, help="Run a statement that changes tables, too.")
 @everywhere

@@ -31,6 +31,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "ingest inspect sample.jsonl --source shop",
     ),
     "maintain": ("ingest maintain --max-wait 600",),
+    "plan": ("ingest plan", "ingest plan --source shop --json"),
     "rebuild": ("ingest rebuild shop_orders --yes",),
     "reconcile": (
         "ingest reconcile shop_orders",
@@ -47,6 +48,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "rejects summary": ("ingest rejects summary --status open",),
     "report": ("ingest report", "ingest report --out /srv/www/ingest.html"),
     "reset": ("ingest reset shop_orders", "ingest reset --source shop --yes"),
+    "review": ("ingest review --serve --port 8420",),
     "run": (
         "ingest run",
         "ingest run --source shop --no-wait",

@@ -216,6 +216,59 @@ def history(
     return shown
 
 
+def planned_sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The sources of `plan`."""
+    return [
+        _names("source", rows),
+        _counts("new_files", rows, name="new files"),
+        _counts("new_messages", rows, name="new messages"),
+        _counts("to_decode", rows, name="to decode"),
+        Shown(
+            Column("estimated events", Kind.COUNT),
+            [_estimate(row["estimated_events"]) for row in rows],
+        ),
+        _texts("waits", rows),
+    ]
+
+
+def _estimate(events: int | None) -> str:
+    return "?" if events is None else f"{events:,}"
+
+
+def planned_partitions(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The offsets of `plan`."""
+    counts = (_counts(name, rows, always=True) for name in ("start", "end", "messages"))
+    return [_names("topic", rows), _counts("partition", rows, always=True), *counts]
+
+
+def planned_tables(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The target tables of `plan`."""
+    return [
+        _names("table", rows),
+        _names("source", rows),
+        Shown(Column("state", Kind.STATE), [_ACTIONS[row["action"]] for row in rows]),
+        _counts("events", rows, always=True),
+        _texts("why", rows),
+    ]
+
+
+_ACTIONS = {"create": "created", "merge": "merged", "park": "parked"}
+
+
+def planned_changes(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The schema changes of `plan`."""
+    ids = short_ids(row["id"] for row in rows)
+    states = {"apply": "applied", "review": "pending, new", "log": "ignored", "wait": "pending"}
+    return [
+        Shown(Column("id"), [ids[row["id"]] for row in rows]),
+        Shown(Column("state", Kind.STATE), [states[row["action"]] for row in rows]),
+        _names("class", rows),
+        Shown(Column("table"), [row["target"] or row["table"] for row in rows]),
+        _texts("statement", rows),
+        _texts("proposed", rows),
+    ]
+
+
 def inspected(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[Shown]:
     """What `inspect` decoded, as `compact` has it."""
     path = Kind.NAME if verbose else Kind.PATH

@@ -37,6 +37,7 @@ from pipelines.gold.backlog import (
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared
 from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import is_rename, later_names, under_first_names
 from pipelines.platform.failures import described
@@ -130,6 +131,34 @@ def merge_tables(
                     raise
                 failed(source, error)
     return done
+
+
+class Foreseen(NamedTuple):
+    """What a run would do to the targets of one source. `apart`: source tables that would be parked
+    by themselves, with why; `statements`: schema changes as the policy would have them; `waits`:
+    the transaction whose rest gold waits for."""
+
+    tasks: dict[str, TargetBatch]
+    apart: dict[SourceTable, str]
+    statements: list[Entry]
+    waits: str | None
+
+
+def foreseen(
+    warehouse: Warehouse, config: Config, source: str, *, progress_by_target: ProgressByTarget
+) -> Foreseen:
+    """What `merge_tables` would do for a source; nothing is written."""
+    cursor = source_cursor(progress_by_target, source)
+    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+    limit = publish_limit(warehouse, config, source, above=cursor.batch)
+    backlog = backlog_of(config, cursor, progress_by_target, ledger=ledger)
+    found, backlog = _surveyed(ledger, cursor, progress_by_target, limit=limit, backlog=backlog)
+    seen = last_batches(cursor, found, backlog, ledger=ledger)
+    ledger.log_statements(found)
+    found = under_first_names(found, ledger.first_names)
+    tasks, apart = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
+    waits = str(limit.waits) if limit.waits is not None else None
+    return Foreseen(tasks, apart, ledger.foreseen(), waits)
 
 
 def _merge_source(

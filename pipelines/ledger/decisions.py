@@ -288,6 +288,21 @@ class Ledger(EntryStore):
         """The statement of an entry that was taken up in this run."""
         return self.statement(entry) if entry.id in self._new else None
 
+    def foreseen(self) -> list[Entry]:
+        """The statements that were taken up, as the policy will have them; nothing is done."""
+        found = []
+        for table, entries in self._waiting.items():
+            route = self.route(table)
+            there = route is not None and self.warehouse.exists("gold", route.target)
+            for entry in entries:
+                if route is None or not there:
+                    found.append(unreviewed(entry, self.statement(entry), route))
+                elif entry.kind == "truncate":
+                    found.append(self._decided(replace(entry, target=route.target), route))
+                else:
+                    found.append(self._decided(reviewed(self, entry, route), route))
+        return found
+
     def save(self) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
         for table in list(self._waiting):

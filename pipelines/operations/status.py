@@ -53,23 +53,8 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     whose timestamps contradict their partition's order. `failed` is told of a log of files that is
     damaged.
     """
-    messages = _counts(
-        warehouse,
-        "bronze",
-        "messages",
-        query="SELECT source, count(*) AS n FROM {table} GROUP BY source",
-    )
-    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted, in
-    # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
-    # retention takes messages away once they are decoded.
-    known = _counts(warehouse, "silver", "cdc", query=_offsets("{table}"))
-    bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
-    names = f"source, {listed(names=MESSAGE)}"
-    both = f"(SELECT {names} FROM {{table}} UNION ALL SELECT {names} FROM {bronze})"
-    reached = _counts(warehouse, "silver", "cdc", query=_offsets(both))
-    lag = {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
-    if not known:
-        lag = messages
+    messages = _messages(warehouse)
+    lag = undecoded(warehouse, messages)
     rejects = _counts(
         warehouse,
         "silver",
@@ -95,6 +80,28 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
         ]
         for name, source in config.sources.items()
     ]
+
+
+def _messages(warehouse: Warehouse) -> dict[str, int]:
+    """How many messages bronze has, by source."""
+    query = "SELECT source, count(*) AS n FROM {table} GROUP BY source"
+    return _counts(warehouse, "bronze", "messages", query=query)
+
+
+def undecoded(warehouse: Warehouse, messages: dict[str, int] | None = None) -> dict[str, int]:
+    """How many messages of bronze silver has not decoded, by source; `messages`: all there are."""
+    messages = _messages(warehouse) if messages is None else messages
+    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted, in
+    # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
+    # retention takes messages away once they are decoded.
+    known = _counts(warehouse, "silver", "cdc", query=_offsets("{table}"))
+    if not known:
+        return messages
+    bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
+    names = f"source, {listed(names=MESSAGE)}"
+    both = f"(SELECT {names} FROM {{table}} UNION ALL SELECT {names} FROM {bronze})"
+    reached = _counts(warehouse, "silver", "cdc", query=_offsets(both))
+    return {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
 
 
 def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, int]:

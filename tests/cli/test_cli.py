@@ -135,7 +135,8 @@ def test_every_verb_has_help(project: Project) -> None:
     verbs = [line.split()[0] for line in listed if line.strip()]
     assert verbs == [
         *("as-of", "bronze", "ddl", "formats", "gold", "history", "init", "inspect", "maintain"),
-        *("rebuild", "reconcile", "redecode", "rejects", "report", "reset", "run"),
+        *("plan", "rebuild", "reconcile", "redecode", "rejects", "report", "reset", "review"),
+        "run",
         *("silver", "sql", "status", "validate", "version"),
     ]
     for verb in [[verb] for verb in verbs] + [["ddl", "show"], ["rejects", "list"]]:

@@ -65,7 +65,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_names_of_verbs_and_options_are_completed(project: Path) -> None:
-    verbs = ["rebuild", "reconcile", "redecode", "rejects", "report", "reset"]
+    verbs = ["rebuild", "reconcile", "redecode", "rejects", "report", "reset", "review"]
     assert completed(project, "re") == verbs
     assert completed(project, "ddl", "a") == ["approve"]
     assert "--continuous" in completed(project, "run", "--c")

@@ -1,0 +1,47 @@
+"""`ingest review --serve`: the review of schema changes in a browser, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+from ingest.errors import ConfigError, Mistake
+
+if TYPE_CHECKING:
+    from pipelines.cli.context import Invocation
+
+WAIT_SECONDS = 60.0
+"""How long a decision waits for a run of gold, unless `--max-wait` says otherwise."""
+
+
+def serve_review(call: Invocation, *, host: str, port: int) -> None:
+    """Serve the pages, and say where. Raises ConfigError where the port cannot be had."""
+    from pipelines.platform.signals import Stop, heeding_signals
+    from pipelines.web.pages import check_libraries
+
+    check_libraries()
+    if call.max_wait is None:
+        call.max_wait = WAIT_SECONDS
+    stop = Stop()
+    with heeding_signals(stop, lambda _: None) as take:
+        warehouse = call.warehouse
+        take()
+        from pipelines.web.review import LedgerReview
+        from pipelines.web.server import Site, serving
+
+        settings = call.config.settings
+        place = settings.catalog or str(settings.warehouse)
+        site = Site(LedgerReview(warehouse, call.config), place, getpass.getuser())
+        try:
+            with serving(site, host=host, port=port) as address:
+                if call.json:
+                    call.console.record({"kind": "review", "address": address})
+                call.console.text(f"{address}\n".rstrip())
+                call.console.say("open this address in a browser; Ctrl+C ends")
+                while not stop():
+                    stop.wait(0.5)
+        except OSError as error:
+            text = (
+                f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --port"
+            )
+            raise ConfigError([Mistake("command line", None, text)]) from None

@@ -1,0 +1,183 @@
+"""`ingest plan`: what the next run would do, from what there is now; nothing is written.
+
+What waits is looked up where it lies: files and topics beyond what bronze has read, messages of
+bronze that silver has not decoded, changes of silver that gold has not applied. How many events the
+first two come to is an estimate: by what the source's messages came to so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ingest.config.load import Config
+from ingest.config.sources import Source
+from ingest.names import label_of
+from ingest.sql.alter import script
+from pipelines.bronze.transport import Waiting
+from pipelines.bronze.transports import transport_of
+from pipelines.gold.advance import is_gone
+from pipelines.gold.known_targets import gold_tables
+from pipelines.gold.run import Foreseen, foreseen
+from pipelines.ledger.entries import WAITING, Entry, load_entries
+from pipelines.operations.status import Failed, undecoded
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import ProgressByTarget, load_progress
+
+SOURCE = ("kind", "source", "new_files", "new_messages", "to_decode", "estimated_events", "waits")
+PARTITION = ("kind", "source", "topic", "partition", "start", "end", "messages")
+TABLE = ("kind", "table", "source", "source_tables", "events", "action", "why")
+DDL = ("kind", "id", "source", "table", "target", "action", "class", "statement", "proposed")
+ACTIONS = ("create", "merge", "park")
+
+
+class Plan(NamedTuple):
+    """What the next run would do: rows of the columns SOURCE, PARTITION, TABLE and DDL."""
+
+    sources: list[list[Any]]
+    partitions: list[list[Any]]
+    tables: list[list[Any]]
+    ddl: list[list[Any]]
+
+
+def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed: Failed) -> Plan:
+    """What the next run of these sources would do; `failed` is told of what cannot be looked up.
+
+    A table's `action` is `create`, `merge` or `park`. A schema change's is `apply`, `review` (it
+    would wait for a decision), `log` (nothing would change in gold) or `wait` (it does already).
+    """
+    made = Plan([], [], [], [])
+    lag = undecoded(warehouse)
+    progress_by_target: ProgressByTarget = {}
+    if warehouse.exists("gold", "_progress"):
+        progress_by_target = load_progress(warehouse)
+    per_message = _events_per_message(warehouse)
+    for name in sources:
+        source = config.sources[name]
+        files, partitions = _beyond(warehouse, source, failed)
+        made.partitions.extend(
+            ["partition", name, *span, span.end - span.start] for span in partitions or ()
+        )
+        messages = None if partitions is None else sum(w.end - w.start for w in partitions)
+        coming = _foreseen(
+            warehouse, config, name, progress_by_target=progress_by_target, failed=failed
+        )
+        estimate = _estimate(
+            per_message.get(name),
+            messages=(messages or 0) + lag.get(name, 0),
+            ready=sum(task.rows for task in coming.tasks.values()),
+            files=files,
+        )
+        made.sources.append(
+            ["source", name, files, messages, lag.get(name, 0), estimate, coming.waits]
+        )
+        made.tables.extend(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
+        made.ddl.extend(_ddl(warehouse, name, coming.statements))
+    return made
+
+
+def _foreseen(
+    warehouse: Warehouse,
+    config: Config,
+    source: str,
+    *,
+    progress_by_target: ProgressByTarget,
+    failed: Failed,
+) -> Foreseen:
+    if warehouse.exists("silver", "cdc"):
+        try:
+            return foreseen(warehouse, config, source, progress_by_target=progress_by_target)
+        except Exception as error:
+            failed(f"source {source}", error)
+    return Foreseen({}, {}, [], None)
+
+
+def _beyond(
+    warehouse: Warehouse, source: Source, failed: Failed
+) -> tuple[int | None, list[Waiting] | None]:
+    """The files and the partitions' messages that bronze has not read; None: not of this transport,
+    or not to be told."""
+    transport = transport_of(source)
+    try:
+        if transport.waiting is not None:
+            return None, transport.waiting(warehouse, source)
+        return transport.unread(warehouse, source), None
+    except Exception as error:
+        # What one source meets is its own.
+        failed(f"source {source.name}", error)
+        return None, None
+
+
+def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
+    """By source, how many changes silver has, and of how many messages."""
+    if not warehouse.exists("silver", "cdc"):
+        return {}
+    found = warehouse.session.sql(
+        "SELECT source, count_if(kind = 'change'), count_if(`row` = 0) "
+        f"FROM {warehouse.name('silver', 'cdc')} GROUP BY source"
+    )
+    return {source: (changes, messages) for source, changes, messages in rows(found)}
+
+
+def _estimate(
+    so_far: tuple[int, int] | None, *, messages: int, ready: int, files: int | None
+) -> int | None:
+    """The events that a run would apply, of so many messages that are not decoded and events that
+    are; None where files are new, whose messages nobody has counted, or where nothing is known of
+    the source's messages."""
+    if files:
+        return None
+    if not messages:
+        return ready
+    if so_far is None or not so_far[1]:
+        return None
+    return ready + round(messages * so_far[0] / so_far[1])
+
+
+def _tables(
+    warehouse: Warehouse, source: str, coming: Foreseen, *, progress_by_target: ProgressByTarget
+) -> Iterator[list[Any]]:
+    """What would become of each target with changes, and of source tables parked by themselves."""
+    there = {name.casefold() for name in gold_tables(warehouse)}
+    for target, task in sorted(coming.tasks.items()):
+        progress = progress_by_target.get((source, target))
+        why = task.error
+        made = target.casefold() in there
+        if why is None and not made and progress is not None and progress.watermarks:
+            why = is_gone(target)
+        action = "park" if why is not None else "merge" if made else "create"
+        if why is None and progress is not None and progress.status == "parked":
+            why = f"it is parked, and tried again: {progress.error}"
+        tables = sorted(map(label_of, task.stats))
+        yield ["table", target, source, tables, task.rows, action, why]
+    for table, why in coming.apart.items():
+        yield ["table", label_of(table), source, [label_of(table)], 0, "park", why]
+
+
+def _ddl(warehouse: Warehouse, source: str, statements: Sequence[Entry]) -> Iterator[list[Any]]:
+    """What would become of the schema changes that are new, and those that wait."""
+    waiting = [
+        entry for entry in load_entries(warehouse, source).values() if entry.status in WAITING
+    ]
+    gold = warehouse.settings.schemas.gold
+    for entry, action in (
+        *((entry, _action(entry)) for entry in statements),
+        *((entry, "wait") for entry in waiting),
+    ):
+        proposed = script(f"{gold}.{entry.target}", entry.proposed) if entry.proposed else None
+        yield [
+            *("ddl", entry.id, source, label_of(entry.table), entry.target, action),
+            *(entry.risk, entry.statement, proposed),
+        ]
+
+
+def _action(entry: Entry) -> str:
+    """What a run would do with a new schema change."""
+    match entry.status:
+        case "approved" | "applied":
+            return "apply"
+        case "pending":
+            return "review"
+        case _:
+            return "log"

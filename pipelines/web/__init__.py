@@ -1,0 +1,1 @@
+"""The review of schema changes in a browser."""

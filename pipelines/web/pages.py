@@ -1,0 +1,83 @@
+"""The pages of the review as HTML: no script, no request to anywhere else.
+
+Whatever comes from a source passes the templates' escaping, and control characters, those that turn
+the direction of writing among them, are spelled out. The server forbids scripts, too, so that a
+slip would stay without effect.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.errors import PlatformError
+from pipelines.ledger.entries import WAITING
+from pipelines.platform.console import cell, clean
+from pipelines.web.review import Change, Inbox, seen
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_FOLDER = Path(__file__).parent
+STYLE = _FOLDER / "style.css"
+
+
+def check_libraries() -> None:
+    """Raise PlatformError where the library of the pages is not installed."""
+    if find_spec("jinja2") is None:
+        raise PlatformError(
+            "`ingest review` needs jinja2: install the extra `report`, "
+            "pip install 'delta-cdc-ingest[report]'"
+        )
+
+
+def inbox_page(inbox: Inbox, *, place: str) -> str:
+    """What waits, and what was decided; `place` says of which warehouse."""
+    return _rendered("inbox", inbox=inbox, place=place, title="Schema changes")
+
+
+def change_page(change: Change, *, place: str, form: str, by: str, error: str | None) -> str:
+    """One change. `form`: the token of its form; `by`: who decides, as far as that is known;
+    `error`: why the decision was not taken."""
+    return _rendered(
+        "change",
+        change=change,
+        place=place,
+        title=f"Schema change {change['id'][:8]}",
+        decidable=change["status"] in WAITING,
+        form=form,
+        by=by,
+        error=error,
+        seen=seen(change),
+    )
+
+
+def message_page(title: str, text: str, *, place: str = "") -> str:
+    """A page that only says something."""
+    return _rendered("message", title=title, text=text, place=place)
+
+
+def _rendered(name: str, **values: Any) -> str:
+    return _templates().get_template(f"{name}.html.j2").render(values)
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(cell=cell, lines=_lines, number=lambda number: f"{number:,}")
+    return made
+
+
+def _lines(text: str | None) -> str:
+    """A statement with its line breaks, everything else that does not print spelled out."""
+    return "\n".join(map(clean, (text or "").split("\n")))

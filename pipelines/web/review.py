@@ -1,0 +1,93 @@
+"""What the pages of the review show and do: the functions of `ingest ddl`, one request at a time.
+
+Spark's session is one, and a decision waits for gold: requests take turns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+
+from ingest.config.load import Config
+from ingest.errors import ConfigError, Mistake
+from pipelines.ledger.entries import WAITING
+from pipelines.operations.decisions import decide
+from pipelines.operations.listings import DDL, ddl, one_ddl
+from pipelines.platform.console import json_value
+from pipelines.platform.warehouse import Warehouse
+
+MOST_WAITING, MOST_DECIDED = 200, 50
+"""Changes of each kind that the inbox lists: the rest is for `ingest ddl list`."""
+
+Change = dict[str, Any]
+"""One schema change: the columns DDL, and of a single one `lost_rows`."""
+
+
+class Inbox(NamedTuple):
+    """The changes that wait, in order of position, and the newest decisions; with how many there
+    are of each."""
+
+    waiting: Sequence[Change]
+    decided: Sequence[Change]
+    all_waiting: int
+    all_decided: int
+
+
+class Review(Protocol):
+    """What a server shows and does. All raise IngestError, with the sentence for the page."""
+
+    def inbox(self) -> Inbox:
+        """What waits, and what was decided."""
+
+    def change(self, id_: str) -> Change:
+        """One change, by its id or an unmistakable beginning of it."""
+
+    def decide(self, verb: str, change: Change, *, by: str, why: str) -> Change:
+        """Approve or reject a change that was looked at; gives it as it then is."""
+
+
+@dataclass
+class LedgerReview:
+    """The review of the ledger of a warehouse."""
+
+    warehouse: Warehouse
+    config: Config
+
+    def __post_init__(self) -> None:
+        self._turn = Lock()
+
+    def inbox(self) -> Inbox:
+        """See Review."""
+        with self._turn:
+            changes = [dict(zip(DDL, row, strict=True)) for row in ddl(self.warehouse)]
+        waiting = [change for change in changes if change["status"] in WAITING]
+        decided = [change for change in changes if change["status"] not in WAITING]
+        # What never was decided, such as statements that are only logged, stands last.
+        decided.sort(key=lambda change: str(change["decided_at"] or ""), reverse=True)
+        return Inbox(waiting[:MOST_WAITING], decided[:MOST_DECIDED], len(waiting), len(decided))
+
+    def change(self, id_: str) -> Change:
+        """See Review."""
+        with self._turn:
+            return one_ddl(self.warehouse, id_)
+
+    def decide(self, verb: str, change: Change, *, by: str, why: str) -> Change:
+        """See Review."""
+        with self._turn:
+            now = one_ddl(self.warehouse, change["id"])
+            if seen(now) != seen(change):
+                text = f"{change['id']} is not what the page showed: look at it again"
+                raise ConfigError([Mistake("review", None, text)])
+            decide(self.warehouse, self.config, verb, ids=[change["id"]], by=by, why=why)
+            return one_ddl(self.warehouse, change["id"])
+
+
+def seen(change: Change) -> str:
+    """What tells a change from what it may be later: whoever decides decides on this."""
+    told = [change[name] for name in ("id", "status", "target", "class", "statement", "proposed")]
+    return hashlib.sha256(orjson.dumps(json_value(told))).hexdigest()[:32]

@@ -1,0 +1,133 @@
+"""`ingest plan`: what the next run would do, told stage by stage, and nothing written for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config.settings import Settings
+from ingest.config.sources import Source
+from pipelines.bronze.kafka import waiting
+from pipelines.bronze.source import ingest_source
+from pipelines.bronze.transport import Waiting
+from pipelines.platform.warehouse import Warehouse
+from tests.support.kafka_broker import Record, create_topic, produce
+from tests.support.project import Project, canal, canal_ddl
+
+T0 = 1_700_000_000_000
+SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/shop*.jsonl\n"
+PEN = {"id": "1", "name": "pen", "price": "1.10"}
+CUP = {"id": "2", "name": "cup", "price": "4.00"}
+DROP = "ALTER TABLE items DROP COLUMN name"
+ADD = "ALTER TABLE items ADD COLUMN note varchar(9)"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file of the project but Spark's log, with its content."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "_spark.log"
+    }
+
+
+def planned(project: Project) -> dict[str, list[dict[str, Any]]]:
+    """What the plan says by kind; that it changes no file is seen each time."""
+    before = files(project.folder)
+    answer = project.ingest("plan", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert files(project.folder) == before
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in answer.records:
+        found.setdefault(record.pop("kind"), []).append(record)
+    return found
+
+
+def test_each_stage_is_foreseen(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SHOP)
+    project.land("shop1.jsonl", [canal("items", "INSERT", PEN, es=T0, id_=1)])
+    (tmp_path / "warehouse").mkdir()
+    source = {
+        **{"source": "shop", "new_files": 1, "new_messages": None, "to_decode": 0},
+        **{"estimated_events": None, "waits": None},
+    }
+    assert planned(project) == {"source": [source]}
+    assert project.ingest("bronze").code == 0
+    source |= {"new_files": 0, "to_decode": 1}
+    assert planned(project) == {"source": [source]}
+    assert project.ingest("silver").code == 0
+    source |= {"to_decode": 0, "estimated_events": 1}
+    table = {
+        **{"table": "shop_items", "source": "shop", "source_tables": ["shop.items"]},
+        **{"events": 1, "action": "create", "why": None},
+    }
+    assert planned(project) == {"source": [source], "table": [table]}
+    assert project.ingest("gold").code == 0
+    source |= {"estimated_events": 0}
+    assert planned(project) == {"source": [source]}
+
+    project.land(
+        "shop2.jsonl",
+        [
+            canal("items", "INSERT", CUP, es=T0 + 1, id_=2),
+            canal_ddl("items", DROP, es=T0 + 2, id_=3),
+            canal_ddl("items", ADD, es=T0 + 3, id_=4),
+        ],
+    )
+    assert project.ingest("silver").code == 0  # which reads nothing new from files
+    assert planned(project)["source"] == [{**source, "new_files": 1, "estimated_events": None}]
+    assert project.ingest("bronze").code == 0
+    # One change came of one message so far.
+    assert planned(project)["source"] == [{**source, "to_decode": 3, "estimated_events": 3}]
+    assert project.ingest("silver").code == 0
+    coming = planned(project)
+    assert coming["source"] == [{**source, "estimated_events": 1}]
+    assert coming["table"] == [{**table, "action": "merge"}]
+    assert [(c["action"], c["class"], c["statement"], c["proposed"]) for c in coming["ddl"]] == [
+        ("review", "destructive", DROP, "ALTER TABLE gold.shop_items DROP COLUMN `name`"),
+        ("apply", "additive", ADD, "ALTER TABLE gold.shop_items ADD COLUMNS (`note` string)"),
+    ]
+    people = [line.split() for line in project.ingest("plan").out.splitlines()]
+    assert ["shop_items", "shop", "merged", "1"] in people
+    assert [["pending,", "new"], ["applied", "additive"]] == [
+        line[1:3] for line in people if "shop_items" in line[2:]
+    ]
+    assert project.ingest("gold").code == 0
+    assert [(c["action"], c["statement"]) for c in planned(project)["ddl"]] == [("wait", DROP)]
+    _ = project.ingest("sql", "--write", "DROP TABLE gold.shop_items")
+    project.land("shop3.jsonl", [canal("items", "DELETE", CUP, es=T0 + 5, id_=5)])
+    assert project.ingest("bronze").code == project.ingest("silver").code == 0
+    [gone] = planned(project)["table"]
+    assert (gone["action"], gone["why"].partition(",")[0]) == (
+        "park",
+        "the table gold.shop_items is gone",
+    )
+    assert project.ingest("plan", "--source", "shp").code == 2
+
+
+def test_a_topics_messages_are_counted(kafka: str, spark: SparkSession, warehouse: Path) -> None:
+    tables = Warehouse(
+        Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints")), spark
+    )
+    create_topic(kafka, "plan.a", partitions=2)
+    produce(kafka, "plan.a", [Record(b"a", partition=0), Record(b"b", partition=0)])
+
+    def topic(**more: Any) -> Source:
+        declared = {"bootstrap_servers": kafka, "topics": ["plan.a"], **more}
+        return Source.model_validate({"name": "shop", "kafka": declared})
+
+    assert waiting(tables, topic()) == [Waiting("plan.a", 0, 0, 2)]
+    assert waiting(tables, topic(starting_offsets="latest")) == []
+    begin = '{"plan.a": {"0": 1, "1": -1}}'
+    assert waiting(tables, topic(starting_offsets=begin)) == [Waiting("plan.a", 0, 1, 2)]
+    assert ingest_source(tables, topic()).messages == 2
+    produce(kafka, "plan.a", [Record(b"c", partition=0), Record(b"d", partition=1)])
+    before = files(warehouse)
+    assert waiting(tables, topic()) == [Waiting("plan.a", 0, 2, 3), Waiting("plan.a", 1, 0, 1)]
+    assert files(warehouse) == before

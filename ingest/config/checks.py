@@ -139,39 +139,19 @@ def shadowed(document: Document, tables: Tables) -> Iterator[Mistake]:
                 yield Mistake(document.file, document.line(place), text)
 
 
-def twins(tables: Parts) -> Iterator[Mistake]:
-    """Entries that lead to one target, and would park each other's source tables: by one name, or
-    by names that only case tells apart, which no catalog does."""
-    met: dict[tuple[str, str], tuple[str, Document, int]] = {}
-    for document, part in tables:
-        for i, entry in enumerate(part.tables if isinstance(part, Tables) else ()):
-            if "target" not in entry.model_fields_set:
-                continue
-            # What a template comes to depends on the table.
-            template = document.file if "{" in entry.target else ""
-            mine = (entry.target, document, i)
-            there = met.setdefault((template, entry.target.casefold()), mine)
-            first, of, j = there
-            if there is mine or (template and first == entry.target):
-                continue
-            line = of.line(("tables", j, "target"))
-            where = f"on line {line}" if of is document else f"in {of.file}:{line}"
-            text = f"`tables[{i}].target`: "
-            if first != entry.target:
-                text += (
-                    f"`{entry.target}` and `{first}` {where} are one table: names of tables are "
-                    f"matched without case"
-                )
-            elif of is document:
-                text += (
-                    f"`{entry.target}` is also that of the entry {where}; source tables share a "
-                    f"target through one entry, which lists them in `from`"
-                )
-            else:
-                text += (
-                    f"`{entry.target}` is also that {where}; a target is fed by one source, so "
-                    f"give one of them another name"
-                )
+def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
+    """Targets that are told apart by case alone, which no catalog does."""
+    met: dict[str, tuple[str, int]] = {}
+    for i, entry in enumerate(tables.tables):
+        if "target" not in entry.model_fields_set:
+            continue
+        first, j = met.setdefault(entry.target.casefold(), (entry.target, i))
+        if first != entry.target:
+            text = (
+                f"`tables[{i}].target`: `{entry.target}` and `{first}` on line "
+                f"{document.line(('tables', j, 'target'))} are one table: names of tables are "
+                f"matched without case"
+            )
             yield Mistake(document.file, document.line(("tables", i, "target")), text)
 
 

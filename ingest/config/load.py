@@ -93,8 +93,7 @@ def load(
     mistakes += strangers(tables, sources)
     for document, part in tables:
         if part is not None:
-            mistakes += shadowed(document, part)
-    mistakes += twins(tables)
+            mistakes += [*shadowed(document, part), *twins(document, part)]
     by_source = {part.source: (document, part) for document, part in tables if part is not None}
     for document, source in sources:
         if source is not None and source.name in by_source:

@@ -230,11 +230,6 @@ TABLES_MISTAKES = [
         "`X` and `x` on line 4 are one table: names of tables are matched without case",
     ),
     (
-        TABLES + "    target: x\n  - from: b.*\n    target: x\n",
-        6,
-        "`x` is also that of the entry on line 4; source tables share a target through one entry",
-    ),
-    (
         TABLES + "    columns: {a: int, price: decimal(12,2), b: int}\n",
         4,
         "`tables[0].columns.price`: put decimal(12,2) in quotes: inside { } a comma ends a value",
@@ -298,19 +293,6 @@ def test_sources_whose_names_only_case_tells_apart(conf: Conf) -> None:
     folder = conf({"sources/a.yml": SHOP, "sources/b.yml": shop})
     text = "`name`: `Shop` is already that of conf/sources/a.yml, `shop`, but for case"
     assert mistakes(folder) == [Mistake("conf/sources/b.yml", 1, text)]
-
-
-def test_a_target_of_two_tables_files(conf: Conf) -> None:
-    files = {}
-    for name in ("a", "b"):
-        files[f"sources/{name}.yml"] = f"name: {name}\nfiles: {{path: x}}\n"
-        entries = "[{from: s.t, target: x}, {from: s.u, target: 'all_{table}'}]"
-        files[f"tables/{name}.yml"] = f"source: {name}\ntables: {entries}\n"
-    text = (
-        "`tables[0].target`: `x` is also that in conf/tables/a.yml:2; a target is fed by one "
-        "source, so give one of them another name"
-    )
-    assert mistakes(conf(files)) == [Mistake("conf/tables/b.yml", 2, text)]
 
 
 def test_a_key_of_the_source_cannot_be_excluded_by_the_tables(conf: Conf) -> None:

@@ -35,7 +35,7 @@ FLOORS = (
     ("ingest.config",),
     ("ingest.decode", "pipelines.platform"),
     ("ingest",),
-    ("pipelines.bronze.remoting",),
+    ("pipelines.bronze.amqp", "pipelines.bronze.remoting"),
     ("pipelines.bronze", "pipelines.targets", "pipelines.telemetry"),
     ("pipelines.silver",),
     ("pipelines.apply", "pipelines.ledger"),

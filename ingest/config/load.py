@@ -210,6 +210,11 @@ def located(source: Source, root: Path, formats: Mapping[str, Format]) -> Source
     if source.rocketmq is not None and source.rocketmq.ca_file is not None:
         certificates = _absolute(source.rocketmq.ca_file, root)
         changed["rocketmq"] = source.rocketmq.model_copy(update={"ca_file": certificates})
+    if source.rabbitmq is not None and source.rabbitmq.tls is not None:
+        given = source.rabbitmq.tls.model_dump(include={"ca_file", "cert_file", "key_file"})
+        files = {key: _absolute(path, root) for key, path in given.items() if path}
+        tls = source.rabbitmq.tls.model_copy(update=files)
+        changed["rabbitmq"] = source.rabbitmq.model_copy(update={"tls": tls})
     asked = formats.values() if source.format == "auto" else [formats[source.format]]
     folders = {key for f in asked for key, o in f.options.items() if o.kind == "folder"}
     given = {key: source.options[key] for key in folders & source.options.keys()}

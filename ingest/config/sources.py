@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from ingest.config.mistakes import nearest, shown
 from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole
 from ingest.config.source_types import unknown_type
-from ingest.config.transports import Files, Kafka, RocketMQ
+from ingest.config.transports import Files, Kafka, RabbitMQ, RocketMQ
 from ingest.limits import Limits
 from ingest.names import table_name
 
@@ -57,7 +57,7 @@ def _source_type(text: str) -> str:
     return text
 
 
-TRANSPORTS = ("kafka", "rocketmq", "files")
+TRANSPORTS = ("kafka", "rabbitmq", "rocketmq", "files")
 """The keys of a source that name a transport; each has a model in `ingest.config.transports`."""
 
 SourceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -100,6 +100,7 @@ class Source(ConfigModel):
     name: SourceName
     format: Text = "auto"
     kafka: Kafka | None = None
+    rabbitmq: RabbitMQ | None = None
     rocketmq: RocketMQ | None = None
     files: Files | None = None
     order: Literal["auto", "source", "arrival"] = "auto"

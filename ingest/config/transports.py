@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, SomeNames, Text
 
 # Spark sets these itself and refuses a query that gives them (Spark, Structured Streaming + Kafka
@@ -29,6 +30,17 @@ def _servers(text: str) -> str:
         # Not shown: what stands before it may be a password.
         wanted = "expected host:port, got a user before an @"
         raise ValueError(f"{wanted}; say who you are by kafka.options, like sasl.jaas.config")
+    for server in text.split(","):
+        if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
+            raise ValueError(f"expected host:port, comma between several, got `{server.strip()}`")
+    return text
+
+
+def _hosts(text: str) -> str:
+    if "@" in text or "://" in text:
+        # Not shown: what stands before an @ may be a password.
+        wanted = "expected host:port, comma between several, got an address with more in it"
+        raise ValueError(f"{wanted}; user, password and virtual_host are keys of their own")
     for server in text.split(","):
         if not re.fullmatch(r"\s*\S+:\d{1,5}\s*", server):
             raise ValueError(f"expected host:port, comma between several, got `{server.strip()}`")
@@ -141,6 +153,68 @@ class RocketMQ(ConfigModel):
     def addresses(self) -> tuple[str, ...]:
         """The name servers, each as host:port."""
         return tuple(server.strip() for server in re.split("[,;]", self.name_servers))
+
+
+class Tls(ConfigModel):
+    """How a server is known (`ca_file` None: whom the system trusts; `server_name` where its
+    certificate has another than its address), and the certificate with which to answer it."""
+
+    ca_file: Text | None = None
+    server_name: Text | None = None
+    cert_file: Text | None = None
+    key_file: Text | None = None
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        if given.get("key_file") is not None and given.get("cert_file") is None:
+            yield ("key_file",), "is only used with cert_file"
+
+
+def _queue_offsets(value: Any) -> Any:
+    if value in ("earliest", "latest"):
+        return value
+    if isinstance(value, dict) and value and all(type(at) is int for at in value.values()):
+        return value
+    wanted = "expected earliest, latest or a queue and an offset each, like {orders: 1200}"
+    raise ValueError(f"{wanted}, got {shown(value)}")
+
+
+class RabbitMQ(ConfigModel):
+    """Queues of one virtual host of a RabbitMQ cluster, or the partitions of a super stream."""
+
+    servers: Annotated[Text, AfterValidator(_hosts)]
+    virtual_host: Text = "/"
+    user: Text = "guest"
+    password: Annotated[Text | None, Field(repr=False)] = None
+    tls: Tls | None = None
+    queue_type: Literal["stream", "classic", "quorum"] = "stream"
+    queues: SomeNames | None = None
+    super_stream: Text | None = None
+    starting_offsets: Annotated[str | Mapping[str, int], BeforeValidator(_queue_offsets)] = (
+        "earliest"
+    )
+    lost: Literal["fail", "go_on"] = "fail"
+
+    @classmethod
+    def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
+        named = [name for name in ("queues", "super_stream") if given.get(name) is not None]
+        if len(named) == 2:
+            yield ("super_stream",), "expected either queues or super_stream, got both"
+        if not named:
+            yield (), "expected queues or super_stream, got neither"
+        if given.get("queue_type") in ("classic", "quorum"):
+            for name in ("super_stream", "starting_offsets", "lost"):
+                if given.get(name) is not None:
+                    yield (name,), "is only used with queue_type: stream"
+        tls = given.get("tls")
+        if given.get("password") is None and not (isinstance(tls, dict) and tls.get("cert_file")):
+            yield (), "expected password, or tls.cert_file with which to log in, got neither"
+
+    @property
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """The servers, each as host and port."""
+        parted = (server.strip().rpartition(":") for server in self.servers.split(","))
+        return tuple((host.strip("[]"), int(port)) for host, _, port in parted)
 
 
 class Files(ConfigModel):

@@ -21,17 +21,28 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze.records import COLUMNS, record_batch
 from pipelines.platform.failures import cause, log_hint
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ModuleNotFoundError:
+    # Spark 4.0 and 4.1 know no limits, and fix by themselves where a query ends that is to take
+    # what is there now.
+    class ReadLimit: ...  # type: ignore[no-redef]
+
+    class ReadMaxRows(ReadLimit): ...  # type: ignore[no-redef]
+
+    class SupportsTriggerAvailableNow: ...  # type: ignore[no-redef]
+
 
 MOST_MESSAGES = 500_000
 TASK_MESSAGES = 50_000
@@ -41,6 +52,9 @@ _MARK = "queue stopped"
 
 Offsets = dict[str, list[int]]
 """For each partition, `topic/number`, where reading began and where it goes on."""
+Starting = Literal["earliest", "latest"] | Mapping[str, int]
+"""Where a stream without a checkpoint begins: by the name of a partition, what is not named at the
+earliest."""
 
 
 class Partition(NamedTuple):
@@ -94,16 +108,19 @@ def stream(
     session: SparkSession,
     client: Client,
     *,
-    starting: Literal["earliest", "latest"] = "earliest",
+    checkpoint: str,
+    starting: Starting = "earliest",
     lost: Literal["fail", "go_on"] = "fail",
 ) -> DataFrame:
     """A streaming DataFrame of the messages, with bronze's columns from `topic` to `headers`.
 
-    `starting` is where a stream without a checkpoint begins; partitions that turn up later are read
-    whole. Messages that are gone before they were read end the query, or with `lost: go_on` leave a
-    row without value, with the header GAP_HEADER, at the offset of the first of them.
+    `checkpoint` is the folder of the query that will read it. `starting` is where one without a
+    checkpoint begins; partitions that turn up later are read whole. Messages that are gone before
+    they were read end the query, or with `lost: go_on` leave a row without value, with the header
+    GAP_HEADER, at the offset of the first of them.
     """
-    about = {"client": client, "starting": starting, "lost": lost}
+    reached = _noted(Path(checkpoint), "offsets")
+    about = {"client": client, "starting": starting, "lost": lost, "reached": reached}
     # A class of its own carries what it needs inside itself, not as options.
     session.dataSource.register(type("Queues", (_Queues,), about))
     return session.readStream.format(_Queues.name()).load()
@@ -131,23 +148,27 @@ def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
 
 def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
     """How many messages partitions hold above what the stream of a checkpoint has read."""
-    read = _committed(Path(checkpoint))
+    read = _noted(Path(checkpoint), "commits")
     return sum(
         max(0, span.following - (read[str(place)][1] if str(place) in read else span.lowest))
         for place, span in held.items()
     )
 
 
-def _committed(checkpoint: Path) -> Offsets:
-    """The offset of the newest batch that is done; empty where there is none.
+def _noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:
+    """The offset of the newest batch that is planned, or done; empty where there is none.
 
     A file of `offsets` is a version, a line about the batch, and a line for each source.
     """
-    done = [int(file.name) for file in checkpoint.glob("commits/[0-9]*")]
-    if not done:
+    noted = [int(file.name) for file in checkpoint.glob(f"{kind}/[0-9]*")]
+    if not noted:
         return {}
-    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
-    found: Offsets = json.loads(lines[2])
+    lines = (checkpoint / "offsets" / str(max(noted))).read_text().splitlines()
+    try:
+        found: Offsets = json.loads(lines[2])
+    except (ValueError, LookupError):
+        # Damaged: the query says so.
+        return {}
     return found
 
 
@@ -176,8 +197,9 @@ class _Queues(DataSource):
     """The data source; a subclass says what of."""
 
     client: ClassVar[Client]
-    starting: ClassVar[str]
+    starting: ClassVar[Starting]
     lost: ClassVar[str]
+    reached: ClassVar[Offsets]
 
     @classmethod
     def name(cls) -> str:
@@ -187,16 +209,19 @@ class _Queues(DataSource):
         return COLUMNS
 
     def streamReader(self, schema: Any) -> _Reader:
-        return _Reader(self.client, self.starting, self.lost)
+        return _Reader(self.client, self.starting, lost=self.lost, reached=self.reached)
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in one process, and reads their slices in the tasks'."""
 
-    def __init__(self, client: Client, starting: str, lost: str) -> None:
+    def __init__(
+        self, client: Client, starting: Starting, *, lost: str, reached: Offsets | None = None
+    ) -> None:
         self._client = client
         self._starting = starting
         self._lost = lost
+        self._reached = reached or {}
         self._held: Mapping[Partition, Span] | None = None
 
     def initialOffset(self) -> Offsets:
@@ -210,10 +235,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
         """How far a micro-batch that begins at `start` goes. Spark 4.0 and 4.1 say neither: there a
-        batch takes all there is."""
+        batch begins where the checkpoint ended and takes all there is."""
         held = self._spans() if self._held is None else self._held
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return planned(held, start or {}, most=most, latest=self._starting == "latest")
+        begin = self._reached if start is None else start
+        return planned(held, begin, most=most, starting=self._starting)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         return [
@@ -263,25 +289,26 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def planned(
-    held: Mapping[Partition, Span], start: Offsets, *, most: int | None, latest: bool
+    held: Mapping[Partition, Span], start: Offsets, *, most: int | None, starting: Starting
 ) -> Offsets:
     """How far a batch goes that begins at `start` and takes `most` messages, all where that is
     None. Of each partition it takes a share by what waits there, and at least one message.
 
-    Raises Stopped where a partition holds less than was read of it: it was made anew.
+    Raises Stopped where a partition ends below where it is to be read from.
     """
     offsets = {name: list(pair) for name, pair in start.items()}
-    # What is there when a stream begins may be passed over; what comes later is read whole.
-    passed = latest and not start
     waiting: dict[str, int] = {}
     for place, span in held.items():
         name = str(place)
-        first = span.following if passed else span.lowest
+        # What is there when a stream begins may be passed over; what comes later is read whole.
+        first = span.lowest if start else _first(name, span, starting)
         _, reached = offsets.setdefault(name, [first, first])
         if span.following < reached:
             raise Stopped(
                 f"{place} was read up to {reached} and ends at {span.following} now:"
                 " it was deleted and made anew"
+                if name in start
+                else f"{place} ends at {span.following}, below the offset {reached} to begin at"
             )
         waiting[name] = span.following - reached
     total = sum(waiting.values())
@@ -290,6 +317,13 @@ def planned(
             count = min(count, max(1, count * most // total))
         offsets[name][1] += count
     return offsets
+
+
+def _first(name: str, span: Span, starting: Starting) -> int:
+    """Where a stream begins to read a partition."""
+    if isinstance(starting, Mapping):
+        return starting.get(name, span.lowest)
+    return span.following if starting == "latest" else span.lowest
 
 
 def _portions(records: Iterable[Record]) -> Iterator[list[Record]]:

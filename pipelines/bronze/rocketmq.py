@@ -105,6 +105,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             queues.stream(
                 warehouse.session,
                 client,
+                checkpoint=checkpoint,
                 starting=declared.starting_offsets,
                 lost=declared.lost,
             ),

@@ -38,13 +38,17 @@ _WHOLE: Mapping[str, Mapping[str, Any]] = {
 }
 _NEEDED: Mapping[str, Mapping[str, Any]] = {
     "kafka": {"bootstrap_servers": "broker-1:9092", "topics": ["shop.orders"]},
+    "rabbitmq": {"servers": "rabbit-1:5672", "password": "secret", "queues": ["shop.orders"]},
     "rocketmq": {"name_servers": "rocketmq-1:9876", "topics": ["shop"]},
 }
 """What each transport has in any case."""
+_INSTEAD = {("topics_pattern", "topics"), ("super_stream", "queues")}
+"""What is given instead of another key."""
 _BESIDE: Mapping[str, Mapping[str, Any]] = {
     "rocketmq.access_key": {"secret_key": "${ROCKETMQ_SECRET:-secret}"},
     "rocketmq.secret_key": {"access_key": "reader"},
     "rocketmq.ca_file": {"tls": True},
+    "rabbitmq.tls.key_file": {"cert_file": "certificates/cdc.pem"},
 }
 """What a key is given with."""
 
@@ -97,8 +101,8 @@ def document(what: str, path: str, value: Any) -> dict[str, Any]:
         place[name] = dict(place.get(name, {}))
         place = place[name]
     for name, needed in _NEEDED.get((above or [""])[0], {}).items():
-        if last != name and (last, name) != ("topics_pattern", "topics"):
-            place[name] = needed
+        if last != name and (last, name) not in _INSTEAD:
+            whole[above[0]][name] = needed
     place |= _BESIDE.get(path, {})
     if path == "options":
         whole["format"] = "debezium"

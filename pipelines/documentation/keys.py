@@ -181,6 +181,74 @@ SOURCE: Mapping[str, Key] = {
             "additionalProperties": {"type": ["string", "number", "boolean"]},
         },
     ),
+    "rabbitmq": Key(
+        "Queues of a RabbitMQ server or cluster, or the partitions of a super stream. Needs the "
+        "extra `rabbitmq`.",
+        {
+            "servers": "rabbit-1:5672",
+            "user": "cdc",
+            "password": "${RABBITMQ_PASSWORD:-guest}",
+            "queues": ["shop.orders"],
+        },
+        {"servers": "rabbit-1:5672", "queues": ["shop.orders"]},
+    ),
+    "rabbitmq.servers": Key(
+        "Nodes of one cluster, `host:port`, a comma between several; they are tried in turn.",
+        "rabbit-1:5672,rabbit-2:5672",
+        "amqp://rabbit-1",
+    ),
+    "rabbitmq.virtual_host": Key("The virtual host that has the queues.", "cdc", 7),
+    "rabbitmq.user": Key("Who logs in: a user that may read the queues.", "cdc", 7),
+    "rabbitmq.password": Key(
+        "The user's password, from the environment.", "${RABBITMQ_PASSWORD:-guest}", 7
+    ),
+    "rabbitmq.tls": Key(
+        "Speaks TLS. `{}` where the system trusts who signed the server's certificate.",
+        {"ca_file": "certificates/ca.pem"},
+        True,
+    ),
+    "rabbitmq.tls.ca_file": Key(
+        "The certificates of who signed the server's, a PEM file.", "certificates/ca.pem", 7
+    ),
+    "rabbitmq.tls.server_name": Key(
+        "The server's name in its certificate, where that is not its address.", "rabbit.shop", 7
+    ),
+    "rabbitmq.tls.cert_file": Key(
+        "The certificate to log in with, a PEM file. Without a password the server takes the user "
+        "from it (SASL EXTERNAL).",
+        "certificates/cdc.pem",
+        7,
+    ),
+    "rabbitmq.tls.key_file": Key(
+        "The key of `cert_file`, where that file does not hold it.",
+        "certificates/cdc.key",
+        7,
+    ),
+    "rabbitmq.queue_type": Key(
+        "What the queues are. A `stream` is read by offset and keeps its messages; `classic` and "
+        "`quorum` queues are emptied: a message is acknowledged once bronze has it.",
+        "quorum",
+        "streams",
+    ),
+    "rabbitmq.queues": Key("The queues, by name.", ["shop.orders", "shop.items"], "shop.orders"),
+    "rabbitmq.super_stream": Key(
+        "A super stream, instead of `queues`: its partitions are the streams `NAME-0`, `NAME-1` "
+        "and so on; new ones are found.",
+        "shop",
+        7,
+    ),
+    "rabbitmq.starting_offsets": Key(
+        "Where to begin when the source is read for the first time: `earliest`, `latest`, or an "
+        "offset for each stream.",
+        {"shop.orders": 1200},
+        "newest",
+    ),
+    "rabbitmq.lost": Key(
+        "What to do where a stream's retention removed messages before they were read: `fail`, or "
+        "`go_on` with what is there. Then a control row in silver says which are missing.",
+        "go_on",
+        "ignore",
+    ),
     "rocketmq": Key(
         "Topics of a RocketMQ cluster, read queue by queue.",
         {"name_servers": "rocketmq-1:9876", "topics": ["shop"]},

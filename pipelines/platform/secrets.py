@@ -31,6 +31,8 @@ def without_any(text: str, config: Config) -> str:
         text = without_secrets(text, source.options)
         if source.kafka is not None:
             text = without_secrets(text, source.kafka.options)
+        if source.rabbitmq is not None:
+            text = without_secrets(text, {"password": source.rabbitmq.password})
     if config.settings.checks.webhook:
         text = text.replace(config.settings.checks.webhook, HIDDEN)
     return _LOGIN.sub(HIDDEN, text)

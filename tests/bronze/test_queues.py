@@ -55,33 +55,58 @@ HELD = {ORDERS: Span(3, 10), ITEMS: Span(0, 100)}
 
 
 def test_a_batch_takes_all_there_is() -> None:
-    assert planned(HELD, {}, most=None, latest=False) == {
+    assert planned(HELD, {}, most=None, starting="earliest") == {
         "orders/0": [3, 10],
         "items/eu/1": [0, 100],
     }
 
 
 def test_what_was_there_may_be_passed_over_and_what_comes_later_is_read() -> None:
-    first = planned({ORDERS: Span(3, 10)}, {}, most=None, latest=True)
+    first = planned({ORDERS: Span(3, 10)}, {}, most=None, starting="latest")
     assert first == {"orders/0": [10, 10]}
-    then = planned({**HELD, ORDERS: Span(3, 12)}, first, most=None, latest=True)
+    then = planned({**HELD, ORDERS: Span(3, 12)}, first, most=None, starting="latest")
     assert then == {"orders/0": [10, 12], "items/eu/1": [0, 100]}
 
 
 def test_a_bounded_batch_takes_of_each_its_share() -> None:
-    assert planned(HELD, {}, most=20, latest=False) == {"orders/0": [3, 4], "items/eu/1": [0, 18]}
-    assert planned(HELD, {}, most=1, latest=False) == {"orders/0": [3, 4], "items/eu/1": [0, 1]}
+    assert planned(HELD, {}, most=20, starting="earliest") == {
+        "orders/0": [3, 4],
+        "items/eu/1": [0, 18],
+    }
+    assert planned(HELD, {}, most=1, starting="earliest") == {
+        "orders/0": [3, 4],
+        "items/eu/1": [0, 1],
+    }
     start = {"orders/0": [3, 10], "items/eu/1": [0, 40]}
-    assert planned(HELD, start, most=50, latest=False) == {
+    assert planned(HELD, start, most=50, starting="earliest") == {
         "orders/0": [3, 10],
         "items/eu/1": [0, 90],
     }
     assert start == {"orders/0": [3, 10], "items/eu/1": [0, 40]}
 
 
+def test_a_stream_may_begin_at_offsets() -> None:
+    begun = planned(HELD, {}, most=None, starting={"orders/0": 7})
+    assert begun == {"orders/0": [7, 10], "items/eu/1": [0, 100]}
+    assert planned(HELD, begun, most=None, starting={"orders/0": 4}) == begun
+    with pytest.raises(queues.Stopped) as error:
+        planned(HELD, {}, most=None, starting={"orders/0": 11})
+    assert stopped(error.value) == "orders/0 ends at 10, below the offset 11 to begin at"
+
+
+def test_where_spark_names_no_start_the_checkpoint_does(tmp_path: Path) -> None:
+    """Spark 4.0 and 4.1: what a partition that does not answer now was read up to is kept."""
+    client = Folder(tmp_path)
+    client.put(ORDERS, ["a", "b"])
+    reached = {"orders/0": [0, 1], "items/eu/1": [0, 9]}
+    reader = queues._Reader(client, "latest", lost="fail", reached=reached)
+    assert reader.latestOffset() == {"orders/0": [0, 2], "items/eu/1": [0, 9]}
+    assert queues._Reader(client, "latest", lost="fail").latestOffset() == {"orders/0": [2, 2]}
+
+
 def test_a_queue_made_anew_is_told() -> None:
     with pytest.raises(queues.Stopped) as error:
-        planned(HELD, {"orders/0": [0, 11]}, most=None, latest=False)
+        planned(HELD, {"orders/0": [0, 11]}, most=None, starting="earliest")
     assert stopped(error.value) == (
         "orders/0 was read up to 11 and ends at 10 now: it was deleted and made anew"
     )
@@ -95,7 +120,7 @@ def test_a_batch_done_again_has_the_same_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queues, "TASK_MESSAGES", 4)
-    reader = queues._Reader(Folder(tmp_path), "earliest", "fail")
+    reader = queues._Reader(Folder(tmp_path), "earliest", lost="fail")
     end = {"orders/0": [3, 12], "items/eu/1": [0, 2]}
     first = [(ORDERS, 3, 7), (ORDERS, 7, 11), (ORDERS, 11, 12), (ITEMS, 0, 2)]
     assert slices(reader, {}, end) == first
@@ -104,7 +129,7 @@ def test_a_batch_done_again_has_the_same_slices(
 
 
 def read(client: Folder, lost: str, start: int, end: int) -> list[tuple[Any, ...]]:
-    reader = queues._Reader(client, "earliest", lost)
+    reader = queues._Reader(client, "earliest", lost=lost)
     (part,) = reader.partitions({"orders/0": [0, start]}, {"orders/0": [0, end]})
     rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
     return [(row["offset"], row["value"], row["headers"][0]["key"]) for row in rows]
@@ -141,7 +166,7 @@ def test_a_stream_goes_on_where_it_ended(
     checkpoint = tables.checkpoint("bronze", "shop")
 
     def run(lost: Any = "fail") -> int:
-        messages = stream(spark, client, lost=lost)
+        messages = stream(spark, client, checkpoint=checkpoint, lost=lost)
         return append_stream(tables, source, messages, checkpoint=checkpoint, stop=lambda: False)
 
     def held() -> list[tuple[Any, ...]]:

@@ -109,7 +109,7 @@ def test_every_mistake_of_every_file_at_once(conf: Conf) -> None:
 
 
 SOURCE_MISTAKES = [
-    ("name: shop\n", 1, "expected a transport (kafka, rocketmq, files), got none"),
+    ("name: shop\n", 1, "expected a transport (kafka, rabbitmq, rocketmq, files), got none"),
     (
         "name: shop\nfiles: {path: x}\n\nkafka: {bootstrap_servers: 'h:1', topics: [t]}\n",
         2,

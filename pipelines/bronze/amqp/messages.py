@@ -1,0 +1,105 @@
+"""A message of RabbitMQ as bronze keeps it.
+
+The body is the value. Headers stay headers, their values as text; the properties and where the
+message was sent to are headers that begin with `rabbitmq.`. What only tells of a delivery is left
+out: the same message is the same row however often it is sent. Properties and types of headers:
+AMQP 0-9-1 specification, 4.2.5.5 and 4.2.6; RabbitMQ, "AMQP 0-9-1 Errata", field types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import orjson
+
+from ingest.files.record import Record
+
+PREFIX = "rabbitmq."
+OFFSET_HEADER = "x-stream-offset"
+MILLIS_HEADER = "timestamp_in_ms"
+"""Set by RabbitMQ itself where it stamps messages (`message_interceptors`, or the plugin
+rabbitmq_message_timestamp); the property is in seconds, and the publisher's."""
+_OF_DELIVERY = frozenset((OFFSET_HEADER, "x-delivery-count"))
+_PROPERTIES = (
+    *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
+    *("reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id"),
+)
+_LAST_MILLI = 253_402_300_799_999  # of the year 9999
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Delivery(NamedTuple):
+    """A message as it was handed out. `tag` is by what it is acknowledged; `again`: the server may
+    have handed it out before, which it did not where that is false (RabbitMQ, "Reliability Guide",
+    Consumer Side)."""
+
+    tag: int
+    again: bool
+    record: Record
+
+    @property
+    def digest(self) -> str:
+        """Tells the message from another: its body, its headers and properties, its id among them
+        where the publisher gave one."""
+        found = hashlib.blake2b(digest_size=16)
+        found.update(repr((self.record.headers, self.record.timestamp)).encode())
+        found.update(self.record.value or b"")
+        return found.hexdigest()
+
+
+def delivery(method: Any, properties: Any, body: bytes) -> Delivery:
+    """What pika hands on, with its place in the stream where it has one."""
+    headers: Mapping[str, Any] = properties.headers or {}
+    place = headers.get(OFFSET_HEADER)
+    record = Record(
+        body,
+        headers=_headers(method, properties, headers),
+        offset=None if place is None else int(place),
+        timestamp=_millis(properties.timestamp, headers.get(MILLIS_HEADER)),
+    )
+    return Delivery(method.delivery_tag, method.redelivered, record)
+
+
+def _headers(method: Any, properties: Any, headers: Mapping[str, Any]) -> Headers:
+    found = [(name, _bytes(value)) for name, value in headers.items() if name not in _OF_DELIVERY]
+    for name in _PROPERTIES:
+        value = getattr(properties, name)
+        if value is not None:
+            found.append((f"{PREFIX}{name}", _bytes(value)))
+    if method.exchange:
+        found.append((f"{PREFIX}exchange", _bytes(method.exchange)))
+    found.append((f"{PREFIX}routing_key", _bytes(method.routing_key)))
+    return tuple(found)
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A header's value as text: times in ISO 8601, nested ones as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if isinstance(value, dict | list):
+        return orjson.dumps(value, default=_text)
+    return _text(value).encode()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _millis(seconds: Any, millis: Any) -> int | None:
+    """When the message was stamped; what is no time of this calendar stays a header alone."""
+    found = millis if isinstance(millis, int) else None
+    if found is None and seconds is not None:
+        found = int(seconds) * 1000
+    return int(found) if found is not None and 0 <= found <= _LAST_MILLI else None

@@ -1,0 +1,197 @@
+"""What queues of RabbitMQ hold and hand out.
+
+A stream keeps its messages and is read from any offset ("Streams", "Consuming with AMQP 0-9-1":
+`x-stream-offset`, a prefetch is required). Classic and quorum queues forget what is acknowledged.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pipelines.bronze.amqp.connection import Refused
+from pipelines.bronze.amqp.messages import OFFSET_HEADER, Delivery, delivery
+
+if TYPE_CHECKING:
+    from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+
+PATIENCE = 30.0
+"""Seconds in which a stream has to hand out a message that it holds."""
+QUIET = 1.0
+"""Seconds after which a stream that counts no message is taken to hold none, and a queue that hands
+out nothing to have no more now."""
+_AHEAD = 500
+_CHUNK_AHEAD = 20_000
+
+
+def exists(connection: BlockingConnection, queue: str) -> bool:
+    """Whether there is such a queue."""
+    from pika.exceptions import ChannelClosedByBroker
+
+    try:
+        channel = connection.channel()
+        channel.queue_declare(queue, passive=True)
+        channel.close()
+    except ChannelClosedByBroker as error:
+        if error.reply_code == 404:
+            return False
+        raise
+    return True
+
+
+def check_type(connection: BlockingConnection, queue: str, declared: str) -> None:
+    """Raise Refused where a queue is not of the type that is declared.
+
+    A stream's argument without a prefetch is refused by every type, each in its own words, so that
+    nothing is handed out.
+    """
+    from pika.exceptions import ChannelClosedByBroker
+
+    try:
+        channel = connection.channel()
+        channel.basic_consume(queue, lambda *_: None, arguments={OFFSET_HEADER: "first"})
+    except ChannelClosedByBroker as error:
+        if "prefetch" in error.reply_text and declared == "stream":
+            return
+        found = re.search(r"of queue type rabbit_(\w+)_queue", error.reply_text)
+        if "prefetch" not in error.reply_text and found is None:
+            raise
+        actual = found[1] if found is not None else "stream"
+        if actual != declared:
+            raise Refused(
+                f"the queue {queue!r} is of type {actual}: set rabbitmq.queue_type: {actual}, or"
+                " correct its name"
+            ) from None
+
+
+def counted(connection: BlockingConnection, queue: str) -> int:
+    """The messages that a queue has to hand out; of a stream about as many as it holds."""
+    channel = connection.channel()
+    count = int(channel.queue_declare(queue, passive=True).method.message_count)
+    channel.close()
+    return count
+
+
+def stream_span(connection: BlockingConnection, queue: str) -> tuple[int, int] | None:
+    """The lowest offset that a stream holds, and the one after its last message; None where it
+    holds none. Raises OSError where it says that it does and hands out none in time.
+
+    Two readers are left to the end of the connection: to end one gives back what it was handed out,
+    which a stream refuses, and with it the connection.
+    """
+    lowest = _lowest(connection, queue)
+    return None if lowest is None else (lowest, _last(connection, queue) + 1)
+
+
+def read_stream(
+    connection: BlockingConnection, queue: str, start: int, *, end: int
+) -> Iterator[Delivery]:
+    """The messages of a stream from `start` up to, not including, `end`, which it has; the first
+    may lie higher than asked for. Offsets that stand for no message are left out."""
+    channel = _channel(connection, _AHEAD)
+    place: dict[str, Any] = {OFFSET_HEADER: start}
+    given = channel.consume(queue, arguments=place, inactivity_timeout=PATIENCE)
+    for number, (method, properties, body) in enumerate(given, 1):
+        if method is None:
+            raise OSError(f"the stream {queue!r} hands out nothing from offset {start} on")
+        one = delivery(method, properties, body)
+        offset = one.record.offset
+        assert offset is not None
+        if offset >= end:
+            return
+        # A stream is read by whole chunks: what stands before `start` in its chunk comes too.
+        if offset >= start:
+            yield one
+        if offset == end - 1:
+            return
+        if number % (_AHEAD // 2) == 0:
+            channel.basic_ack(one.tag, multiple=True)
+
+
+def _lowest(connection: BlockingConnection, queue: str) -> int | None:
+    channel = _channel(connection, 1)
+    found: list[int] = []
+
+    def note(*handed_out: Any) -> None:
+        _, _, properties, _ = handed_out
+        found.append(int(properties.headers[OFFSET_HEADER]))
+
+    channel.basic_consume(queue, note, arguments={OFFSET_HEADER: "first"})
+    holds = counted(connection, queue) > 0
+    _await(connection, found, PATIENCE if holds else QUIET)
+    if holds and not found:
+        raise OSError(f"the stream {queue!r} hands out nothing")
+    return found[0] if found else None
+
+
+def _last(connection: BlockingConnection, queue: str) -> int:
+    """The offset of a stream's last message.
+
+    Reading begins with the last chunk, which is handed out in one go; what is answered after its
+    first message is answered after all of it.
+    """
+    channel = _channel(connection, _CHUNK_AHEAD)
+    found: list[tuple[int, int]] = []
+
+    def note(*handed_out: Any) -> None:
+        _, method, properties, _ = handed_out
+        found.append((int(properties.headers[OFFSET_HEADER]), method.delivery_tag))
+
+    channel.basic_consume(queue, note, arguments={OFFSET_HEADER: "last"})
+    _await(connection, found, PATIENCE)
+    if not found:
+        raise OSError(f"the stream {queue!r} hands out nothing")
+    before = 0
+    while True:
+        channel.basic_qos(prefetch_count=_CHUNK_AHEAD)
+        connection.process_data_events(time_limit=0)
+        if len(found) < before + _CHUNK_AHEAD:
+            break
+        before = len(found)
+        channel.basic_ack(found[-1][1], multiple=True)
+    return found[-1][0]
+
+
+def _await(connection: BlockingConnection, found: list[Any], seconds: float) -> None:
+    """Work on what comes in until something is found, at most so long."""
+    deadline = time.monotonic() + seconds
+    while not found and time.monotonic() < deadline:
+        connection.process_data_events(time_limit=QUIET / 4)
+
+
+def _channel(connection: BlockingConnection, ahead: int) -> BlockingChannel:
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=ahead)
+    return channel
+
+
+class Drain:
+    """A classic or quorum queue from which messages are taken until they are acknowledged; what is
+    not goes back to it when the connection ends."""
+
+    def __init__(self, connection: BlockingConnection, queue: str, *, most: int) -> None:
+        self._most = most
+        self._channel = _channel(connection, most)
+        self._given = self._channel.consume(queue, inactivity_timeout=QUIET)
+
+    def take(self, most_bytes: int) -> list[Delivery]:
+        """The next messages, in order: not more than the drain's most, and not many more bytes;
+        fewer where the queue hands out no more for now."""
+        taken: list[Delivery] = []
+        size = 0
+        for method, properties, body in self._given:
+            if method is None:
+                break
+            taken.append(delivery(method, properties, body))
+            size += len(body)
+            if len(taken) == self._most or size >= most_bytes:
+                break
+        return taken
+
+    def acknowledge(self, last: Delivery) -> None:
+        """Let the queue forget all up to `last`; returns when the server has heard of it."""
+        self._channel.basic_ack(last.tag, multiple=True)
+        # Answered in order: after the acknowledgement.
+        self._channel.basic_qos(prefetch_count=self._most)

@@ -1,0 +1,212 @@
+"""RabbitMQ to bronze: streams by offset, classic and quorum queues until they are empty.
+
+A queue is a topic of bronze with one partition, 0; a super stream is a topic, its partitions are
+those streams that are called like it with a number behind, from `-0` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.errors import PySparkException
+
+from ingest.config.sources import Source
+from ingest.config.transports import RabbitMQ
+from ingest.errors import PlatformError
+from ingest.files.record import Record
+from pipelines.bronze import queues
+from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
+from pipelines.bronze.amqp.queues import check_type, counted, exists, read_stream, stream_span
+from pipelines.bronze.drained import drain
+from pipelines.bronze.queues import Gone, Partition, Span
+from pipelines.bronze.stream import append_stream
+from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.platform.checkpoints import damaged
+from pipelines.platform.console import counted as number_of
+from pipelines.platform.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pika.adapters.blocking_connection import BlockingConnection
+
+
+class Streams(NamedTuple):
+    """The client of `queues`: streams of a cluster."""
+
+    server: Server
+    names: Sequence[str]
+    super_stream: str | None
+
+    def spans(self) -> dict[Partition, Span]:
+        """What each stream holds; one that holds nothing has no place yet."""
+        found: dict[Partition, Span] = {}
+        with connect(self.server) as connection:
+            for partition in self._partitions(connection):
+                check_type(connection, self.stream(partition), "stream")
+                span = stream_span(connection, self.stream(partition))
+                if span is not None:
+                    found[partition] = Span(*span)
+        return found
+
+    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
+        """The messages between two offsets. An offset that a stream uses for its own bookkeeping
+        has none, and reading begins above it as it does above what is gone."""
+        with connect(self.server) as connection:
+            name, first = self.stream(partition), True
+            for delivery in read_stream(connection, name, start, end=end):
+                offset = delivery.record.offset or 0
+                if first and offset > start:
+                    self._check(partition, start)
+                first = False
+                yield delivery.record
+            if first:
+                self._check(partition, start)
+
+    def _check(self, partition: Partition, start: int) -> None:
+        """Raise Gone where a stream begins above `start`."""
+        with connect(self.server) as connection:
+            span = stream_span(connection, self.stream(partition))
+        if span is not None and span[0] > start:
+            raise Gone(span[0])
+
+    def stream(self, partition: Partition) -> str:
+        """What the server calls a partition."""
+        if self.super_stream is None:
+            return partition.topic
+        return f"{partition.topic}-{partition.number}"
+
+    def _partitions(self, connection: BlockingConnection) -> list[Partition]:
+        """The partitions there are now."""
+        if self.super_stream is None:
+            return [Partition(name, 0) for name in self.names]
+        count = 0
+        while exists(connection, f"{self.super_stream}-{count}"):
+            count += 1
+        if count == 0:
+            raise Refused(
+                f"{self.server.where} has no stream {self.super_stream}-0 in virtual host"
+                f" {self.server.virtual_host!r}: declare the super stream or correct"
+                " rabbitmq.super_stream; partitions without numbers are named in rabbitmq.queues"
+            )
+        return [Partition(self.super_stream, number) for number in range(count)]
+
+
+def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
+    """Appends what is in the queues now.
+
+    Raises:
+        PlatformError: no server answers, or it refuses what is asked of it.
+        SourceError: the streams cannot be read from where the source stands.
+    """
+    declared = _declared(source)
+    if declared.queue_type != "stream":
+        try:
+            return Bronze(source.name, drain(warehouse, source, _server(declared), stop=stop))
+        except OSError as error:
+            raise _unreachable(source, error) from None
+    client = _client(declared)
+    _held(source, client)
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    messages = queues.stream(
+        warehouse.session,
+        client,
+        checkpoint=checkpoint,
+        starting=_starting(declared),
+        lost=declared.lost,
+    )
+    try:
+        count = append_stream(warehouse, source, messages, checkpoint=checkpoint, stop=stop)
+    except PySparkException as error:
+        damage = damaged(source.name, checkpoint, remove=checkpoint)
+        raise damage or queues.explained(error, source, checkpoint) from error
+    return Bronze(source.name, count)
+
+
+def reach(source: Source, root: str) -> Reached:
+    """Asks for what every queue holds; raises as `append` does."""
+    declared = _declared(source)
+    if declared.queue_type == "stream":
+        held = _held(source, _client(declared))
+        count = sum(span.following - span.lowest for span in held.values())
+        return Reached(True, f"{number_of(count, 'messages')} in {_named(declared)}")
+    count = _waiting(source)
+    return Reached(True, f"{number_of(count, 'messages')} in {_named(declared)}")
+
+
+def unread(warehouse: Warehouse, source: Source) -> int | None:
+    """How many messages the queues have that bronze has not; None where nobody answers."""
+    declared = _declared(source)
+    try:
+        if declared.queue_type != "stream":
+            return _waiting(source)
+        held = _held(source, _client(declared))
+    except PlatformError:
+        return None
+    return queues.unread(held, warehouse.checkpoint("bronze", source.name))
+
+
+RABBITMQ = Transport(append, reach, unread)
+
+
+def _declared(source: Source) -> RabbitMQ:
+    assert source.rabbitmq is not None
+    return source.rabbitmq
+
+
+def _server(declared: RabbitMQ) -> Server:
+    given = declared.tls
+    tls = None
+    if given is not None:
+        tls = Tls(given.ca_file, given.server_name, given.cert_file, given.key_file)
+    return Server(
+        declared.addresses, declared.virtual_host, declared.user, declared.password or "", tls
+    )
+
+
+def _client(declared: RabbitMQ) -> Streams:
+    return Streams(_server(declared), declared.queues or (), declared.super_stream)
+
+
+def _starting(declared: RabbitMQ) -> queues.Starting:
+    """Where to begin, by the names of partitions."""
+    begin = declared.starting_offsets
+    if isinstance(begin, str):
+        return "latest" if begin == "latest" else "earliest"
+    if declared.super_stream is None:
+        return {str(Partition(name, 0)): offset for name, offset in begin.items()}
+    prefix = f"{declared.super_stream}-"
+    return {
+        f"{declared.super_stream}/{name.removeprefix(prefix)}": offset
+        for name, offset in begin.items()
+    }
+
+
+def _named(declared: RabbitMQ) -> str:
+    return ", ".join(declared.queues or (f"the super stream {declared.super_stream}",))
+
+
+def _held(source: Source, client: Streams) -> dict[Partition, Span]:
+    try:
+        return client.spans()
+    except OSError as error:
+        raise _unreachable(source, error) from None
+
+
+def _waiting(source: Source) -> int:
+    declared = _declared(source)
+    try:
+        with connect(_server(declared)) as connection:
+            for name in declared.queues or ():
+                check_type(connection, name, declared.queue_type)
+            return sum(counted(connection, name) for name in declared.queues or ())
+    except OSError as error:
+        raise _unreachable(source, error) from None
+
+
+def _unreachable(source: Source, error: OSError) -> PlatformError:
+    if isinstance(error, Refused):
+        return PlatformError(f"source {source.name}: {error}.")
+    return PlatformError(
+        f"source {source.name}: RabbitMQ does not answer at {error}; start it or correct"
+        " rabbitmq.servers."
+    )

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pika
+import pika.exceptions
 import pytest
 
 BINARY = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -87,6 +87,17 @@ class RabbitServer:
         """Ends the node, and Erlang's name server that it started."""
         self.stop(orderly=False)
         subprocess.run(["epmd", "-kill"], env=self._environment(), capture_output=True)
+
+    def await_queue(self, queue: str) -> None:
+        """Returns when a queue can be used again: a moment after its node serves."""
+        for _ in range(100):
+            try:
+                with self.channel() as channel:
+                    channel.queue_declare(queue, passive=True)
+                return
+            except pika.exceptions.ChannelClosedByBroker:
+                time.sleep(0.2)
+        raise RuntimeError(f"the queue {queue} did not come back")
 
     @contextmanager
     def channel(self, virtual_host: str = "/") -> Iterator[Any]:

@@ -176,6 +176,11 @@ def _refusal(text: str, server: Server) -> Refused:
     """A channel that the server closed: what was asked of a queue cannot be."""
     queue = re.search(r"queue '(.+?)' in vhost", text)
     named = f"the queue {queue[1]!r}" if queue else "a queue"
+    if "home node" in text:
+        return Refused(
+            f"the node that has a queue is down or just starting ({' '.join(text.split())}): run"
+            " again once it serves"
+        )
     if text.startswith("NOT_FOUND"):
         missing = re.search(r"no queue '(.+?)' in vhost", text)
         lacking = f"the queue {missing[1]!r}" if missing else named

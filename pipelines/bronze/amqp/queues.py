@@ -35,7 +35,8 @@ def exists(connection: BlockingConnection, queue: str) -> bool:
         channel.queue_declare(queue, passive=True)
         channel.close()
     except ChannelClosedByBroker as error:
-        if error.reply_code == 404:
+        # Of a queue whose node is starting it is 404, too.
+        if "no queue" in error.reply_text:
             return False
         raise
     return True

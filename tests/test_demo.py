@@ -225,7 +225,7 @@ def test_there_are_no_other_gold_tables(tables: Warehouse) -> None:
         *ORDERS,
         *("canal_customers", "canal_page_views", "dataworks_carts"),
         *("oms_dataworks_reviews", "oms_default_stock"),
-        *("_ddl", "_progress", "_rejects"),
+        *("_ddl", "_progress", "_rejects", "_runs"),
     }
 
 

@@ -98,15 +98,37 @@ def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
             start = json.dumps(places)
         if start == "latest":
             return []
+        passed: set[_TopicPartition] = set()
+        if read is None and start != "earliest":
+            start, passed = _without_latest(start)
         messages = reader.options(**{**whole, "startingOffsets": start}).load()
         spans = messages.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset"))
         found = rows(spans)
-        return sorted(Waiting(topic, n, first, last + 1) for topic, n, first, last in found)
+        return sorted(
+            Waiting(topic, number, first, last + 1)
+            for topic, number, first, last in found
+            if (topic, number) not in passed
+        )
     except PySparkException as error:
         raise _explained(error, source.name, kafka, checkpoint=checkpoint) from error
 
 
 _TopicPartition = tuple[str, int]
+
+
+def _without_latest(starting_offsets: str) -> tuple[str, set[_TopicPartition]]:
+    """The places at which to begin, and the partitions among them that begin at their end, -1: a
+    query that is no stream may not begin there, and nothing waits in them."""
+    places = json.loads(starting_offsets)
+    passed = {
+        (topic, int(number))
+        for topic, offsets in places.items()
+        for number, offset in offsets.items()
+        if offset == -1
+    }
+    for topic, number in passed:
+        places[topic][str(number)] = -2
+    return json.dumps(places), passed
 
 
 def _partitions(messages: DataFrame) -> list[_TopicPartition]:

@@ -44,6 +44,8 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        # pytest-xdist says how wide its own lines are; how wide ours are is for the tests to say.
+        patch.delenv("COLUMNS", raising=False)
         yield
 
 

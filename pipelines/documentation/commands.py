@@ -14,7 +14,9 @@ def verbs(
     command: click.Command = ingest, name: str = "ingest", above: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every verb that is shown, groups before what is in them: its words, what it is, where."""
-    context = click.Context(command, info_name=name.split()[-1], parent=above)
+    # A command keeps the help option of the first context that asks for it.
+    settings = command.context_settings
+    context = click.Context(command, info_name=name.split()[-1], parent=above, **settings)
     yield name, command, context
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):

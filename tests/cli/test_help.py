@@ -22,7 +22,8 @@ VERBS = {words: command for words, command in commands(ingest) if not command.hi
 @pytest.mark.parametrize("words", VERBS)
 def test_every_verb_has_an_example_that_parses(words: str) -> None:
     command = VERBS[words]
-    text = command.get_help(click.Context(command, info_name=f"ingest {words}".strip()))
+    named = {"info_name": f"ingest {words}".strip(), **ingest.context_settings}
+    text = command.get_help(click.Context(command, **named))
     examples = [line for line in (command.epilog or "").splitlines() if "ingest " in line]
     assert examples
     for line in examples:

@@ -33,6 +33,8 @@ def without_any(text: str, config: Config) -> str:
             text = without_secrets(text, source.kafka.options)
         if source.rabbitmq is not None:
             text = without_secrets(text, {"password": source.rabbitmq.password})
+        if source.rocketmq is not None:
+            text = without_secrets(text, {"secret_key": source.rocketmq.secret_key})
     if config.settings.checks.webhook:
         text = text.replace(config.settings.checks.webhook, HIDDEN)
     return _LOGIN.sub(HIDDEN, text)

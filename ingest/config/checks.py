@@ -9,14 +9,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ingest.config.masks import MaskSecret, found_secret
 from ingest.config.mistakes import explain, unknown_key, unknown_word
 from ingest.config.model import ConfigModel
 from ingest.config.options import option_value
 from ingest.config.routes import route
-from ingest.config.settings import DdlPolicy
+from ingest.config.settings import DdlPolicy, Settings
 from ingest.config.sources import Source
-from ingest.config.tables import Tables
-from ingest.config.yaml import Document
+from ingest.config.tables import TableOptions, Tables
+from ingest.config.yaml import Document, Place, dotted
 from ingest.errors import Mistake
 from ingest.names import covers, target_name
 from ingest.wire.contract import Format, Option
@@ -179,6 +180,43 @@ def excluded_keys(
             if key.casefold() in hidden:
                 text = f"`keys.{name}`: the key column `{key}` is excluded in {tables[0].file}"
                 yield Mistake(document.file, document.line(("keys", name, i)), text)
+
+
+def masks_secret(
+    settings: Settings,
+    tables: Sequence[tuple[Document, Tables | None]],
+    *,
+    root: Path,
+    environ: Mapping[str, str],
+) -> tuple[MaskSecret | None, list[Mistake]]:
+    """The secret of the masks, where some need one, or the mistake that there is none."""
+    needing = [
+        (document, (*place, "columns", name))
+        for document, part in tables
+        if part is not None
+        for place, options in _options_of(part)
+        for name, said in options.columns.items()
+        if said.mask in ("hash", "tokens")
+    ]
+    if not needing:
+        return None, []
+    document, place = needing[0]
+    try:
+        if settings.mask_secret is None:
+            raise ValueError(
+                "a mask by hash or tokens takes a secret; set `mask_secret` in ingest.yml to "
+                "`env:NAME` or `file:PATH`"
+            )
+        return found_secret(settings.mask_secret, environ=environ, root=root), []
+    except ValueError as error:
+        text = f"`{dotted(place)}`: {error}"
+        return None, [Mistake(document.file, document.line(place), text)]
+
+
+def _options_of(tables: Tables) -> Iterator[tuple[Place, TableOptions]]:
+    yield ("defaults",), tables.defaults
+    for i, entry in enumerate(tables.tables):
+        yield ("tables", i), entry
 
 
 def strays(folder: Path) -> Iterator[Mistake]:

@@ -19,12 +19,14 @@ from pydantic import ValidationError
 from ingest.config.checks import (
     excluded_keys,
     format_mistakes,
+    masks_secret,
     same,
     shadowed,
     strangers,
     strays,
     twins,
 )
+from ingest.config.masks import MaskSecret
 from ingest.config.mistakes import explain, shown
 from ingest.config.model import ConfigModel
 from ingest.config.routes import Route, route
@@ -42,17 +44,22 @@ Part = TypeVar("Part", bound=ConfigModel)
 class Config:
     """A configuration without mistakes. `root` is the folder that holds the conf folder.
 
-    `sources` and `tables` have the same keys, the sources' names.
+    `sources` and `tables` have the same keys, the sources' names. `mask_secret`: that of the masks,
+    where some need one.
     """
 
     root: Path
     settings: Settings
     sources: Mapping[str, Source]
     tables: Mapping[str, Tables]
+    mask_secret: MaskSecret | None = None
 
     def route(self, source: str, *, db: str | None, schema: str | None, table: str) -> Route | None:
         """Where a table of `source` goes; None: it lives in silver only."""
-        return route(self.tables[source], db, schema, table=table, ddl=self.settings.ddl)
+        secret = self.mask_secret.name if self.mask_secret is not None else None
+        return route(
+            self.tables[source], db, schema, table=table, ddl=self.settings.ddl, secret=secret
+        )
 
 
 def load(
@@ -98,12 +105,17 @@ def load(
     for document, source in sources:
         if source is not None and source.name in by_source:
             mistakes += excluded_keys(document, source, by_source[source.name])
+    secret = None
+    if settings is not None:
+        secret, wrong = masks_secret(settings, tables, root=root, environ=environ)
+        mistakes += wrong
     if mistakes or settings is None:
         raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
     found = {source.name: source for _, source in sources if source is not None}
     return Config(
         root=root,
         settings=settings,
+        mask_secret=secret,
         sources={name: located(source, root, formats) for name, source in found.items()},
         tables={
             name: by_source[name][1] if name in by_source else Tables(source=name) for name in found

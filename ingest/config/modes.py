@@ -19,13 +19,15 @@ ADDED: dict[Mode, dict[str, str]] = {
 
 class TargetContract(NamedTuple):
     """What a target was made for, and stays: its mode, its key columns, its `sequence_by`, what
-    deletes and truncates do (None: not known, or nothing)."""
+    deletes and truncates do (None: not known, or nothing), and what stands in place of values, as
+    `masks_of` has it in words."""
 
     mode: Mode
     keys: tuple[str, ...]
     sequence: tuple[str, ...]
     deletes: str | None = None
     truncates: str | None = None
+    masks: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, stored: Any) -> TargetContract | None:
@@ -33,14 +35,16 @@ class TargetContract(NamedTuple):
         if stored is None:
             return None
         mode, keys, sequence, *rest = stored
-        return cls(mode, tuple(keys), tuple(sequence), *rest)
+        made = cls(mode, tuple(keys), tuple(sequence), *rest)
+        return made if made.masks is None else made._replace(masks=tuple(made.masks))
 
     @classmethod
     def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:
         """What the configuration asks for."""
+        masks = masks_of(route)
         if mode == "append":
-            return cls(mode, keys, ())
-        return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates)
+            return cls(mode, keys, (), masks=masks)
+        return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates, masks)
 
     def differs(self, other: TargetContract) -> bool:
         """Whether a target of this kind cannot be kept as one of the other: by more than its key,
@@ -57,7 +61,18 @@ class TargetContract(NamedTuple):
         terms += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
         terms += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
         terms += [f"truncates {self.truncates}"] if self.truncates not in (None, "apply") else []
+        terms += [f"masks ({', '.join(self.masks)})"] if self.masks else []
         return ", ".join(terms)
+
+
+def masks_of(route: Route) -> tuple[str, ...]:
+    """What stands in place of values by the configuration, in words: `email hash`; and the name of
+    the secret that it takes, since another one makes other hashes."""
+    found = [
+        f"{name} {mask.mode}{f' of {mask.type}' if mask.type else ''}"
+        for name, mask in sorted(route.masks.items())
+    ]
+    return (*found, *([f"by secret {route.mask_secret}"] if route.mask_secret else []))
 
 
 def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:

@@ -8,9 +8,10 @@ policy of a DDL class that neither names comes from the settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ingest.config.masks import ColumnOptions, Mask
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import TableEntry, TableOptions, Tables
 from ingest.names import DEFAULT_TARGET, RESERVED, SourceTable, fields_of, matches, target_name
@@ -22,7 +23,8 @@ class Route:
     """The way of one source table into gold.
 
     `keys` None: from the source's YAML, the message or the Kafka key. `sequence_by` None: the
-    format's order. `columns` are Spark types. Columns have the names that gold has them under.
+    format's order. `columns` are Spark types, `masks` what stands in place of values, `mask_secret`
+    the name of the secret that it takes. Columns have the names that gold has them under.
     `merges` is equal for source tables that the user meant to share a target: the same entry, by a
     template that names the same things of them.
     """
@@ -36,17 +38,25 @@ class Route:
     deletes: Literal["hard", "soft"]
     truncates: Literal["apply", "ignore"]
     columns: Mapping[str, str]
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    mask_secret: str | None = None
     exclude: tuple[str, ...]
     shard_column: str | None
     ddl: DdlPolicy
 
 
 def route(
-    tables: Tables, db: str | None, schema: str | None, *, table: str, ddl: DdlPolicy
+    tables: Tables,
+    db: str | None,
+    schema: str | None,
+    *,
+    table: str,
+    ddl: DdlPolicy,
+    secret: str | None = None,
 ) -> Route | None:
     """The route of a source table; None where nothing matches: it lives in silver only.
 
-    `ddl` is the settings' policy.
+    `ddl` is the settings' policy, `secret` the name of their secret of masks.
     """
     for number in range(len(tables.tables) - 1, -1, -1):
         entry = tables.tables[number]
@@ -57,7 +67,11 @@ def route(
     given = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
     template = given.pop("target")
     columns = _added(tables.defaults.columns, entry.columns)
-    given["columns"] = {gold_name(name): type_ for name, type_ in columns.items()}
+    named = {gold_name(name): said for name, said in columns.items()}
+    given["columns"] = {name: said.held for name, said in named.items() if said.held}
+    masks = {name: Mask(said.mask, said.type) for name, said in named.items() if said.mask}
+    keyed = any(mask.mode != "null" for mask in masks.values())
+    given |= {"masks": masks, "mask_secret": secret if keyed else None}
     for option in ("keys", "sequence_by", "exclude"):
         if given[option] is not None:
             given[option] = gold_names(given[option])
@@ -65,11 +79,11 @@ def route(
     given["ddl"] = ddl.model_copy(update=policy)
     names = {"db": db, "schema": schema, "table": table}
     # The default name never merges two tables: it tells them apart, but for a schema or by chance.
-    named = tuple(names) if template == DEFAULT_TARGET else fields_of(template)
+    fields = tuple(names) if template == DEFAULT_TARGET else fields_of(template)
     return Route(
         source=tables.source,
         target=target_name(template, db=db, schema=schema, table=table),
-        merges=(tables.source, number, *(names[field] for field in named)),
+        merges=(tables.source, number, *(names[field] for field in fields)),
         **given,
     )
 
@@ -78,10 +92,12 @@ def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:
     return getattr(entry if name in entry.model_fields_set else defaults, name)
 
 
-def _added(defaults: Mapping[str, str], entry: Mapping[str, str]) -> dict[str, str]:
+def _added(
+    defaults: Mapping[str, ColumnOptions], entry: Mapping[str, ColumnOptions]
+) -> dict[str, ColumnOptions]:
     """Both tables' columns; matched without case, the entry's win."""
     given = {name.casefold() for name in entry}
-    kept = {name: type_ for name, type_ in defaults.items() if name.casefold() not in given}
+    kept = {name: said for name, said in defaults.items() if name.casefold() not in given}
     return {**kept, **entry}
 
 

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from ingest.config.alerts import Checks
+from ingest.config.masks import reference
 from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
 from ingest.errors import Mistake
 
@@ -99,6 +100,7 @@ class Settings(ConfigModel):
     schemas: Schemas = Schemas()
     checkpoints: Text | None = None
     merge_threads: Annotated[Whole, Field(ge=1)] = 8
+    mask_secret: Annotated[str, AfterValidator(reference)] | None = None
     ddl: DdlPolicy = DdlPolicy()
     retention: Retention = Retention()
     checks: Checks = Checks()

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    WithJsonSchema,
+)
 
+from ingest.config.masks import ColumnOptions, column_options
 from ingest.config.model import (
     Broken,
     ConfigModel,
@@ -19,7 +27,6 @@ from ingest.config.model import (
     texts,
 )
 from ingest.config.settings import DdlChoice, DdlClass
-from ingest.config.spark_types import spark_column_type
 from ingest.names import DEFAULT_TARGET, check_target, parse_pattern
 from ingest.sql.metadata import METADATA
 
@@ -35,7 +42,26 @@ def _scd_type(value: Any) -> Any:
     return int(value) if value in ("1", "2") else value
 
 
-SparkType = Annotated[str, AfterValidator(spark_column_type)]
+Declared = Annotated[
+    ColumnOptions,
+    PlainValidator(column_options),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {
+                    "type": "object",
+                    "properties": {
+                        "type": {"type": "string", "minLength": 1},
+                        "mask": {"enum": ["hash", "null", "tokens", None]},
+                    },
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                },
+            ]
+        }
+    ),
+]
 Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], AfterValidator(some)]
 
 
@@ -48,7 +74,7 @@ class TableOptions(ConfigModel):
     stored_as_scd_type: Annotated[Literal[1, 2, "append"], BeforeValidator(_scd_type)] = 1
     deletes: Literal["hard", "soft"] = "hard"
     truncates: Literal["apply", "ignore"] = "apply"
-    columns: Mapping[Text, SparkType] = Field(default={})
+    columns: Mapping[Text, Declared] = Field(default={})
     exclude: Names = ()
     shard_column: Text | None = None
     ddl: Mapping[DdlClass, DdlChoice] = {}
@@ -107,6 +133,7 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
         if name.casefold() in declared:
             yield ("columns", name), f"`{name}` stands twice, but for case", ""
         declared.add(name.casefold())
+    yield from _masks_that_leak(options, columns if isinstance(columns, dict) else {})
     if options.get("stored_as_scd_type") == "append" and options.get("deletes") == "soft":
         text = "`append` keeps every image and marks none as deleted: take `deletes: soft` away"
         yield ("deletes",), text, "stored_as_scd_type"
@@ -131,3 +158,28 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
         )
     if shard.casefold() in METADATA:
         yield ("shard_column",), f"`{shard}` is a column that gold adds; choose another", ""
+
+
+def _masks_that_leak(
+    options: Mapping[str, Any], columns: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
+    """Masks beside options through which the value, or which row is which, would be lost or shown:
+    as `conflicts` has them."""
+    masks = {}
+    for name, given in columns.items():
+        if isinstance(given, dict) and "mask" in given:
+            masks[str(name).casefold()] = (name, given["mask"] or "null")
+    for _, key in texts(options.get("keys")):
+        name, mask = masks.get(key.casefold(), ("", "hash"))
+        if mask != "hash":
+            text = f"`{key}` is a key column, which can only be masked by hash, got `{mask}`"
+            yield ("columns", name), text, "keys"
+    given = options.get("sequence_by")
+    for _, column in texts([given] if isinstance(given, str) else given):
+        if column.casefold() in masks:
+            text = f"`{column}` orders the rows, whose `_pos` shows its values; it cannot be masked"
+            yield ("columns", masks[column.casefold()][0]), text, "sequence_by"
+    for _, column in texts(options.get("exclude")):
+        if column.casefold() in masks:
+            text = f"`{column}` is excluded, which leaves nothing to mask; take one of them away"
+            yield ("columns", masks[column.casefold()][0]), text, "exclude"

@@ -33,7 +33,8 @@ from typing import NamedTuple
 
 from ingest.fold.fold import Change, identity, voided
 from ingest.position import SOURCE_PART, Pos
-from ingest.sql.projection import Projection, as_text, column
+from ingest.sql.casts import as_text
+from ingest.sql.projection import Projection, column
 
 
 class LatenessBounds(NamedTuple):

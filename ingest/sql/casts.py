@@ -134,3 +134,26 @@ def unfit(value: str, cast: str, type_: str) -> str:
     zero = zero_date(value, type_)
     unless = f" AND NOT {zero}" if zero else ""
     return f"({value} IS NOT NULL AND {cast} IS NULL{unless})"
+
+
+def as_text(typed: str, type_: str) -> str:
+    """SQL of a typed key value as text, the same for equal values and for no others.
+
+    Instants are microseconds, since the session's zone may have an hour twice; -0.0 is 0.0.
+    """
+    if type_ == "binary":
+        return f"base64({typed})"
+    if type_ == "timestamp":
+        typed = f"unix_micros({typed})"
+    elif type_ in ("float", "double"):
+        typed = f"({typed} + CAST(0 AS {type_}))"
+    return f"CAST({typed} AS string)"
+
+
+def from_text(text: str, type_: str) -> str:
+    """SQL of the typed key value of what `as_text` gave."""
+    if type_ == "binary":
+        return f"unbase64({text})"
+    if type_ == "timestamp":
+        return f"timestamp_micros(CAST({text} AS bigint))"
+    return text if type_ == "string" else f"CAST({text} AS {type_})"

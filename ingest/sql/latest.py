@@ -28,6 +28,7 @@ def latest(
     (column `key`) to leave out; its presence also leaves out what does not fit, which is then
     looked after elsewhere.
     """
+    changes = projection.seen(changes)
     checked = unless is None
     keys = [column(f"k{i}") for i in range(len(projection.keys))]
     listed = ", ".join(keys)

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from ingest.ddl.changes import Lineage, retypings
 from ingest.position import in_log, source_part
 from ingest.sql import casts
-from ingest.sql.casts import sql_text
+from ingest.sql.casts import as_text, sql_text
 from ingest.sql.delivery import listed
 from ingest.sql.lineage import translated, without_early
+from ingest.sql.masks import Masking, as_it_was, masked
 from ingest.sql.metadata import steps_aside
 
 
@@ -44,7 +45,8 @@ class Projection:
     zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
     images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
     column that tells which source table a row came from. `sequence`: the columns that order the
-    rows, as the names images have them under and their type.
+    rows, as the names images have them under and their type. `masks`: the target columns that have
+    something else in place of their values; what is read through `seen` has it.
     """
 
     keys: tuple[str, ...]
@@ -59,6 +61,7 @@ class Projection:
     lineage: Lineage = ()
     shard: str | None = None
     sequence: tuple[tuple[tuple[str, ...], str], ...] = ()
+    masks: Mapping[str, Masking] = field(default_factory=dict)
 
     @property
     def slots(self) -> dict[str, str]:
@@ -118,6 +121,19 @@ class Projection:
         missing = " OR ".join(f"{part} IS NULL" for part in parts)
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
 
+    def seen(self, changes: str, *, as_sent: bool = False) -> str:
+        """SQL of changes (silver rows) under today's names as the target may see them: masked.
+
+        `as_sent`: their names are those of their time.
+        """
+        names = as_it_was(self.masks, self.lineage) if as_sent else self.masks
+        return masked(changes, names, zone=self.zone)
+
+    @property
+    def masks_key(self) -> bool:
+        """Whether a key column is masked, so that silver's hashes of keys are not the target's."""
+        return any(name in self.masks for name in self.keys)
+
     @property
     def changes_key(self) -> str:
         """SQL that is true for an update that changed the key."""
@@ -136,35 +152,12 @@ class Projection:
         return checks
 
 
-def as_text(typed: str, type_: str) -> str:
-    """SQL of a typed key value as text, the same for equal values and for no others.
-
-    Instants are microseconds, since the session's zone may have an hour twice; -0.0 is 0.0.
-    """
-    if type_ == "binary":
-        return f"base64({typed})"
-    if type_ == "timestamp":
-        typed = f"unix_micros({typed})"
-    elif type_ in ("float", "double"):
-        typed = f"({typed} + CAST(0 AS {type_}))"
-    return f"CAST({typed} AS string)"
-
-
-def from_text(text: str, type_: str) -> str:
-    """SQL of the typed key value of what `as_text` gave."""
-    if type_ == "binary":
-        return f"unbase64({text})"
-    if type_ == "timestamp":
-        return f"timestamp_micros(CAST({text} AS bigint))"
-    return text if type_ == "string" else f"CAST({text} AS {type_})"
-
-
 CHANGES_KEY = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 
 def as_today(projection: Projection, changes: str) -> str:
-    """SQL of the changes (silver rows) as they read under today's columns, without values that did
-    not have to fit yet and do not."""
+    """SQL of the changes (silver rows) as they read under today's columns, masked, without values
+    that did not have to fit yet and do not."""
     # By `sequence_by`, the log's own place comes last.
     pos = in_log("pos") if projection.sequence else "pos"
     changes = translated(changes, projection.lineage, pos=pos)
@@ -174,7 +167,7 @@ def as_today(projection: Projection, changes: str) -> str:
         for name, check in (projection.misfits() if since else ())
         if name.lower() in since
     ]
-    return without_early(changes, unfit, pos=pos)
+    return projection.seen(without_early(changes, unfit, pos=pos))
 
 
 def events(projection: Projection, changes: str) -> str:

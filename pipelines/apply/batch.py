@@ -12,9 +12,9 @@ from ingest.fold.fold import Change
 from ingest.fold.lateness import stored_rows
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
-from ingest.sql.casts import sql_text, typed
+from ingest.sql.casts import from_text, sql_text, typed
 from ingest.sql.metadata import in_gold
-from ingest.sql.projection import Projection, from_text
+from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from pipelines.apply import bounds
 from pipelines.silver.pending import BatchStats, named, spanned

@@ -65,7 +65,8 @@ def hashes(batch: TableBatch, keys: Collection[Key]) -> dict[Key, int] | None:
     projection = batch.projection
     types = [projection.columns[name] for name in projection.keys]
     plain = all(type_ in _HASHED_TYPES or type_.startswith("decimal") for type_ in types)
-    if not plain or len(keys) > _KEYS_MOST or not projection.native:
+    others = projection.masks_key or not projection.native
+    if not plain or len(keys) > _KEYS_MOST or others:
         return None
     own = len(projection.keys) - (projection.shard is not None)
     return {key: hash_values(key[:own]) for key in keys}

@@ -100,7 +100,8 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
         _rows(
             batch,
             f"SELECT {listed()}, '{Code.LATE_BEYOND_HORIZON.value}' AS code, "
-            f"{sql_text(text)} AS error, coalesce(after, before, key) AS image FROM ({beyond})",
+            f"{sql_text(text)} AS error, coalesce(after, before, key) AS image "
+            f"FROM ({batch.projection.seen(beyond, as_sent=True)})",
         )
     )
     return append(frames.warehouse, found)
@@ -121,7 +122,8 @@ def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
             _rows(
                 batch,
                 f"SELECT {listed()}, {placeless(batch.projection)}, "
-                f"coalesce(after, before) AS image FROM ({changes})",
+                f"coalesce(after, before) AS image "
+                f"FROM ({batch.projection.seen(changes, as_sent=True)})",
             )
         ),
     )

@@ -13,8 +13,8 @@ from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
-from ingest.sql.casts import sql_text
-from ingest.sql.projection import as_text, column, events
+from ingest.sql.casts import as_text, sql_text
+from ingest.sql.projection import column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames

@@ -103,6 +103,7 @@ def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -
         _waits(rows),
         _counts("late", rows, where=Where.LEFT_OUT),
         Shown(Column("keeps", Kind.NAME, Where.BELOW), [_kept(row["mode"]) for row in rows]),
+        Shown(Column("masks", Kind.NAME, Where.BELOW), [", ".join(row["masks"]) for row in rows]),
         _texts("error", rows),
     ]
     if verbose:

@@ -61,6 +61,13 @@ SETTINGS: Mapping[str, Key] = {
         "dbfs:/checkpoints",
     ),
     "merge_threads": Key("How many gold tables are merged at the same time.", 16, 0),
+    "mask_secret": Key(
+        "Where the secret of the masks `hash` and `tokens` is found: `env:NAME`, an environment "
+        "variable, or `file:PATH`, a file; a relative path starts at the folder that holds the "
+        "conf folder. At least 16 bytes. The secret itself stands in no file of the configuration.",
+        "env:MASK_PEPPER",
+        "a pepper of one's own",
+    ),
     "ddl": Key(
         "What becomes of a schema change, by its class: `apply` it, let it wait for `review`, or "
         "`ignore` it. A tables file and an entry in it may say otherwise.",
@@ -429,8 +436,11 @@ _ENTRY: Mapping[str, Key] = {
     "truncates": Key("Whether a truncate at the source empties the table.", "ignore", "keep"),
     "columns": Key(
         "Types of columns, as Spark calls them, instead of those of the source. Values are cast; "
-        "what does not fit is set aside.",
-        {"price": "decimal(12,2)"},
+        "what does not fit is set aside. `{mask: hash}`, `{mask: tokens}` and `{mask: null}` put "
+        "something else in place of a column's values before gold; a key column can only have "
+        "`hash`. A `type` beside it is the one by which values are spelled before they are hashed, "
+        "and with `null` the column's own.",
+        {"price": "decimal(12,2)", "phone": {"mask": "null"}},
         {"price": "decimal(50,2)"},
     ),
     "exclude": Key(

@@ -161,7 +161,8 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
         found.append(
             f"SELECT {listed()}, {placeless(batch.projection)}, "
             f"{NO_MISFITS} AS misfits, "
-            f"coalesce(after, before) AS image, false AS voided FROM ({changes})"
+            f"coalesce(after, before) AS image, false AS voided "
+            f"FROM ({batch.projection.seen(changes, as_sent=True)})"
         )
     return found
 

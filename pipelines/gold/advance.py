@@ -25,6 +25,7 @@ from pipelines.gold.plan import (
     shard_of,
     table_batch,
 )
+from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import apply_schema_changes, create_target
 from pipelines.gold.shared_keys import try_again
@@ -84,6 +85,7 @@ def advance(
     if mode is None:
         return _all_aside(warehouse, route, feeding, row=row, found=found)
     contract = TargetContract.by(route, mode, keys)
+    check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
     fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, contract=contract)
     # What lies below an open transaction is applied again, which no log shows.

@@ -21,11 +21,13 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
+from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch, silver_changes
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
+from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_places
 from pipelines.targets.progress import Watermarks
@@ -153,6 +155,8 @@ def _table_batch(
     watermarks: Watermarks,
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
+    if route.mask_secret is not None:
+        offer_secret(warehouse.session, config.mask_secret)
     projection = projection_of(config, feed, contract.keys, columns=columns)
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
@@ -331,9 +335,36 @@ def projection_of(
         lineage=lineage,
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
         sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
+        masks=_masks(config, route, columns, keys=keys, lineage=lineage),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
     return with_spellings(projection, sorted(images | brought | {own}))
+
+
+def _masks(
+    config: Config,
+    route: Route,
+    columns: Mapping[str, str],
+    *,
+    keys: Sequence[str],
+    lineage: Lineage,
+) -> dict[str, Masking]:
+    """How the target's columns are masked.
+
+    Raises TableError where a key would not tell rows apart.
+    """
+    found = {}
+    by_lower = {name.lower(): name for name in columns}
+    of_key = {key.lower() for key in keys}
+    for name, mask in as_it_is(maskings(config, route), lineage).items():
+        if name.lower() in of_key and mask.mode != "hash":
+            raise TableError(
+                f"expected the key column {name} of {route.target} to be masked by hash or not at "
+                f"all, got {mask.mode}; change its mask in the tables file"
+            )
+        if name.lower() in by_lower:
+            found[by_lower[name.lower()]] = mask
+    return found
 
 
 def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -398,12 +399,12 @@ def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
     if odd is None:
         return None
     keys = frames.view(pa.table({"key": array_of(odd)}))
-    text = batch.projection.key_text()
+    text, seen = batch.projection.key_text(), batch.projection.seen(batch.changes())
     plain = (
-        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({batch.changes()})) c "
+        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({seen})) c "
         f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
     )
-    folded = batch.listed(latest(batch.projection, plain, sets=batch.sets))
+    folded = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
     if not odd:
         return folded
     return (

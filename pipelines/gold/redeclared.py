@@ -1,17 +1,23 @@
-"""Types that a tables file declares otherwise than when a target was last brought forward.
+"""Types and masks that a tables file declares otherwise than when a target last came forward.
 
-Such a change enters the ledger at the next run, whether or not there is something new for the
-target: what is declared never goes without effect or word.
+Another type enters the ledger at the next run, whether or not there is something new for the
+target; another mask, or another secret, parks it until it is made anew: what is declared never goes
+without effect or word, and no column is masked in some rows and clear in others.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ingest.config.modes import TargetContract, masks_of
+from ingest.config.routes import Route
+from ingest.errors import TableError
 from ingest.names import SourceTable
 from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger.decisions import Ledger
 from pipelines.targets.progress import Progress, record_progress
+
+_MASKS = "expected masks "
 
 
 def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
@@ -26,8 +32,33 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         progress = progress_of_route(ledger.progress_by_target, route)
         if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
-        ledger.enter(ledger.drift.declared(first, route), route)
+        types = {name: t for name, t in route.columns.items() if name not in route.masks}
+        ledger.enter(ledger.drift.declared(first, replace(route, columns=types)), route)
         noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
         ledger.save()
         record_progress(ledger.warehouse, list(noted.values()), ledger.progress_by_target)
+
+
+def other_masks(route: Route, contract: TargetContract | None) -> str | None:
+    """The sentence on a target whose rows are masked otherwise than the configuration has it."""
+    now = masks_of(route)
+    if contract is None or contract.masks in (None, now):
+        return None
+    was, wanted = (", ".join(masks) or "none" for masks in (contract.masks or (), now))
+    return (
+        f"{_MASKS}({wanted}), got {route.target} with ({was}); nothing is applied to it until "
+        f"`ingest rebuild {route.target}` makes it so, or the tables file has those again"
+    )
+
+
+def is_of_masks(error: str | None) -> bool:
+    """Whether a target is parked by `other_masks`."""
+    return error is not None and error.startswith(_MASKS)
+
+
+def check_masks(route: Route, contract: TargetContract | None) -> None:
+    """Raise TableError where rows that are masked otherwise would come beside those there are."""
+    sentence = other_masks(route, contract)
+    if sentence is not None:
+        raise TableError(sentence)

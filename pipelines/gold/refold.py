@@ -38,6 +38,7 @@ from pipelines.gold.accounting import resolve_rejects, set_aside
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
+from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import check
 from pipelines.targets.progress import record_progress
@@ -50,6 +51,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     warehouse, config = ledger.warehouse, ledger.config
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress_by_target.get((ledger.source, route.target))
+    check_masks(route, progress.contract if progress is not None else None)
     last, only = progress.applied if progress is not None else (None, "true")
     watermarks = progress.watermarks if progress is not None else {}
     found = histories(
@@ -186,6 +188,7 @@ def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     routes = known_targets(ledger.warehouse, ledger.config).routes.get(route.target)
     if progress is None or not progress.applied[0] or not routes:
         return None
+    check_masks(route, progress.contract)
     return as_applied(
         ledger.warehouse, ledger.config, route.target, tables=routes, progress=progress
     )

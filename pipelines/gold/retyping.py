@@ -18,9 +18,9 @@ from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.casts import sql_text
+from ingest.sql.casts import as_text, sql_text
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES, listed, same
-from ingest.sql.projection import as_text, column, events
+from ingest.sql.projection import column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import reason

@@ -35,7 +35,7 @@ from pipelines.gold.backlog import (
     with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
-from pipelines.gold.redeclared import enter_redeclared
+from pipelines.gold.redeclared import enter_redeclared, is_of_masks, other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import anew
@@ -116,7 +116,7 @@ def merge_tables(
                     stop=stop,
                     at_work=at_work,
                 )
-                merged += _gone(
+                merged += _parked_anyway(
                     warehouse,
                     config,
                     source,
@@ -333,7 +333,7 @@ def _applied(
     return rows
 
 
-def _gone(
+def _parked_anyway(
     warehouse: Warehouse,
     config: Config,
     source: str,
@@ -342,28 +342,34 @@ def _gone(
     progress_by_target: ProgressByTarget,
     merged: Sequence[Merged],
 ) -> list[Merged]:
-    """The targets without a table that a run with changes for them would park, parked: that there
-    is nothing new for them is no reason to say nothing."""
+    """The targets that a run with changes for them would park, since their table is gone or masked
+    otherwise, parked: that there is nothing new for them is no reason to say nothing."""
     ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     seen = source_cursor(progress_by_target, source).tables
     firsts = {ledger.first_names.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
     closed = ledger.closed(PendingChanges(0, [], {}, {}))
     routed = {
-        route.target
+        route.target: route
         for table in firsts - closed
         if not ghost(table.table) and (route := ledger.route(table)) is not None
     }
     there = {name.casefold() for name in gold_tables(warehouse)}
     named = {row.target for row in merged}
-    rows = [
-        parked(progress, is_gone(target))
-        for (of, target), progress in progress_by_target.items()
-        if of == source and target in routed and progress.watermarks
-        if target.casefold() not in there and target not in named
-        if targets is None or target.casefold() in targets
-    ]
+    rows = []
+    for (of, target), progress in list(progress_by_target.items()):
+        asked = targets is None or target.casefold() in targets
+        if of != source or target not in routed or target in named or not asked:
+            continue
+        masks = other_masks(routed[target], progress.contract)
+        if progress.watermarks and target.casefold() not in there:
+            rows.append(parked(progress, is_gone(target)))
+        elif masks is not None and progress.outdated is None:
+            rows.append(parked(progress, masks))
+        elif is_of_masks(progress.error):
+            rows.append(replace(progress.fresh(), status="ok", error=None))
     _record_news(warehouse, rows, progress_by_target)
-    return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in rows]
+    told = (row for row in rows if row.status == "parked")
+    return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in told]
 
 
 def _tasks(

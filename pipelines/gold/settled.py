@@ -60,7 +60,7 @@ def remember(
 
 
 def state(warehouse: Warehouse, config: Config) -> str:
-    """What a pass depends on, as one text. No secret is part of it."""
+    """What a pass depends on, as one text. No secret is part of it, of one only its name."""
     digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():
         # What a source's `repr` leaves out, since a secret may be among them.
@@ -69,6 +69,7 @@ def state(warehouse: Warehouse, config: Config) -> str:
         [
             version("delta-cdc-ingest"),
             digest.hexdigest(),
+            config.mask_secret.name if config.mask_secret is not None else None,
             [silver_commit(warehouse), *(warehouse.stamp("gold", name) for name in _OWN)],
             gold_tables(warehouse),
         ]

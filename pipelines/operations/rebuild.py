@@ -149,6 +149,11 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
     if kept is not None and kept.mode != contract.mode:
         now, then = kept.mode.removeprefix("scd"), contract.mode.removeprefix("scd")
         found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
+    held_masks = (before.masks if before is not None else None) or (kept and kept.masks) or ()
+    if held_masks != (contract.masks or ()):
+        none, masks = ("none",), contract.masks or ()
+        old, new = ", ".join(held_masks or none), ", ".join(masks or none)
+        found.append(Change(f"masks ({old}) become ({new})"))
     if kept is not None and {key.lower() for key in kept.keys} != {
         k.lower() for k in contract.keys
     }:

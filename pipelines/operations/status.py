@@ -37,6 +37,7 @@ SOURCE = (
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
     *("late", "rejected", "parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
+    "masks",
 )
 
 
@@ -195,7 +196,8 @@ def table_rows(
             why,
             pending[target],
             old,
-            label(contract_in(last_run.get("state"))),
+            label(contract := contract_in(last_run.get("state"))),
+            list(contract.masks or ()) if contract is not None else [],
         ]
 
     with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:

@@ -24,17 +24,18 @@ from ingest.config.routes import Route
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
 from ingest.sql import delivery
-from ingest.sql.casts import sql_text, typed
-from ingest.sql.projection import as_text
+from ingest.sql.casts import as_text, sql_text, typed
 from pipelines.gold.known_targets import known_targets, one_of
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
+from pipelines.platform.mask_secret import offer_secret
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.silver.history import (
     Earlier,
     Looked,
     data_columns,
+    hidden_by_masks,
     history_view,
     listed,
     of_key,
@@ -217,8 +218,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
         return
     wanted = {("silver", view): silver_view(warehouse, config, view) for view in VIEWS}
     for target, tables in known_targets(warehouse, config).routes.items():
-        columns = data_columns(warehouse, target, tables)
-        wanted["history", target] = _history(warehouse, config, tables, columns=columns)
+        wanted["history", target] = _view(warehouse, config, target, tables=tables)
     assert warehouse.settings.catalog is not None
     place = quote(warehouse.settings.catalog, warehouse.schema("history"))
     warehouse.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
@@ -250,7 +250,22 @@ def _noted(file: Path) -> dict[str, str]:
 def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
     tables = known_targets(warehouse, config).routes[target]
-    return _history(warehouse, config, tables, columns=data_columns(warehouse, target, tables))
+    return _view(warehouse, config, target, tables=tables)
+
+
+def _view(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    tables: Sequence[tuple[SourceTable, Route]],
+) -> str:
+    """The query behind `history.<target>`, which others than this session run, too."""
+    entries = load_entries(warehouse).values()
+    read = namings(entries, [table for table, _ in tables])
+    without = hidden_by_masks(tables, read)
+    columns = data_columns(warehouse, target, tables, without=without)
+    return history_view(warehouse, config, tables, columns=columns, read=read)
 
 
 def _history(
@@ -263,7 +278,11 @@ def _history(
 ) -> str:
     entries = load_entries(warehouse).values()
     read = namings(entries, [table for table, _ in tables])
-    return history_view(warehouse, config, tables, columns=columns, read=read, looked=looked)
+    if any(route.mask_secret for _, route in tables):
+        offer_secret(warehouse.session, config.mask_secret)
+    return history_view(
+        warehouse, config, tables, columns=columns, read=read, looked=looked, secret=True
+    )
 
 
 def history_frame(

@@ -20,10 +20,11 @@ from ingest.formats import FORMATS
 from ingest.identity import identity_sql
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text, typed
+from ingest.sql.casts import as_text, sql_text, typed
 from ingest.sql.lineage import translated
+from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import METADATA, gold_name, in_gold, source_name, steps_aside
-from ingest.sql.projection import as_text
+from pipelines.platform.mask_secret import maskings
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
 
@@ -63,18 +64,26 @@ def history_view(
     columns: Mapping[str, str],
     read: Mapping[SourceTable, Lineage],
     looked: Sequence[str] = (),
+    secret: bool = False,
 ) -> str:
     """The query of the view over `tables`; `columns` are the target's, with their Spark types,
     `read` the changes of names through which each table's events are read. It has _SIDES as well
-    where there are columns `looked` for."""
+    where there are columns `looked` for. `secret`: it is for this session alone, which knows the
+    secret of masks; else it has nothing of the columns that take it."""
     by_source: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table, route in tables:
         by_source.setdefault(table.source, []).append((table, route))
     return "\nUNION ALL\n".join(
         _of_source(
-            warehouse, config.sources[name], of_source, columns=columns, read=read, looked=looked
+            warehouse,
+            config,
+            of_source,
+            columns=columns,
+            read=read,
+            looked=looked,
+            secret=secret,
         )
-        for name, of_source in by_source.items()
+        for of_source in by_source.values()
     )
 
 
@@ -154,10 +163,16 @@ def identity(sources: Iterable[Source]) -> str:
 
 
 def data_columns(
-    warehouse: Warehouse, target: str, tables: Sequence[tuple[SourceTable, Route]]
+    warehouse: Warehouse,
+    target: str,
+    tables: Sequence[tuple[SourceTable, Route]],
+    *,
+    without: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The target's columns: gold's with their types; before it exists, silver's as text."""
+    """The target's columns, but for those `without` which they are asked for: gold's with their
+    types; before it exists, silver's as text."""
     hidden = {name.casefold() for _, route in tables for name in route.exclude}
+    hidden |= {name.casefold() for name in without}
     if warehouse.exists("gold", target):
         shards = {(route.shard_column or "").casefold() for _, route in tables}
         own = {*METADATA, *shards, *hidden}
@@ -184,14 +199,20 @@ def data_columns(
 
 def _of_source(
     warehouse: Warehouse,
-    source: Source,
+    config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
     read: Mapping[SourceTable, Lineage],
     looked: Sequence[str],
+    secret: bool,
 ) -> str:
-    hidden = sorted({source_name(name).casefold() for _, route in tables for name in route.exclude})
+    source = config.sources[tables[0][0].source]
+    masks = _masks(config, tables, secret=secret)
+    kept_out = {name for _, route in tables for name in route.exclude}
+    if not secret:
+        kept_out |= hidden_by_masks(tables, read)
+    hidden = sorted({source_name(name).casefold() for name in kept_out})
     meta = _named_beside(columns)
     listed = [f"{_meta(name, hidden)} AS {quote(meta[name])}" for name in FIRST]
     listed += [
@@ -205,14 +226,14 @@ def _of_source(
         ):
             texts = (_side(name, maps, columns[name], zone=source.time_zone) for name in looked)
             listed.append(f"array({', '.join(texts)}) AS {quote(meta[side])}")
-    select = ",\n  ".join(listed)
+    select, aside = ",\n  ".join(listed), any(map(steps_aside, columns))
     return (
         f"SELECT {select}\nFROM (SELECT *,\n"
         "  CASE WHEN op = 'delete' THEN coalesce(before, key) ELSE after END AS _image,\n"
         "  row_number() OVER (PARTITION BY _change ORDER BY before IS NULL, pos) AS _copy,\n"
         "  min(pos) OVER (PARTITION BY _change) AS _lowest\n"
         f"FROM (SELECT *, {identity([source])} AS _change\n"
-        f"FROM ({_changes(warehouse, tables, read, aside=any(map(steps_aside, columns)))})))\n"
+        f"FROM ({_changes(warehouse, source, tables, read=read, masks=masks, aside=aside)})))\n"
         "WHERE _copy = 1"
     )
 
@@ -223,11 +244,40 @@ def _side(name: str, maps: Sequence[str], type_: str, *, zone: str | None) -> st
     return as_text(typed(text, type_, zone), type_)
 
 
+def hidden_by_masks(
+    tables: Sequence[tuple[SourceTable, Route]], read: Mapping[SourceTable, Lineage]
+) -> set[str]:
+    """The columns whose masks take a secret, which no view has, by all names they ever had."""
+    found: set[str] = set()
+    for table, route in tables:
+        masks = {
+            name: Masking(mask.mode, None, "", "")
+            for name, mask in route.masks.items()
+            if mask.mode != "null"
+        }
+        found |= as_it_was(as_it_is(masks, read[table]), read[table]).keys()
+    return found
+
+
+def _masks(
+    config: Config, tables: Sequence[tuple[SourceTable, Route]], *, secret: bool
+) -> dict[str, Masking]:
+    """The masks that the query can do."""
+    return {
+        name: mask
+        for _, route in tables
+        for name, mask in maskings(config, route).items()
+        if secret or mask.mode == "null"
+    }
+
+
 def _changes(
     warehouse: Warehouse,
+    source: Source,
     tables: Sequence[tuple[SourceTable, Route]],
-    read: Mapping[SourceTable, Lineage],
     *,
+    read: Mapping[SourceTable, Lineage],
+    masks: Mapping[str, Masking],
     aside: bool,
 ) -> str:
     """SQL of the tables' changes under today's names; what came is in `_sent_after` and so on.
@@ -242,7 +292,13 @@ def _changes(
     parts = []
     for lineage, some in alike.items():
         changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({_where(some)})"
-        parts.append(translated(in_gold(changes) if aside else changes, lineage))
+        now = as_it_is(masks, lineage)
+        sent_as = {source_name(name): mask for name, mask in as_it_was(now, lineage).items()}
+        changes = masked(
+            changes, sent_as, zone=source.time_zone, maps=[f"_sent_{name}" for name in _IMAGES]
+        )
+        changes = translated(in_gold(changes) if aside else changes, lineage)
+        parts.append(masked(changes, now, zone=source.time_zone))
     return "\nUNION ALL BY NAME\n".join(parts)
 
 

@@ -168,7 +168,14 @@ def test_status(project: Project) -> None:
     late = {row["target"]: row["late"] for row in project.ingest("sql", query, "--json").records}
     nothing = {"rejected": 0, "parked": False, "error": None, "pending_ddl": 0}
     pos = [0, 1, T0, 1, 0, 0, 0, 0, 0, 0, 1]
-    table = {"kind": "table", "source": "shop", "rows_of_old_epochs": 0, "mode": "1", **nothing}
+    table = {
+        "kind": "table",
+        "source": "shop",
+        "rows_of_old_epochs": 0,
+        "mode": "1",
+        "masks": [],
+        **nothing,
+    }
     table["lag_seconds"] = 0
     records = project.ingest("status", "--json").records
     for record in records[1:]:

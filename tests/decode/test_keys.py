@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ingest.decode.keys import hash_values, key_hash, keyed, one_spelling
 from ingest.errors import TableError
 from ingest.events import Event
-from ingest.sql.projection import as_text, from_text
+from ingest.sql.casts import as_text, from_text
 from pipelines.apply.exact import check_found
 from tests.support.databases import spellings
 

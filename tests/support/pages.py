@@ -225,7 +225,9 @@ def write_conf(parts: list[Block], folder: Path) -> Path:
 
 def environment(parts: list[Block]) -> dict[str, str]:
     """A value for every variable that the blocks need."""
-    return {name: "value" for block in parts for name in re.findall(r"\$\{(\w+)\}", block.text)}
+    named = r"\$\{(\w+)\}|\benv:([A-Z]\w+)"
+    found = (either for block in parts for either in re.findall(named, block.text))
+    return {name or secret: "value of some length" for name, secret in found}
 
 
 def load_page(page: Path, base: list[Block], folder: Path) -> Config:

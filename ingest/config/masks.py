@@ -1,0 +1,122 @@
+"""What of a column may stand in gold: its values, or something in their place.
+
+`hash` is the HMAC-SHA256 of a value's canonical text, in hex: equal values have equal hashes in all
+tables, so that they can be joined. `tokens` is the same for equal values of one column of one
+target and says nothing beyond it. Both need a secret, without which whoever guesses a value could
+confirm it; it is named by where it is found and stands in no file of the configuration. `null` is
+a declared NULL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from ingest.config.spark_types import spark_column_type
+
+MaskMode = Literal["hash", "null", "tokens"]
+_MODES: tuple[MaskMode, ...] = get_args(MaskMode)
+_REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)|file:(.+)")
+_BLOCK = 64
+_SHORTEST = 16
+_EXPECTED = (
+    "expected where the secret is found, `env:NAME` or `file:PATH`, got something else (not shown "
+    "here, lest it be the secret itself)"
+)
+
+
+class Mask(NamedTuple):
+    """What stands in place of a column's values. `type`: how they are spelled before they are
+    hashed, so that `007` and `7` are one number; None: as they came."""
+
+    mode: MaskMode
+    type: str | None = None
+
+
+class ColumnOptions(NamedTuple):
+    """What a tables file says of a column: its Spark type, and how it is masked."""
+
+    type: str | None = None
+    mask: MaskMode | None = None
+
+    @property
+    def held(self) -> str | None:
+        """The type that gold has the column with; None: whichever it comes with."""
+        return "string" if self.mask in ("hash", "tokens") else self.type
+
+
+def column_options(given: Any) -> ColumnOptions:
+    """What is written of a column: a type, or keys with values; raises ValueError."""
+    if isinstance(given, ColumnOptions):
+        return given
+    if isinstance(given, str) and given:
+        return ColumnOptions(spark_column_type(given))
+    if not isinstance(given, dict) or not given or not given.keys() <= {"type", "mask"}:
+        raise ValueError("expected a Spark type, or {mask: hash | null | tokens, type: …}")
+    mask: MaskMode | None = None
+    if "mask" in given:
+        # In YAML the word null is no text.
+        written = "null" if given["mask"] is None else given["mask"]
+        mask = next((mode for mode in _MODES if mode == written), None)
+        if mask is None:
+            listed = f"{', '.join(_MODES[:-1])} or {_MODES[-1]}"
+            raise ValueError(f"`mask`: expected {listed}, got `{written}`")
+    type_ = given.get("type")
+    if "type" in given and (not isinstance(type_, str) or not type_):
+        raise ValueError("`type`: expected a Spark type")
+    return ColumnOptions(spark_column_type(type_) if type_ else None, mask)
+
+
+@dataclass(frozen=True)
+class MaskSecret:
+    """The secret of `hash` and `tokens`, as HMAC takes it: a key and two pads of it. `name` tells
+    it from another one and does not give it away."""
+
+    name: str
+    inner: bytes = field(repr=False)
+    outer: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, secret: bytes) -> MaskSecret:
+        """As RFC 2104 has it."""
+        key = hashlib.sha256(secret).digest() if len(secret) > _BLOCK else secret
+        key = key.ljust(_BLOCK, b"\0")
+        name = hmac.new(secret, b"ingest: the name of a secret", hashlib.sha256).hexdigest()[:12]
+        return cls(name, bytes(b ^ 0x36 for b in key), bytes(b ^ 0x5C for b in key))
+
+    def digest(self, text: str) -> str:
+        """HMAC-SHA256 of a text, in hex."""
+        inner = hashlib.sha256(self.inner + text.encode()).digest()
+        return hashlib.sha256(self.outer + inner).hexdigest()
+
+
+def reference(given: str) -> str:
+    """Where a secret is found, as written; raises ValueError, which never repeats what it got."""
+    if _REFERENCE.fullmatch(given) is None:
+        raise ValueError(_EXPECTED)
+    return given
+
+
+def found_secret(given: str, *, environ: Mapping[str, str], root: Path) -> MaskSecret:
+    """The secret that a reference leads to; raises ValueError where it leads to none."""
+    found = _REFERENCE.fullmatch(given)
+    assert found is not None, "the settings have been checked"
+    if found[1]:
+        text = environ.get(found[1], "").encode()
+        place = f"the environment variable {found[1]}"
+    else:
+        place = f"the file {root / found[2]}"
+        try:
+            text = (root / found[2]).read_bytes().rstrip(b"\r\n")
+        except OSError as error:
+            raise ValueError(f"expected a secret in {place}, got: {error.strerror}") from None
+    if len(text) < _SHORTEST:
+        raise ValueError(
+            f"expected a secret of at least {_SHORTEST} bytes in {place}, got {len(text) or 'none'}"
+        )
+    return MaskSecret.of(text)

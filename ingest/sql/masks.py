@@ -1,0 +1,95 @@
+"""Masks in SQL: silver's rows with something else in place of the values that gold may not have.
+
+Images and keys are masked where they are read, before anything is folded, compared or set aside: so
+a target, its history, its rejects and whatever is made anew of them hold the same. The secret of a
+hash is read from a relation of one row that the session alone has (`pad_in` and `pad_out`, HMAC's
+two pads of it): it stands in no statement, so in no plan, no log and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ingest.ddl.changes import Lineage, RenameColumn, renamed
+from ingest.sql.casts import as_text, sql_text, typed
+
+_MAPS = ("before", "after", "key", "key_before")
+
+
+class Masking(NamedTuple):
+    """How a column is masked. `type`: the type by which its values are spelled; `domain`: what a
+    token is of; `secret`: the name of the relation with the secret."""
+
+    mode: str
+    type: str | None
+    domain: str
+    secret: str
+
+
+def masked(
+    changes: str, masks: Mapping[str, Masking], *, zone: str | None, maps: Iterable[str] = _MAPS
+) -> str:
+    """SQL of the changes (silver rows), what `masks` names masked in `maps`. `masks`: by the names
+    that images have columns under, matched without case; `zone`: of zone-less times."""
+    if not masks:
+        return changes
+    maps = tuple(maps)
+    secret = next((mask.secret for mask in masks.values() if mask.mode != "null"), None)
+    if secret is not None:
+        pads = ", ".join(f"(SELECT {pad} FROM {secret}) AS _{pad}" for pad in ("pad_in", "pad_out"))
+        changes = f"SELECT *, {pads} FROM ({changes})"
+    cases = " ".join(
+        f"WHEN {sql_text(name)} THEN {_mask(mask, zone)}"
+        for name, mask in {name.lower(): mask for name, mask in masks.items()}.items()
+    )
+    each = f"(k, v) -> CASE lower(k) {cases} ELSE v END"
+    # Worked out once: see `ingest.sql.lineage`.
+    listed = ", ".join(
+        f"IF(spark_partition_id() < 0, NULL, transform_values({name}, {each})) AS {name}"
+        for name in maps
+    )
+    gone = ", ".join((*maps, *(("_pad_in", "_pad_out") if secret is not None else ())))
+    return f"SELECT * EXCEPT ({gone}), {listed} FROM ({changes})"
+
+
+def as_it_was(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Masking]:
+    """The masks by all names, in lower case, that their columns ever had."""
+    names = {name.lower(): mask for name, mask in masks.items()}
+    for entry in reversed(lineage):
+        match entry.change:
+            case RenameColumn(old, new) if new.lower() in names:
+                names.setdefault(old.lower(), names[new.lower()])
+            case _:
+                pass
+    return names
+
+
+def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Masking]:
+    """The masks by the names under which they are declared and those that their columns have
+    had since."""
+    names = dict(masks)
+    for name, mask in masks.items():
+        for now in renamed((name,), lineage, ()):
+            names.setdefault(now, mask)
+    return names
+
+
+def _mask(mask: Masking, zone: str | None) -> str:
+    """SQL of what stands in place of the text `v`."""
+    if mask.mode == "null":
+        return "CAST(NULL AS string)"
+    text = "v"
+    if mask.type not in (None, "string"):
+        text = f"coalesce({as_text(typed('v', mask.type, zone), mask.type)}, v)"
+    if mask.mode == "hash":
+        return _digest(text)
+    return (
+        f"concat('tok_', left({_digest(f'concat({sql_text(mask.domain)}, char(10), {text})')}, 32))"
+    )
+
+
+def _digest(text: str) -> str:
+    """SQL of the HMAC-SHA256 of a text, in hex; null of null."""
+    inner = f"unhex(sha2(concat(_pad_in, CAST({text} AS binary)), 256))"
+    return f"sha2(concat(_pad_out, {inner}), 256)"

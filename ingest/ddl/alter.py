@@ -157,6 +157,8 @@ _EMPTY = {"char", "varchar", "nchar", "nvarchar", "set", "tinytext", "text", "me
     "longblob",
     "varbinary",
 }
+# What Oracle writes behind the columns that are added, of how they are stored.
+_STORED = {"LOB", "XMLTYPE", "VARRAY", "NESTED"}
 # What databases write behind the columns that are dropped.
 _AFTER_DROPPED = {"CASCADE", "CONSTRAINTS", "RESTRICT", "INVALIDATE", "CHECKPOINT", "ONLINE"}
 _PARTITIONS = {"PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS"}
@@ -177,7 +179,7 @@ _PHYSICAL = set(
     LOCALITY PRIMARY_ZONE DUPLICATE_SCOPE TTL USE_BLOOM_FILTER TABLET_SIZE PCTVERSION ENCRYPT
     DATA INDEX_ORGANIZATION EXPIRE INTERVAL RESET EXPAND REFRESH INDEXING ILM UPDATE DEFERRED
     MAPPING RECORDS_PER_BLOCK MINIMIZE NOMINIMIZE ADD_FILE DBPARTITION TBPARTITION BROADCAST
-    SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING
+    SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING ATTRIBUTES NOCHECK
     """.split()
 )
 
@@ -245,7 +247,7 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
         elements = read_elements(reader, strict=True)
     elif reader.at_any(_PARTITIONS) and reader.dialect != "postgres":
         return passed_over(reader, table)
-    elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or reader.at("PERIOD", "FOR"):
+    elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or _at_versions(reader):
         return passed_over(reader, table)
     elif reader.at("CONSTRAINT") and reader.at("DEFAULT", ahead=2):
         reader.index += 2
@@ -255,8 +257,18 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
     else:
         reader.accept("IF", "NOT", "EXISTS")
         elements = [read_element(reader, strict=True)]
+    if reader.dialect == "oracle" and reader.at_any(_STORED):
+        reader.skip()
     implicit = reader.dialect == "mysql"
     return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+
+
+def _at_versions(reader: TokenReader) -> bool:
+    """Whether rows' validity is meant, which changes no column: `PERIOD FOR`, MariaDB's `SYSTEM
+    VERSIONING`."""
+    return reader.at("PERIOD", "FOR") or (
+        reader.dialect == "mysql" and reader.at("SYSTEM", "VERSIONING")
+    )
 
 
 def _added(element: Element, table: TableName, *, implicit: bool) -> list[Clause]:
@@ -317,7 +329,7 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
         return [Clause(kind="change_key", table=table)]
     if reader.at_any(_PARTITIONS):
         return _moved(reader, table)
-    if reader.at("UNUSED") or reader.at("PERIOD", "FOR") or reader.at("SUPPLEMENTAL", "LOG"):
+    if reader.at("UNUSED") or reader.at("SUPPLEMENTAL", "LOG") or _at_versions(reader):
         return passed_over(reader, table)
     if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
         reader.skip()

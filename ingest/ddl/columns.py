@@ -84,6 +84,17 @@ _ATTRIBUTES = set(
     BFILE STORE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
     """.split()
 )
+# What a database takes a name for, where other databases mean another type by it.
+# Sources: https://dev.mysql.com/doc/refman/8.4/en/other-vendor-data-types.html;
+# https://docs.oracle.com/en/database/oracle/oracle-database/19/sqlrf/Data-Types.html (ANSI types).
+_SYNONYMS = {
+    ("mysql", "bool"): "tinyint(1)",
+    ("mysql", "boolean"): "tinyint(1)",
+    ("mysql", "long"): "mediumtext",
+    ("oracle", "int"): "number(38,0)",
+    ("oracle", "integer"): "number(38,0)",
+    ("oracle", "smallint"): "number(38,0)",
+}
 # Words that a name follows.
 _NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "TABLESPACE"}
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
@@ -237,10 +248,9 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
 
 
 def type_in(source_type: str, dialect: str) -> str:
-    """The Spark type of a type in a statement of `dialect`, where MySQL's BOOL is TINYINT(1)."""
-    if dialect == "mysql" and source_type.lower() in ("bool", "boolean"):
-        source_type = "tinyint(1)"
-    return spark_type(source_type, FAMILIES[dialect])
+    """The Spark type of a type in a statement of `dialect`, which has names of its own for some."""
+    meant = _SYNONYMS.get((dialect, source_type.lower()), source_type)
+    return spark_type(meant, FAMILIES[dialect])
 
 
 def read_type(reader: TokenReader) -> str | None:

@@ -54,6 +54,8 @@ _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE |
 _TRUNCATE = re.compile(
     r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
     r"(?:/\*M?!\d*\s*)?"
+    # MariaDB's settings of one statement.
+    r"(?>SET\s+STATEMENT\s(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|[^'\";])*?\sFOR\s+)?"
     r"TRUNCATE(?![\w$])(?>\s|/\*.*?\*/)*+(?!CLUSTER\s+[\w\"])[\w`\"\[$]",
     re.IGNORECASE | re.DOTALL,
 )

@@ -27,7 +27,10 @@ _DEFINED = _BODIES | {"VIEW"}
 # What clauses of ALTER TABLE begin with, and what such a clause may drop.
 _CLAUSES = {"ADD", "ALTER", "CHANGE", "DROP", "MODIFY", "RENAME"}
 _PARTS = {"COLUMN", "PRIMARY", "KEY", "CONSTRAINT", "CHECK", "PARTITION", "SUBPARTITION"}
-_BEFORE_TABLE = {"ONLINE", "OFFLINE", "IGNORE", "FOREIGN", "EXTERNAL", "UNLOGGED", "OR", "REPLACE"}
+_BEFORE_TABLE = set(
+    """ONLINE OFFLINE IGNORE FOREIGN EXTERNAL UNLOGGED OR REPLACE IMMUTABLE BLOCKCHAIN SHARDED
+    DUPLICATED""".split()
+)
 _BEFORE_INDEX = {"UNIQUE", "FULLTEXT", "SPATIAL", "BITMAP", "CLUSTERED", "NONCLUSTERED"} | {
     "COLUMNSTORE",
     "MULTIVALUE",
@@ -49,6 +52,7 @@ def read_statement(reader: TokenReader) -> list[Clause]:
     """One statement, to its semicolon; or clauses alone, of the table that its message names."""
     if reader.place.name and _at_clause(reader):
         return read_clauses(reader, reader.place)
+    _pass_settings(reader)
     first = reader.index
     verb = reader.verb()
     if verb in ("EXEC", "EXECUTE") or verb == "SP_RENAME":
@@ -64,6 +68,25 @@ def read_statement(reader: TokenReader) -> list[Clause]:
     while not reader.at_end():
         reader.take()
     return clauses
+
+
+def _pass_settings(reader: TokenReader) -> None:
+    """Past MariaDB's `SET STATEMENT max_statement_time=60 FOR`, which is logged with its DDL."""
+    first = reader.index
+    if not reader.accept("SET", "STATEMENT"):
+        return
+    while not (reader.at_end() or reader.at("FOR")):
+        reader.take()
+    if not reader.accept("FOR"):
+        reader.index = first
+
+
+def _pass_wait(reader: TokenReader) -> None:
+    """Past how long MariaDB waits for a table's lock: `WAIT 10`, `NOWAIT`."""
+    if reader.at("WAIT") and reader.peek(1).kind == "number":
+        reader.index += 2
+    else:
+        reader.accept("NOWAIT")
 
 
 def _at_clause(reader: TokenReader) -> bool:
@@ -126,6 +149,8 @@ def _has_body(reader: TokenReader, verb: str, first: int) -> bool:
 def _alter(reader: TokenReader) -> list[Clause]:
     while reader.at_any(_BEFORE_TABLE):
         reader.take()
+    if reader.dialect == "tsql" and reader.accept("SCHEMA"):
+        return _transferred(reader)
     if not reader.accept("TABLE"):
         return _rest(reader)
     if reader.accept("ALL", "IN"):
@@ -134,7 +159,23 @@ def _alter(reader: TokenReader) -> list[Clause]:
     reader.accept("ONLY")
     table = reader.table()
     reader.accept("*")
+    if reader.dialect == "mysql":
+        _pass_wait(reader)
     return read_clauses(reader, table)
+
+
+def _transferred(reader: TokenReader) -> list[Clause]:
+    """SQL Server: `ALTER SCHEMA x TRANSFER dbo.t` takes a table into another schema."""
+    schema = reader.name()
+    if not reader.accept("TRANSFER"):
+        return _rest(reader)
+    if reader.at("::", ahead=1) and not reader.accept("OBJECT", "::"):
+        return _rest(reader)
+    if not reader.at_name() or reader.at("XML", "SCHEMA"):
+        return _rest(reader)
+    table = reader.table()
+    moved = table._replace(schema=schema)
+    return [Clause(kind="rename_table", table=table, new_table=moved)]
 
 
 def _create(reader: TokenReader) -> list[Clause]:
@@ -209,6 +250,7 @@ def _rename(reader: TokenReader) -> list[Clause]:
     renamed: list[Clause] = []
     while True:
         table = reader.table()
+        _pass_wait(reader)
         reader.expect("TO")
         clause = Clause(kind="rename_table", table=table, new_table=reader.table())
         renamed.append(clause)

@@ -129,7 +129,9 @@ class TokenReader:
         )
 
     def path(self) -> list[str]:
-        """A dotted name; SQL Server's `db..t` has an empty part."""
+        """A dotted name; SQL Server's `db..t` has an empty part, MySQL's `.t` begins with a dot."""
+        if self.dialect == "mysql":
+            self.accept(".")
         parts = [self.name()]
         while self.accept("."):
             parts.append("" if self.at(".") else self.name())

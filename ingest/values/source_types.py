@@ -14,6 +14,7 @@ _INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", 
     "int16",
     "int24",
     "int32",
+    "middleint",
     "smallserial",
     "serial4",
     "year",
@@ -35,6 +36,7 @@ _DOUBLES = {"float", "double", "real", "double precision", "binary_float", "bina
 }
 _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", "bytea", "raw"} | {
     "long raw",
+    "long varbinary",
     "image",
     "rowversion",
     "bfile",
@@ -60,8 +62,13 @@ class SourceType(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments where they are integers: precision and scale, or length."""
+        """The arguments where they are integers: precision and scale, or length.
+
+        Oracle's `NUMBER(*,2)` has the most digits there are, 38.
+        """
         parts = [part.strip() for part in self.args.split(",")]
+        if len(parts) == 2 and parts[0] == "*":
+            parts[0] = "38"
         return tuple(int(part) for part in parts if re.fullmatch(r"-?[0-9]{1,9}", part))
 
     @property
@@ -149,6 +156,7 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "date"): "timestamp_ntz",
     ("oracle", "timestamp"): "timestamp_ntz",
     ("oracle", "float"): "string",
+    ("oracle", "long"): "string",
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
     ("db2", "timestamp"): "timestamp_ntz",

@@ -91,6 +91,7 @@ _SYNONYMS = {
     ("mysql", "bool"): "tinyint(1)",
     ("mysql", "boolean"): "tinyint(1)",
     ("mysql", "long"): "mediumtext",
+    ("oracle", "long"): "clob",
     ("oracle", "int"): "number(38,0)",
     ("oracle", "integer"): "number(38,0)",
     ("oracle", "smallint"): "number(38,0)",

@@ -85,7 +85,9 @@ def decoder(options: FormatOptions) -> Decoder:
         op = ops.get(envelope.op_type or "")
         if op is None:
             raise DecodeError(
-                Code.UNKNOWN_OP, f"expected op_type {', '.join(ops)}, got {envelope.op_type!r}"
+                Code.UNKNOWN_OP,
+                f"expected op_type {', '.join(ops)}, got {envelope.op_type!r}; if the formatter "
+                "has words of its own, set options.op_types to them",
             )
         db, schema, table = _names(envelope.table)
         rows = tables.of((db, schema, table), keys=envelope.primary_keys or None)

@@ -156,7 +156,6 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "date"): "timestamp_ntz",
     ("oracle", "timestamp"): "timestamp_ntz",
     ("oracle", "float"): "string",
-    ("oracle", "long"): "string",
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
     ("db2", "timestamp"): "timestamp_ntz",

@@ -48,6 +48,7 @@ _KINDS = (
         "it is a CloudEvent: set Debezium's value.converter to JsonConverter",
     ),
     _Kind(_has("magic", "message", "type"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
+    _Kind(_has("data", "beforeData", "headers"), f"it looks like Qlik Replicate's: {_ELSEWHERE}"),
     _Kind(
         lambda top: "metadata" in top and b'"OperationName"' in bytes(top["metadata"]),
         f"it looks like Striim's: {_ELSEWHERE}",
@@ -99,6 +100,11 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
             "its headers name a schema of an Apicurio registry, which only the message itself may "
             "do: set the converter's apicurio.registry.headers.enabled to false and "
             "apicurio.registry.as-confluent to true"
+        )
+    if value.lstrip()[:1] == b"[":
+        return (
+            "it is an array: each record has one message, so cut arrays into their elements before "
+            "they are sent"
         )
     return foreign_framing(value) or "set the source's format"
 

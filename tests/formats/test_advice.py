@@ -29,8 +29,12 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(b"\0\x02\x02\x03abc\x12\x01x", headers=GLOBAL_ID),
          "unknown_format", "apicurio.registry.headers.enabled to false"),
         (Message(b"\x03\0" + bytes(16) + b"abc"), "unknown_format", "AWS Glue"),
+        (Message(f" [{ROW}]".encode()), "unknown_format", "cut arrays into their elements"),
+        (Message(json.dumps({"data": {"id": 1}, "beforeData": None, "headers": {}}).encode()),
+         "unknown_format", "Qlik Replicate's"),
     ],
-    ids=["kcat", "kcat of a tombstone", "protobuf", "apicurio ids", "apicurio headers", "glue"],
+    ids=["kcat", "kcat of a tombstone", "protobuf", "apicurio ids", "apicurio headers", "glue",
+         "array", "qlik"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

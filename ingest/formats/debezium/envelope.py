@@ -7,6 +7,7 @@ What Debezium's connectors do not say of a value or a change, in whichever encod
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -39,6 +40,30 @@ CASSANDRA = (
     "each in value, deletion_ts and set and sends no position by which changes could be ordered; "
     "its messages are not decoded"
 )
+
+_AVRO_JSON = (
+    "expected a Debezium envelope as Connect's JsonConverter writes it, got Avro's own JSON, which "
+    "names the type of each value and which tools like kafka-avro-console-consumer print; read the "
+    "topic itself, with format: debezium_avro"
+)
+_NAMED_RECORD = re.compile(rb'\s*\{\s*"[^"\\]*\.Value"\s*:\s*\{')
+_NAMED_TYPE = re.compile(
+    rb'"(?:snapshot|sequence|ts_ms|ts_us|ts_ns|ts_sec|table|schema|db|thread|query|gtid|txId|lsn|xmin'
+    rb'|scn|commit_scn|change_lsn|commit_lsn|event_serial_no|transaction)"\s*:\s*'
+    rb'\{\s*"(?:string|long|int|boolean|event\.block)"\s*:'
+)
+
+
+def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
+    """Raises unsupported where an image is a record of Avro's JSON: `{"shop.d.t.Value": {…}}`."""
+    if columns is not None and len(columns) == 1 and _NAMED_RECORD.match(raw):
+        raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
+
+
+def refuse_named_types(value: bytes) -> None:
+    """Raises unsupported where an envelope that does not fit is one of Avro's JSON."""
+    if _NAMED_TYPE.search(value):
+        raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
 
 
 class Source(msgspec.Struct, gc=False):

@@ -75,8 +75,16 @@ class Flattened:
             raise DecodeError(
                 Code.UNKNOWN_OP, f"expected {self._prefix}op of c u d r t, got {str(word)[:40]}"
             )
-        if deleted is True or str(deleted).lower() == "true":
-            op = "delete"
+        if deleted is not None:
+            gone = str(deleted).lower() == "true"
+            if word is not None and gone != (op == "delete"):
+                raise DecodeError(
+                    Code.CONTRADICTION,
+                    f"expected {_DELETED} to say what {self._prefix}op says, got "
+                    f"{str(deleted)[:40]} and {str(word)[:40]}; the message contradicts itself, so "
+                    "nothing of it is applied",
+                )
+            op = "delete" if gone else op
         source = _source(inside)
         sent_at = Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us"))
         sent = sent_micros(sent_at, warnings)

@@ -27,6 +27,7 @@ from ingest.formats.debezium.envelope import (
     Outer,
     Source,
     names_of,
+    refuse_named_types,
     sent_micros,
 )
 from ingest.formats.debezium.events import plain_event
@@ -222,6 +223,7 @@ class _Debezium:
         if self._flattened.rest:
             return self._flattened.event(value, block, message, warnings=warnings)
         if unfit is not None:
+            refuse_named_types(value)
             raise DecodeError(Code.BAD_SHAPE, f"{unfit}; got {jsontext.excerpt(value)}")
         raise DecodeError(
             Code.UNKNOWN_OP,

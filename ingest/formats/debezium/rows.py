@@ -18,7 +18,12 @@ from ingest.events import Event, Row
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling
-from ingest.formats.debezium.envelope import Source, Transaction, family_of_connector
+from ingest.formats.debezium.envelope import (
+    Source,
+    Transaction,
+    family_of_connector,
+    refuse_named_record,
+)
 from ingest.formats.debezium.events import row_event
 from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium.schema import Block, Schemas
@@ -69,7 +74,9 @@ class Rows:
     def image(self, raw: msgspec.Raw, warnings: list[str]) -> Image:
         """The image of a field of the envelope."""
         text = bytes(raw)
-        return Image(jsontext.image(text, warnings, marked=True), text)
+        columns = jsontext.image(text, warnings, marked=True)
+        refuse_named_record(columns, text)
+        return Image(columns, text)
 
     def change(
         self,

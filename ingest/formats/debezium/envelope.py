@@ -41,6 +41,11 @@ CASSANDRA = (
     "its messages are not decoded"
 )
 
+_YUGABYTE = (
+    "expected columns with their values, got those of YugabyteDB's gRPC connector, which wraps "
+    "each in value and set and writes null for one that did not change; let its transformation "
+    "YBExtractNewRecordState flatten them, or read the database by logical replication"
+)
 _AVRO_JSON = (
     "expected a Debezium envelope as Connect's JsonConverter writes it, got Avro's own JSON, which "
     "names the type of each value and which tools like kafka-avro-console-consumer print; read the "
@@ -58,6 +63,17 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
     """Raises unsupported where an image is a record of Avro's JSON: `{"shop.d.t.Value": {…}}`."""
     if columns is not None and len(columns) == 1 and _NAMED_RECORD.match(raw):
         raise DecodeError(Code.UNSUPPORTED, _AVRO_JSON)
+
+
+def refuse_wrapped(source: Source, *images: dict[str, Any] | None) -> None:
+    """Raises unsupported where an image holds YugabyteDB's `{"value": 1, "set": true}`, whose
+    nulls are no NULL."""
+    if source.connector == "yugabytedb" and any(
+        isinstance(value, dict) and value.keys() == {"value", "set"}
+        for image in images
+        for value in (image or {}).values()
+    ):
+        raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
 
 
 def refuse_named_types(value: bytes) -> None:

@@ -22,7 +22,12 @@ def plain_event(
     warnings: list[str],
     transaction: Transaction | None = None,
 ) -> Event:
-    """An event without images: a truncate, or a message of the source's log."""
+    """An event without images: a truncate, or a message of the source's log.
+
+    TiCDC's message is a watermark: all before its commit_ts has been sent.
+    """
+    if op == "other" and source.commit_ts is not None:
+        op = "checkpoint"
     return Event(
         kind=KIND_OF[op],
         op=op,

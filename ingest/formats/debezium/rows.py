@@ -23,6 +23,7 @@ from ingest.formats.debezium.envelope import (
     Transaction,
     family_of_connector,
     refuse_named_record,
+    refuse_wrapped,
 )
 from ingest.formats.debezium.events import row_event
 from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
@@ -104,6 +105,7 @@ class Rows:
             family = family_of_connector(source)
         if columns is None:
             columns = self.schemas.columns(block, fields, names, family=family)
+        refuse_wrapped(source, before.columns, after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
         key = self.keys.names(message.key, needed=columns.keys is None)
         missing: list[str] = []

@@ -196,8 +196,12 @@ def _instant(name: str, value: dict[str, Any], zone: str | None, *, warnings: li
     return canonical.instant_text(text, zone if local else place, warnings)
 
 
+_OWN = frozenset(("buildTs", "schemaVersion", "tableSchema", "preTableSchema"))
+"""Names that no other format's messages with a commitTs have."""
+
+
 def _recognise(top: TopLevel) -> bool:
-    return "commitTs" in top and "buildTs" in top and "type" in top and "version" in top
+    return top.keys() >= {"version", "type", "commitTs"} and not _OWN.isdisjoint(top)
 
 
 FORMAT = Format(
@@ -206,7 +210,8 @@ FORMAT = Format(
     log="ticdc",
     summary="TiCDC Simple protocol of TiDB, in JSON",
     source="https://docs.pingcap.com/tidb/stable/ticdc-simple-protocol (pingcap/tiflow, 017624f)",
-    recognised="an object with version, type, commitTs and buildTs",
+    recognised="an object with version, type, commitTs and one of buildTs, schemaVersion, "
+    "tableSchema and preTableSchema",
     ordered="by commitTs, the transaction's number",
     recognise=_recognise,
     envelope=(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 FIELDS = ("db", "schema", "table")
 DEFAULT_TARGET = "{db}_{table}"
-RESERVED = {"", "_progress", "_ddl", "_rejects", "_runs", "_leases"}
+RESERVED = {"", "_progress", "_ddl", "_rejects", "_runs", "_leases", "_erasures"}
 """What no source table may become: nothing, or one of gold's own tables."""
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _SEPARATORS = "_-. "

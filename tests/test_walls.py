@@ -40,7 +40,7 @@ FLOORS = (
     ("pipelines.silver",),
     ("pipelines.apply", "pipelines.ledger"),
     ("pipelines.gold",),
-    ("pipelines.catalogue", "pipelines.operations", "pipelines.scaffold"),
+    ("pipelines.catalogue", "pipelines.operations", "pipelines.privacy", "pipelines.scaffold"),
     ("pipelines.reporting",),
     ("pipelines.web",),
     ("pipelines.cli", "pipelines"),

@@ -308,15 +308,20 @@ class TableBatch:
 
 
 def silver_changes(
-    silver: str, tables: Sequence[SourceTable], where: str, *, aside: bool = False
+    silver: str,
+    tables: Sequence[SourceTable],
+    where: str,
+    *,
+    aside: bool = False,
+    kind: str = "change",
 ) -> str:
     """SQL of the changes of one source table in `silver`, under all its names, narrowed by `where`.
 
-    `aside`: columns have the names that gold has them under.
+    `aside`: columns have the names that gold has them under. `kind`: rows of another kind instead.
     """
     names = " OR ".join(f"({named(table)})" for table in tables)
     silver = f"({in_gold(silver)})" if aside else silver
     return (
         f"SELECT * FROM {silver} WHERE source = "
-        f"{sql_text(tables[0].source)} AND ({names}) AND kind = 'change' AND {where}"
+        f"{sql_text(tables[0].source)} AND ({names}) AND kind = {sql_text(kind)} AND {where}"
     )

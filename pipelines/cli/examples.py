@@ -18,6 +18,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "ddl list": ("ingest ddl list --status pending",),
     "ddl reject": ("ingest ddl reject 7728b0749522 --why 'still needed for reports'",),
     "ddl show": ("ingest ddl show 7728b0749522",),
+    "erase": (
+        "ingest erase shop_orders --key order_id=1002",
+        "ingest erase shop_orders --key order_id=1002 --reason 'asked on 4 March' --yes --vacuum",
+    ),
     "formats": ("ingest formats debezium", "ingest formats --codes"),
     "gold": ("ingest gold --table shop_orders",),
     "history": ("ingest history shop_orders --key order_id=1002",),

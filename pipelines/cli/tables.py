@@ -279,7 +279,58 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
         raise ConfigError([Mistake("command line", None, text)])
 
 
-TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, maintain)
+@click.command()
+@click.argument("table")
+@click.option(
+    "--key", "keys", multiple=True, required=True, metavar="COL=VALUE", help="Whose rows."
+)
+@click.option("--reason", metavar="TEXT", help="Why, for gold._erasures.")
+@click.option("--vacuum", is_flag=True, help="Remove earlier versions at once, and prove it.")
+@click.option("--yes", is_flag=True, help="Do it; without, only print what would go.")
+@patient
+@everywhere
+@click.pass_obj
+def erase(
+    call: Invocation, table: str, keys: tuple[str, ...], reason: str | None, vacuum: bool, yes: bool
+) -> None:
+    """Take a person out of bronze, silver, gold and what was set aside.
+
+    The person is a key of TABLE, with the keys that it had before and later. Other rows of the same
+    messages stay in silver. With --vacuum every earlier version of the tables goes, too, so that
+    nobody may be reading one, and what is left is looked through. Where that was not done, or where
+    it was cut short, the same again goes on from there.
+    """
+    if not all("=" in key for key in keys):
+        raise click.UsageError("--key: expected COL=VALUE")
+    target, routes = _target(call, table)
+    from pipelines.privacy.erasure import ERASED, erase
+
+    with call.console.waiting(f"erasing from {target}"):
+        done = erase(
+            *(call.warehouse, call.config, target),
+            routes=routes,
+            key=dict(key.partition("=")[::2] for key in keys),
+            reason=reason,
+            confirmed=yes,
+            vacuum=vacuum,
+        )
+    call.console.rows(ERASED, done.rows(), shown=ERASED[1:])
+    if done.shared:
+        call.console.say(f"{done.shared:,} changes of others came in those messages and stay")
+    if not done.counts and done.erasure is None:
+        call.console.say(f"nothing of that key is in {target} or its history")
+    elif not yes:
+        text = "nothing was touched; the same with `--yes` takes this away"
+        raise ConfigError([Mistake("command line", None, text)])
+    elif done.erasure is not None:
+        told = done.erasure.proof or (
+            "earlier versions of the tables still have it: the same with `--vacuum` removes them, "
+            "once nobody reads one, and proves it"
+        )
+        call.console.say(f"erasure {done.erasure.id[:12]} is {done.erasure.status}; {told}")
+
+
+TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, erase, maintain)
 
 
 def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:

@@ -8,6 +8,7 @@ from ingest.events import SILVER
 from pipelines.documentation.pages import code, table
 from pipelines.ledger.entries import DDL
 from pipelines.platform.warehouse import BRONZE
+from pipelines.privacy.record import ERASURES
 from pipelines.targets.progress import PROGRESS
 from pipelines.targets.rejects import REJECTS
 from pipelines.telemetry.runs import RUNS
@@ -116,8 +117,8 @@ def reference(name: str) -> str:
     """The columns of one table of the product's own."""
     if name == "cdc":
         rows = [(column.name, column.type, column.text) for column in SILVER]
-    elif name == "runs":
-        rows = list(RUNS)
+    elif name in ("runs", "erasures"):
+        rows = list(RUNS if name == "runs" else ERASURES)
     else:
         columns, meanings = MEANINGS[name]
         rows = [(column, type_, meanings[column]) for column, type_ in columns]

@@ -24,7 +24,7 @@ from pipelines.platform.warehouse import Warehouse
 MAINTAINED = ("kind", "table", "rows_trimmed", "files_before", "files_after", "note")
 _SMALL = 32 * 2**20
 _MANY = 8
-_OWN = ("_progress", "_ddl", "_rejects", "_runs")
+_OWN = ("_progress", "_ddl", "_rejects", "_runs", "_erasures")
 
 
 @dataclass

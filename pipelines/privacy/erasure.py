@@ -1,0 +1,298 @@
+"""`ingest erase TARGET --key …`: one person out of bronze, silver, gold and what was set aside.
+
+1. Find what silver has of the key (`person`), which says which messages it came in.
+2. Note the erasure (`record`), and append a row to silver that says that it took place: silver
+   numbers its appends by the highest number there is, whatever goes.
+3. Take the rows out of the target, out of its rejects, out of bronze, and out of silver last: a
+   process that is killed on the way finds the same rows in silver when it is called again.
+4. With `vacuum`, let Delta remove the files of before, and look through what is left (`absence`).
+
+A message that the person is in goes from bronze whole, since it cannot be kept as it was received.
+Other rows that came in it stay in silver. Whatever decodes bronze again keeps the rows of messages
+that bronze has no more: so replay, redecode and rebuild neither lose a neighbour nor bring the
+person back. Rejects of other rows of such a message stay without the message's bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pyspark.sql import functions as F
+
+from ingest.config.load import Config
+from ingest.errors import TableError
+from ingest.sql.casts import as_text, sql_text
+from ingest.sql.delivery import MESSAGE, listed, same
+from ingest.sql.projection import column
+from pipelines.gold.known_targets import RoutesByTarget
+from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.leases import lease
+from pipelines.platform.rows import array_of, rows
+from pipelines.platform.warehouse import Warehouse
+from pipelines.privacy import absence, record
+from pipelines.privacy.person import (
+    Person,
+    asked_key,
+    find,
+    messages_table,
+    rows_table,
+    spans_table,
+)
+from pipelines.privacy.record import Erasure
+from pipelines.silver.stream import last_batch
+from pipelines.targets.progress import progress_of
+
+ERASED = ("kind", "what", "rows")
+MARKER = "_erasures"
+"""The topic of the rows of silver that say that an erasure took place."""
+
+
+class Erased(NamedTuple):
+    """What an erasure removed, or would: by what it was, how many. `shared`: rows of others that
+    came in the same messages and stay; `proof`: what shows that nothing is left."""
+
+    counts: dict[str, int]
+    shared: int
+    erasure: Erasure | None = None
+
+    def rows(self) -> list[tuple[str | int, ...]]:
+        """As rows of ERASED."""
+        return [("erased", what, number) for what, number in self.counts.items()]
+
+
+def erase(
+    warehouse: Warehouse,
+    config: Config,
+    target: str,
+    *,
+    routes: RoutesByTarget,
+    key: Mapping[str, str],
+    reason: str | None,
+    confirmed: bool,
+    vacuum: bool,
+) -> Erased:
+    """Take a person out, see above; unless `confirmed` only say what would go.
+
+    Raises ConfigError for what is no key of the target, TableError where silver lags behind bronze.
+    """
+    source = routes[target][0][0].source
+    with (
+        lease(warehouse, "gold"),
+        lease(warehouse, "silver"),
+        lease(warehouse, f"bronze/{source}"),
+        _history(warehouse, config, target, routes=routes) as history,
+    ):
+        _check_decoded(warehouse, source)
+        asked = asked_key(history, key)
+        person = find(history, asked)
+        found = _counted(history, config, person)
+        erasure = record.opened(
+            warehouse, source, target, key=key, reason=reason, secret=config.mask_secret
+        )
+        begun = erasure.status != "begun" or bool(erasure.went)
+        if not confirmed or not (person.rows or begun):
+            return found
+        if person.rows:
+            erasure = _removed(history, config, person, found=found, erasure=erasure)
+        if vacuum:
+            erasure = absence.prove(history, person, erasure)
+    return found._replace(erasure=erasure)
+
+
+def _history(
+    warehouse: Warehouse, config: Config, target: str, *, routes: RoutesByTarget
+) -> Reconstruction:
+    """All that silver has of the target's source tables; raises TableError where no key tells whose
+    a row is."""
+    progress = progress_of(warehouse, routes[target][0][0].source, target)
+    if progress.outdated == "decoding":
+        raise TableError(progress.why_outdated)
+    history = Reconstruction(
+        *(warehouse, config, target),
+        tables=routes[target],
+        watermarks={},
+        before=progress.contract,
+    )
+    if not history.keys:
+        raise TableError(
+            f"{target} has no key, so that nothing tells whose a row is; set keys for it"
+        )
+    return history
+
+
+def _check_decoded(warehouse: Warehouse, source: str) -> None:
+    """Raise TableError where a message may hold the person that silver does not know of."""
+    bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
+    own = f"source = {sql_text(source)}"
+    [[waiting]] = rows(
+        warehouse.session.sql(
+            f"SELECT count(*) FROM (SELECT * FROM {bronze} WHERE {own}) b LEFT ANTI JOIN "
+            f"(SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} WHERE {own}) s "
+            f"ON {same('b', 's', MESSAGE)}"
+        )
+    )
+    if waiting:
+        raise TableError(
+            f"expected silver to have decoded all messages of {source}, got {waiting:,} that wait; "
+            f"run `ingest silver --source {source}` first"
+        )
+
+
+def _counted(history: Reconstruction, config: Config, person: Person) -> Erased:
+    """How many rows of each table are the person's."""
+    warehouse, frames, source = history.warehouse, history.frames, history.source
+    session = warehouse.session
+    held = frames.view(rows_table(person.rows))
+    messages = history.frames.view(messages_table(person.messages))
+    own = f"source = {sql_text(source)}"
+
+    def count(query: str) -> int:
+        [[number]] = rows(session.sql(f"SELECT count(*) FROM {query}"))
+        return int(number)
+
+    counts = {}
+    if warehouse.exists("gold", history.target):
+        name = warehouse.name("gold", history.target)
+        counts[f"gold.{history.target}"] = count(
+            f"{name} t WHERE EXISTS (SELECT 1 FROM {_gold_spans(history, config, person)} h "
+            f"WHERE {_of_gold(history)})"
+        )
+    if warehouse.exists("gold", "_rejects"):
+        counts["gold._rejects"] = count(
+            f"{warehouse.name('gold', '_rejects')} r WHERE {own} AND EXISTS "
+            f"(SELECT 1 FROM {held} m WHERE {same('r', 'm')})"
+        )
+    counts["silver.cdc"] = sum(row.mine for row in person.rows)
+    counts["rejects of others, which lose the bytes of their message"] = sum(
+        not row.mine for row in person.rows
+    )
+    counts["bronze.messages"] = count(
+        f"{warehouse.name('bronze', 'messages')} b WHERE {own} AND EXISTS "
+        f"(SELECT 1 FROM {messages} m WHERE {same('b', 'm', MESSAGE)})"
+    )
+    shared = count(
+        f"(SELECT s.* FROM {warehouse.name('silver', 'cdc')} s LEFT SEMI JOIN {messages} m "
+        f"ON {same('s', 'm', MESSAGE)} WHERE {own} AND kind = 'change') s LEFT ANTI JOIN {held} m "
+        f"ON {same('s', 'm')}"
+    )
+    return Erased({what: number for what, number in counts.items() if number}, shared)
+
+
+def _removed(
+    history: Reconstruction, config: Config, person: Person, *, found: Erased, erasure: Erasure
+) -> Erasure:
+    """Take all of it out of the tables."""
+    warehouse, source = history.warehouse, history.source
+    own = f"source = {sql_text(source)}"
+    known = {
+        "gold": found.counts.get(f"gold.{history.target}", 0),
+        "silver": found.counts.get("silver.cdc", 0),
+        "rejects": found.counts.get("gold._rejects", 0),
+        "bronze": found.counts.get("bronze.messages", 0),
+    }
+    # One that was cut short has in silver all that it had, and elsewhere what it left.
+    both = max if erasure.status == "begun" else operator.add
+    counts = {name: both(getattr(erasure, name), number) for name, number in known.items()}
+    went = [list(place) for place in sorted({*erasure.went, *person.messages})]
+    erasure = record.write(
+        warehouse,
+        replace(
+            erasure,
+            status="begun",
+            messages=json.dumps(went),
+            **counts,
+        ),
+    )
+    _mark(warehouse, source, erasure)
+    held = history.frames.view(rows_table(person.rows))
+    messages = history.frames.view(messages_table(person.messages))
+    if warehouse.exists("gold", history.target):
+        warehouse.execute(
+            f"MERGE INTO {warehouse.name('gold', history.target)} t "
+            f"USING {_gold_spans(history, config, person)} h ON {_of_gold(history)} "
+            "WHEN MATCHED THEN DELETE"
+        )
+    if warehouse.exists("gold", "_rejects"):
+        rejects = warehouse.name("gold", "_rejects")
+        warehouse.execute(
+            f"MERGE INTO {rejects} r USING {held} m ON r.{own} AND {same('r', 'm')} "
+            "WHEN MATCHED AND m.mine THEN DELETE "
+            f"WHEN MATCHED THEN UPDATE SET value = NULL, error = {_gone(erasure)}"
+        )
+    warehouse.execute(
+        f"MERGE INTO {warehouse.name('bronze', 'messages')} b USING {messages} m "
+        f"ON b.{own} AND {same('b', 'm', MESSAGE)} WHEN MATCHED THEN DELETE"
+    )
+    warehouse.execute(
+        f"MERGE INTO {warehouse.name('silver', 'cdc')} s USING {held} m "
+        f"ON s.{own} AND s.kind IN ('change', 'fragment', 'reject') AND {same('s', 'm')} "
+        "WHEN MATCHED AND m.mine THEN DELETE "
+        f"WHEN MATCHED AND s.kind = 'reject' THEN UPDATE SET value = NULL, error = {_gone(erasure)}"
+    )
+    return record.write(warehouse, replace(erasure, status="erased"))
+
+
+def _gone(erasure: Erasure) -> str:
+    text = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
+    return sql_text(text)
+
+
+def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
+    """Append the row of silver that says that it took place."""
+    number = last_batch(warehouse) + 1
+    silver = warehouse.read("silver", "cdc")
+    given = {
+        "kind": F.lit("control"),
+        "source": F.lit(source),
+        "topic": F.lit(MARKER),
+        "partition": F.lit(0),
+        "offset": F.lit(number),
+        "row": F.lit(0),
+        "op": F.lit("other"),
+        "op_raw": F.lit(f"erase {erasure.id}"),
+        "warnings": F.array().cast("array<string>"),
+        "epoch": F.lit(0),
+        "decoded_at": F.lit(datetime.now(UTC)),
+        "batch": F.lit(number),
+    }
+    row = warehouse.session.range(1).select(
+        *(
+            given.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in silver.schema.fields
+        )
+    )
+    warehouse.append(row, "silver", "cdc", once=("silver/erase", number), note=number)
+
+
+def _gold_spans(history: Reconstruction, config: Config, person: Person) -> str:
+    """The person's spans as a relation, keys as gold has them."""
+    masked = {
+        number
+        for batch in history.batches
+        for number, name in enumerate(batch.projection.keys)
+        if name in batch.projection.masks
+    }
+    table = spans_table(person.spans)
+    if masked:
+        assert config.mask_secret is not None, "checked by the configuration"
+        digest = config.mask_secret.digest
+        keys = [
+            tuple(digest(text) if i in masked else text for i, text in enumerate(span.key))
+            for span in person.spans
+        ]
+        table = table.set_column(1, "key", array_of(keys))
+    return history.frames.view(table)
+
+
+def _of_gold(history: Reconstruction) -> str:
+    """SQL that is true for a row `t` of the target in a span `h`."""
+    parts = ", ".join(as_text(f"t.{column(name)}", history.columns[name]) for name in history.keys)
+    return (
+        f"t._source_table = h.label AND array({parts}) = h.key "
+        "AND (h.first IS NULL OR h.first <= t._pos) AND (h.last IS NULL OR t._pos <= h.last)"
+    )

@@ -1,0 +1,278 @@
+"""Whose rows are to go: every change of a key in silver, with the keys it had before and later.
+
+1. The key that is asked for is the person's at all positions.
+2. A change of the key says which key the row had up to there, and which from there on. These are
+   followed to their ends.
+3. What was sent under a key in its span is the person's: changes, and the lone halves of updates.
+   Shards of one message (OceanBase) hold parts of several rows: all of a transaction count as
+   touched.
+
+Within one transaction keys may be passed on from row to row (semantics.md, 39): a change of a key
+whose before image is another row's is that row's, and is not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ingest.errors import ConfigError, Mistake, TableError
+from ingest.fold.fold import Key
+from ingest.position import Pos
+from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
+from ingest.sql.projection import Projection, events
+from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.apply.frames import Frames
+from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.rows import array_of, records, rows
+
+MOST = 100_000
+"""Changes of one person, at most."""
+_MAPS = ("before", "after", "key", "key_before")
+_SHORTEST = 6
+"""Characters of a text that is looked for in files."""
+
+
+class Span(NamedTuple):
+    """A key that is the person's from one position to another, both included; None: no end."""
+
+    label: str
+    key: Key
+    first: Pos | None
+    last: Pos | None
+
+
+class Row(NamedTuple):
+    """A row of silver, by where it came from; `mine`: it goes, else its bytes go."""
+
+    epoch: int
+    topic: str
+    partition: int
+    offset: int
+    row: int
+    mine: bool
+
+
+class Person(NamedTuple):
+    """What silver has of a person: the spans of its keys, its rows, all rows of silver with the
+    bytes of messages that it is in among them, and the texts that it alone has."""
+
+    spans: list[Span]
+    rows: list[Row]
+    texts: list[str]
+
+    @property
+    def messages(self) -> list[tuple[int, str, int, int]]:
+        """The messages that it is in."""
+        return sorted({row[:4] for row in self.rows})
+
+
+def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]:
+    """The key as each source table's changes have it, by label; raises ConfigError where it is not
+    the target's key."""
+    found = {}
+    for batch in history.batches:
+        clear = _clear(batch.projection)
+        names = [name for name in clear.keys if name != clear.shard]
+        given = {name.casefold(): value for name, value in key.items()}
+        if {name.casefold() for name in names} != given.keys():
+            text = f"`--key`: expected the key ({', '.join(names)}), got ({', '.join(key)})"
+            raise ConfigError([Mistake("command line", None, text)])
+        texts = ", ".join(
+            sql_text(clear.label)
+            if name == clear.shard
+            else as_text(
+                typed(sql_text(given[name.casefold()]), clear.columns[name], clear.zone),
+                clear.columns[name],
+            )
+            for name in clear.keys
+        )
+        [values] = rows(history.warehouse.session.sql(f"SELECT {texts}"))
+        for name, value in zip(clear.keys, values, strict=True):
+            if value is None:
+                text = f"`--key {name}`: expected {clear.columns[name]}, got another value"
+                raise ConfigError([Mistake("command line", None, text)])
+        found[clear.label] = tuple(values)
+    return found
+
+
+def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
+    """What silver has of the person with this key; raises TableError where that is too much."""
+    frames = history.frames
+    spans: list[Span] = []
+    found: dict[tuple[Any, ...], Row] = {}
+    texts: set[str] = set()
+    for batch in (replace(batch, only="true") for batch in history.batches):
+        mine = _spans(frames, batch, asked[batch.projection.label])
+        spans += mine
+        for row, images in _rows(frames, batch, mine):
+            found[row[:5]] = row
+            texts |= images
+    if len(found) > MOST:
+        raise TableError(f"expected at most {MOST:,} changes of one key, got more")
+    for batch in history.batches:
+        for row in _beside(frames, batch, found.values()):
+            found.setdefault(row[:5], row)
+    return Person(spans, sorted(found.values()), _its_own(history, found.values(), texts))
+
+
+def _clear(projection: Projection) -> Projection:
+    """The projection without masks: keys as silver has them, of the types that they are hashed by
+    where they are masked."""
+    types = {name: mask.type or "string" for name, mask in projection.masks.items()}
+    columns = {name: types.get(name, type_) for name, type_ in projection.columns.items()}
+    return replace(projection, masks={}, columns=columns)
+
+
+def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
+    """The spans of the person's keys in one source table."""
+    projection = _clear(batch.projection)
+    changes = events(projection, batch.history(batch.projection.changes_key))
+    spans: dict[tuple[Key, Pos | None, Pos | None], Span] = {}
+    spans[asked, None, None] = Span(projection.label, asked, None, None)
+    begun: dict[Key, Mapping[str, Any]] = {}
+    looked: set[Key] = set()
+    while new := {span.key for span in spans.values()} - looked:
+        looked |= new
+        keys = frames.view(pa.table({"key": array_of(sorted(new))}))
+        moved = frames.sql(
+            f"SELECT e.key, e.key_before, e.pos, e.tx, e.before, e.image "
+            f"FROM ({changes}) e JOIN {keys} k ON k.key = e.key OR k.key = e.key_before "
+            f"WHERE e.key_before IS NOT NULL ORDER BY e.pos"
+        )
+        for change in records(moved):
+            now, was = tuple(change["key"]), tuple(change["key_before"])
+            pos = tuple(change["pos"])
+            if _within(spans.values(), now, pos):
+                spans.setdefault((was, None, pos), Span(projection.label, was, None, pos))
+            if _within(spans.values(), was, pos) and not _passed_on(begun.get(was), change):
+                spans.setdefault((now, pos, None), Span(projection.label, now, pos, None))
+                begun[now] = change
+    return list(spans.values())
+
+
+def _within(spans: Iterable[Span], key: Key, pos: Pos) -> bool:
+    return any(
+        span.key == key
+        and (span.first is None or span.first <= pos)
+        and (span.last is None or pos <= span.last)
+        for span in spans
+    )
+
+
+def _passed_on(begun: Mapping[str, Any] | None, change: Mapping[str, Any]) -> bool:
+    """Whether a change moves another row, which had the key until the person got it in the same
+    transaction."""
+    if begun is None or begun["tx"] != change["tx"]:
+        return False
+    had, moved = begun["image"] or {}, change["before"] or {}
+    return any(had[name] != moved[name] for name in had.keys() & moved.keys())
+
+
+def spans_table(spans: Sequence[Span]) -> pa.Table:
+    """The spans as a relation: label, key, first, last."""
+    positions = pa.list_(pa.int64())
+    return pa.table(
+        {
+            "label": pa.array([span.label for span in spans], pa.string()),
+            "key": array_of(span.key for span in spans),
+            "first": pa.array([span.first for span in spans], positions),
+            "last": pa.array([span.last for span in spans], positions),
+        }
+    )
+
+
+def _rows(
+    frames: Frames, batch: TableBatch, spans: Sequence[Span]
+) -> Iterable[tuple[Row, set[str]]]:
+    """The rows of silver of the spans, changes and lone halves, each with the texts it has."""
+    projection = _clear(batch.projection)
+    held = frames.view(spans_table(spans))
+    tables = (batch.table, *batch.later_names)
+    halves = silver_changes(
+        batch.silver, tables, "before IS NOT NULL", aside=projection.aside, kind="fragment"
+    )
+    texts = f"concat({', '.join(f'coalesce(map_values({m}), array())' for m in _MAPS)})"
+    inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"
+    for changes in (batch.history("op <> 'truncate'"), halves):
+        keyed = (
+            f"SELECT e.key, e.pos, {listed('e')}, s.texts FROM ({events(projection, changes)}) e "
+            f"JOIN (SELECT {listed()}, {texts} AS texts FROM ({changes})) s ON {same('e', 's')}"
+        )
+        found = frames.sql(
+            f"SELECT {listed('e')}, e.texts FROM ({keyed}) e JOIN {held} h ON h.key = e.key "
+            f"AND {inside} LIMIT {MOST + 1}"
+        )
+        for *place, values in rows(found):
+            yield Row._make([*place, True]), {text for text in values if text is not None}
+
+
+def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]:
+    """Further rows of the messages that a person is in which hold a whole message, or a part of it:
+    rejects lose their bytes, shards of its transactions go."""
+    source = sql_text(batch.table.source)
+    held = frames.view(rows_table(list(mine)))
+    silver = f"SELECT * FROM {batch.silver} WHERE source = {source}"
+    rejects = (
+        f"SELECT DISTINCT {listed('s')} FROM ({silver} AND kind = 'reject') s "
+        f"JOIN {held} m ON {same('s', 'm', MESSAGE)}"
+    )
+    transactions = (
+        f"SELECT DISTINCT s.topic, s.`partition`, s.tx_id FROM ({silver} AND kind = 'change' "
+        f"AND format = 'ob_avro' AND tx_id IS NOT NULL) s JOIN {held} m ON {same('s', 'm')}"
+    )
+    shards = (
+        f"SELECT DISTINCT {listed('s')} FROM ({silver} AND kind = 'fragment' "
+        f"AND format = 'ob_avro') s JOIN ({transactions}) t ON t.topic = s.topic "
+        "AND t.`partition` = s.`partition` AND t.tx_id = s.tx_id"
+    )
+    found = [Row._make([*place, False]) for place in rows(frames.sql(rejects))]
+    return found + [Row._make([*place, True]) for place in rows(frames.sql(shards))]
+
+
+def messages_table(messages: Sequence[tuple[int, str, int, int]]) -> pa.Table:
+    """Messages as a relation: the columns MESSAGE."""
+    types = (pa.int64(), pa.string(), pa.int32(), pa.int64())
+    columns = list(zip(*messages, strict=True)) if messages else [()] * len(types)
+    return pa.table(
+        {
+            name: pa.array(values, type_)
+            for name, values, type_ in zip(MESSAGE, columns, types, strict=True)
+        }
+    )
+
+
+def rows_table(found: Sequence[Row]) -> pa.Table:
+    """Rows of silver as a relation: DELIVERY and `mine`."""
+    types = (pa.int64(), pa.string(), pa.int32(), pa.int64(), pa.int32(), pa.bool_())
+    columns = list(zip(*found, strict=True)) if found else [()] * len(types)
+    names = (*DELIVERY, "mine")
+    return pa.table(
+        {
+            name: pa.array(values, type_)
+            for name, values, type_ in zip(names, columns, types, strict=True)
+        }
+    )
+
+
+def _its_own(history: Reconstruction, mine: Iterable[Row], texts: Iterable[str]) -> list[str]:
+    """Of the texts those long enough to be looked for that no other row of silver has."""
+    candidates = sorted({text for text in texts if len(text) >= _SHORTEST})
+    if not candidates or not history.batches:
+        return []
+    frames, batch = history.frames, history.batches[0]
+    asked = frames.view(pa.table({"text": pa.array(candidates, pa.string())}))
+    held = frames.view(rows_table(list(mine)))
+    source = sql_text(batch.table.source)
+    values = ", ".join(f"coalesce(map_values(s.{name}), array())" for name in _MAPS)
+    others = (
+        f"SELECT DISTINCT o.text FROM (SELECT explode(concat({values})) AS text "
+        f"FROM {batch.silver} s LEFT ANTI JOIN {held} m ON s.source = {source} "
+        f"AND {same('s', 'm')}) o JOIN {asked} a ON a.text = o.text"
+    )
+    shared: set[str] = {text for (text,) in rows(frames.sql(others))}
+    return [text for text in candidates if text not in shared]

@@ -1,0 +1,83 @@
+"""How a person's rows are told from others', and how files are looked through, without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.config.masks import MaskSecret
+from pipelines.privacy import absence, person
+from pipelines.privacy.person import Row, Span
+from pipelines.privacy.record import key_hash
+
+TEXT = 'Ada "Canary" Zoë'
+COLUMNS: dict[str, pa.Array] = {
+    "text": pa.array(["nothing", TEXT]),
+    "bytes": pa.array([b"\x00\xff", json.dumps({"name": TEXT}).encode()]),
+    "map": pa.array([[("a", "b")], [("name", TEXT)]], pa.map_(pa.string(), pa.string())),
+    "key": pa.array([[("a", "b")], [(TEXT, "b")]], pa.map_(pa.string(), pa.string())),
+    "list": pa.array([[{"value": b"x"}], [{"value": TEXT.encode()}]]),
+    "struct": pa.array([{"a": {"b": None}}, {"a": {"b": TEXT}}]),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_text_is_found_in_every_kind_of_cell(tmp_path: Path, column: str) -> None:
+    array = COLUMNS[column]
+    pattern = absence._pattern([TEXT])
+    for name, held, expected in (("with", array, True), ("without", array[:1], False)):
+        file = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.table({"n": pa.array(range(len(held))), column: held}), file)
+        assert absence._read(file, pattern) == (len(held), expected)
+
+
+def test_nothing_to_look_for_is_found_nowhere(tmp_path: Path) -> None:
+    file = tmp_path / "some.parquet"
+    pq.write_table(pa.table({"text": COLUMNS["text"]}), file)
+    assert absence._read(file, absence._pattern([])) == (2, False)
+
+
+def test_spans_hold_their_ends() -> None:
+    spans = [
+        Span("t", ("1",), None, None),
+        Span("t", ("2",), (0, 5), None),
+        Span("t", ("3",), None, (0, 5)),
+    ]
+    found = {
+        (key, pos): person._within(spans, (key,), (0, pos)) for key in "1234" for pos in (4, 5, 6)
+    }
+    assert [place for place, inside in found.items() if inside] == [
+        *(("1", 4), ("1", 5), ("1", 6), ("2", 5), ("2", 6), ("3", 4), ("3", 5)),
+    ]
+
+
+def test_a_key_that_is_passed_on_in_a_transaction_is_anothers() -> None:
+    begun: dict[str, Any] = {"tx": "7", "image": {"id": "2", "name": "Ada"}}
+    moved: dict[str, Any] = {"tx": "7", "before": {"name": "Bob"}}
+    assert person._passed_on(begun, moved)
+    assert not person._passed_on(begun, {**moved, "tx": "8"})
+    assert not person._passed_on(begun, {**moved, "before": {"name": "Ada"}})
+    assert not person._passed_on(None, moved)
+
+
+def test_relations_of_no_rows_have_their_columns() -> None:
+    row = Row(0, "t", 0, 1, 2, mine=True)
+    assert person.rows_table([row]).to_pylist() == [
+        {"epoch": 0, "topic": "t", "partition": 0, "offset": 1, "row": 2, "mine": True}
+    ]
+    assert person.rows_table([]).schema == person.rows_table([row]).schema
+    assert person.messages_table([]).schema == person.messages_table([row[:4]]).schema
+    assert person.spans_table([]).num_rows == 0
+
+
+def test_the_hash_of_a_key_depends_on_salt_or_secret() -> None:
+    key = {"ID": "7"}
+    assert key_hash(key, "a", None) == key_hash({"id": "7"}, "a", None)
+    assert key_hash(key, "a", None) != key_hash(key, "b", None)
+    secret = MaskSecret.of(b"a pepper that nobody guesses")
+    assert key_hash(key, "a", secret) == key_hash(key, "b", secret) != key_hash(key, "a", None)

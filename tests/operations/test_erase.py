@@ -1,0 +1,199 @@
+"""A person is taken out of every table, nobody else is, and nothing brings the person back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.config.masks import MaskSecret
+from pipelines.platform.warehouse import Warehouse
+from tests.operations.test_masks import PEPPER, held, rows
+from tests.support.project import Project, canal
+
+pytestmark = pytest.mark.usefixtures("frugal")
+
+SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
+TABLES = "source: shop\ntables:\n  - {from: '*', target: '{table}'%s}\n"
+TYPES = {"id": "int", "name": "varchar(40)", "mail": "varchar(40)", "due": "decimal(12,2)"}
+CANARIES = ("Ada Canary", "ada@home.example", "ada@work.example", "no number of hers", "Ada Late")
+T0 = 1_700_000_000_000
+
+
+def several(
+    type_: str,
+    data: Sequence[Mapping[str, str | None]],
+    at: int,
+    old: Sequence[Mapping[str, str | None]] | None = None,
+) -> dict[str, Any]:
+    """One message of Canal with several rows."""
+    message = canal("person", type_, {}, es=T0 + at, id_=at, types=TYPES)
+    return {**message, "data": list(data), "old": list(old) if old else None}
+
+
+def person(id_: int, name: str, mail: str, due: str = "1.00") -> dict[str, str | None]:
+    return {"id": str(id_), "name": name, "mail": mail, "due": due}
+
+
+ADA = person(1, "Ada Canary", "ada@home.example")
+BOB, EVE = person(2, "Bob Neighbour", "bob@home.example"), person(3, "Eve Near", "eve@home.example")
+DAYS = (
+    [
+        several("INSERT", [ADA, BOB, EVE], 1),
+        several("UPDATE", [{**ADA, "mail": "ada@work.example"}], 2, [{"mail": ADA["mail"]}]),
+        # Her key changes, and its old one is somebody else's message later on.
+        several(
+            "UPDATE", [{**ADA, "id": "7"}, {**BOB, "due": "2.00"}], 3, [{"id": "1"}, {"due": "1"}]
+        ),
+    ],
+    [
+        several("UPDATE", [{**ADA, "id": "7", "due": "no number of hers"}], 4, [{"due": "1.00"}]),
+        several("DELETE", [EVE], 5),
+        several("INSERT", [person(4, "Zoe Last", "zoe@home.example")], 6),
+    ],
+)
+HERS = {(1, 0), (2, 0), (3, 0), (4, 0)}
+"""Her rows, by the number of their message and the row in it."""
+MODES = {
+    "rows": "",
+    "versions, masked": ", stored_as_scd_type: 2, columns: {id: {mask: hash, type: int}, "
+    "mail: {mask: tokens}}",
+}
+
+
+@pytest.fixture
+def project(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Project:
+    monkeypatch.setenv("MASK_PEPPER", PEPPER)
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/ingest.yml", "mask_secret: env:MASK_PEPPER\n")
+    project.write("conf/sources/shop.yml", SOURCE)
+    return project
+
+
+def played(project: Project, mode: str) -> None:
+    project.write("conf/tables/shop.yml", TABLES % MODES[mode])
+    for number, day in enumerate(DAYS):
+        project.land(f"{number}.jsonl", day)
+        answer = project.ingest("run")
+        assert answer.code == 0, answer.err
+
+
+def gold(project: Project) -> list[str]:
+    found = rows(project, "SELECT * FROM gold.person")
+    return sorted(json.dumps(row, sort_keys=True) for row in found)
+
+
+def silver(project: Project) -> list[dict[str, Any]]:
+    return rows(project, "SELECT * FROM silver.changes ORDER BY id, `row`")
+
+
+def right(project: Project, expected: list[str]) -> None:
+    """Gold is as expected, and so is what is made anew of silver and bronze."""
+    assert gold(project) == expected
+    for words in (["reconcile", "person"], ["rebuild", "person"], ["redecode", "--source", "shop"]):
+        answer = project.ingest(*words)
+        assert answer.code == 0, answer.err
+        assert gold(project) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) -> None:
+    played(project, mode)
+    before, changes = gold(project), silver(project)
+    key = MaskSecret.of(PEPPER.encode()).digest
+    asked = {"1", "7"} if mode == "rows" else {key("1"), key("7")}
+    others = [row for row in before if str(json.loads(row)["id"]) not in asked]
+    kept = [row for row in changes if (int(row["id"]), row["row"]) not in HERS]
+    assert len(kept) < len(changes) and len(others) < len(before)
+
+    asking = ("erase", "person", "--key", "id=7", "--reason", "she asked")
+    answer = project.ingest("--json", *asking)
+    assert answer.code == 2 and "nothing was touched" in answer.err
+    counts = {record["what"]: record["rows"] for record in answer.records}
+    assert counts == {
+        "gold.person": len(before) - len(others),
+        **{"gold._rejects": 1, "silver.cdc": 4, "bronze.messages": 4},
+    }
+    assert (gold(project), silver(project)) == (before, changes)
+
+    done = project.ingest(*asking, "--yes", "--vacuum")
+    assert done.code == 0, done.err
+    assert "3 changes of others came in those messages and stay" in done.err
+    assert "is proved; looked through after VACUUM: 4 messages in none of bronze" in done.err
+    assert silver(project) == kept
+    left = held(project.folder / "warehouse")
+    assert [text for text in CANARIES if text in left] == []
+    [erasure] = rows(project, "SELECT * FROM gold._erasures")
+    assert (erasure["status"], erasure["target"], erasure["reason"]) == (
+        *("proved", "person", "she asked"),
+    )
+    assert (erasure["silver"], erasure["bronze"], len(erasure["key_hash"])) == (4, 4, 64)
+
+    right(project, others)
+    [third] = [row["pos"] for row in changes if (row["id"], row["row"]) == ("3", 1)]
+    past = project.ingest("--json", "as-of", "person", "--pos", json.dumps(third)).records
+    assert [text for text in CANARIES if text in str(past)] == []
+    assert {row["name"] for row in past} == {"Bob Neighbour", "Eve Near"}
+    again = project.ingest(*asking, "--yes")
+    assert (again.code, "nothing of that key" in again.err) == (0, True)
+
+    # What comes later under her key is a new person's.
+    project.land("9.jsonl", [several("INSERT", [person(7, "Ida New", "ida@home.example")], 9)])
+    assert project.ingest("run").code == 0
+    assert sorted(json.loads(row)["name"] for row in set(gold(project)) - set(others)) == [
+        "Ida New"
+    ]
+    assert project.ingest("reconcile", "person").code == 0
+
+
+def test_an_erasure_that_was_cut_short_is_finished(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played(project, "rows")
+    others = [row for row in gold(project) if json.loads(row)["id"] not in (1, 7)]
+    execute = Warehouse.execute
+
+    def cut(self: Warehouse, statement: str) -> Any:
+        if statement.startswith("MERGE") and "`silver`" in statement.partition("USING")[0]:
+            raise RuntimeError("the process was killed")
+        if "/silver/cdc` s USING" in statement:
+            raise RuntimeError("the process was killed")
+        return execute(self, statement)
+
+    asking = ("erase", "person", "--key", "id=1", "--yes")
+    with monkeypatch.context() as patch:
+        patch.setattr(Warehouse, "execute", cut)
+        assert project.ingest(*asking).code == 1
+    [erasure] = rows(project, "SELECT status FROM gold._erasures")
+    assert erasure == {"status": "begun"}
+    assert project.ingest("run").code == 0
+
+    done = project.ingest(*asking)
+    assert done.code == 0, done.err
+    assert "is erased; earlier versions of the tables still have it" in done.err
+    done = project.ingest(*asking, "--vacuum")
+    assert "is proved" in done.err, done.err
+    [erasure] = rows(project, "SELECT status, bronze, silver FROM gold._erasures")
+    assert erasure == {"status": "proved", "bronze": 4, "silver": 4}
+    left = held(project.folder / "warehouse")
+    assert [text for text in CANARIES if text in left] == []
+    right(project, others)
+
+
+def test_what_is_no_key_or_not_decoded_is_refused(project: Project) -> None:
+    played(project, "rows")
+    for key, expected in {
+        "mail=ada@home.example": "`--key`: expected the key (id), got (mail)",
+        "id=seven": "`--key id`: expected int, got another value",
+    }.items():
+        answer = project.ingest("erase", "person", "--key", key, "--yes")
+        assert answer.code == 2 and expected in answer.err, answer.err
+    project.land("9.jsonl", [several("INSERT", [person(8, "Ada Late", "late@home.example")], 9)])
+    assert project.ingest("bronze").code == 0
+    answer = project.ingest("erase", "person", "--key", "id=7", "--yes")
+    assert answer.code == 1 and "1 that wait; run `ingest silver --source shop`" in answer.err

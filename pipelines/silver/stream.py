@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, is_remote
 from pyspark.sql import functions as F
 
+from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
@@ -126,9 +127,7 @@ def _stream(
     def append(batch: DataFrame, number: int) -> None:
         if stopped():
             raise Stopped
-        place = Warehouse(settings, batch.sparkSession)
-        # The stream has a session of its own: what else is written keeps its dictionaries.
-        place.session.conf.set(_DICTIONARIES, "false")
+        place = _place(settings, batch)
         once = (writer, number)
         own = place.append_note("silver", "cdc", once) if number == unfinished else None
         if own is not None:
@@ -168,6 +167,13 @@ def _stream(
         if not stopped():
             raise
     return written
+
+
+def _place(settings: Settings, batch: DataFrame) -> Warehouse:
+    """The tables in the stream's own session: what others write keeps its dictionaries."""
+    place = Warehouse(settings, batch.sparkSession)
+    place.session.conf.set(_DICTIONARIES, "false")
+    return place
 
 
 def _bronze(warehouse: Warehouse) -> DataFrame:

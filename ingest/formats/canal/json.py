@@ -117,7 +117,7 @@ def _changes(
     assert shared is not None
     # Without an id it is OMS's, whose numbers are numbers.
     textual, unlogged = envelope.id is not None, envelope.unlogged
-    data = images(envelope.data, shared, textual=textual)
+    data = images(_listed(envelope), shared, textual=textual)
     old = images(envelope.old, shared, textual=textual)
     if not data.rows:
         if op != "delete" or not old.rows:
@@ -155,6 +155,16 @@ def _changes(
             event.before_image = "key" if event.before is not None else None
             event.after_image = "key" if event.after is not None else None
         yield event
+
+
+def _listed(envelope: Envelope) -> bytes:
+    """The rows as an array: SeaTunnel to 2.3.5 sends one row by itself, and nothing but its type.
+
+    Source: https://github.com/apache/seatunnel/issues/6955.
+    """
+    data = bytes(envelope.data)
+    alone = data.startswith(b"{") and envelope.ts is envelope.es is envelope.id is None
+    return b"[%b]" % data if alone else data
 
 
 def _without_rows(envelope: Envelope, olds: int) -> DecodeError:

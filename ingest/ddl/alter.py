@@ -407,7 +407,7 @@ def _moved(reader: TokenReader, table: TableName) -> list[Clause]:
 
 
 def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
-    if verb in _MOVES_ROWS:
+    if verb in _MOVES_ROWS or (verb == "CONVERT" and reader.at_any({"PARTITION", "TABLE"})):
         return _moved(reader, table)
     if verb not in _PHYSICAL and not reader.at("="):
         raise Unread(f"expected a clause of ALTER TABLE, got {verb!r}")

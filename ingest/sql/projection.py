@@ -152,6 +152,11 @@ class Projection:
         return checks
 
 
+def key_bytes(key: str) -> str:
+    """SQL of how many bytes the texts of a key have."""
+    return f"octet_length(array_join({key}, ''))"
+
+
 CHANGES_KEY = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 

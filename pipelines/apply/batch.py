@@ -13,11 +13,11 @@ from ingest.fold.lateness import stored_rows
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sql.casts import from_text, sql_text, typed
-from ingest.sql.metadata import in_gold
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
+from ingest.sql.silver import silver_changes
 from pipelines.apply import bounds
-from pipelines.silver.pending import BatchStats, named, spanned
+from pipelines.silver.pending import BatchStats, spanned
 from pipelines.targets.progress import Watermarks, highest
 
 Truncates = Mapping[Pos, int | None]
@@ -212,7 +212,7 @@ class TableBatch:
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
         tables = (self.table, *self.later_names)
-        changes = silver_changes(self.silver, tables, narrowed, aside=self.projection.aside)
+        changes = silver_changes(self.silver, tables, narrowed, renamed=self.projection.aside)
         return ordered(self.projection, changes)
 
     @cached_property
@@ -305,23 +305,3 @@ class TableBatch:
             f"SELECT {keys}, {values}_gone, _event_time, _pos, _exact, _whole, {sets} AS _sets, "
             f"_source_table, _deleted_at FROM ({rows})"
         )
-
-
-def silver_changes(
-    silver: str,
-    tables: Sequence[SourceTable],
-    where: str,
-    *,
-    aside: bool = False,
-    kind: str = "change",
-) -> str:
-    """SQL of the changes of one source table in `silver`, under all its names, narrowed by `where`.
-
-    `aside`: columns have the names that gold has them under. `kind`: rows of another kind instead.
-    """
-    names = " OR ".join(f"({named(table)})" for table in tables)
-    silver = f"({in_gold(silver)})" if aside else silver
-    return (
-        f"SELECT * FROM {silver} WHERE source = "
-        f"{sql_text(tables[0].source)} AND ({names}) AND kind = {sql_text(kind)} AND {where}"
-    )

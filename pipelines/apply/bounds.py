@@ -10,8 +10,3 @@ OF_A_ROW = 512
 KEYS, KEY_BYTES = 50_000, 1_000
 """Keys, and the bytes of each."""
 KEY_CHANGES = 100_000
-
-
-def too_large(key: str) -> str:
-    """SQL that is true for a key (array of texts) that the driver does not take."""
-    return f"octet_length(array_join({key}, '')) > {KEY_BYTES}"

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos, source_part
 from ingest.sql.projection import events
+from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import LateKeys
@@ -33,7 +34,6 @@ from pipelines.apply.prior_images import (
 )
 from pipelines.apply.set_aside import without_claimed
 from pipelines.platform.rows import rows
-from pipelines.silver.pending import among
 
 
 class KeyHistory(NamedTuple):

@@ -19,13 +19,13 @@ from ingest.fold import lateness
 from ingest.fold.fold import Key
 from ingest.position import TOP, Pos, pos_literal
 from ingest.sql.projection import events
+from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import groups_around, linked_keys
 from pipelines.apply.prior_images import PriorImages, based, find_prior_images, hashes
 from pipelines.apply.verdicts import Judged
 from pipelines.platform.rows import array_of, rows
-from pipelines.silver.pending import among
 
 _NAMED_MOST = 5
 

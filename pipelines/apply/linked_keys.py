@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from ingest.fold.fold import Key
 from ingest.fold.key_groups import key_groups
-from ingest.sql.projection import events
+from ingest.sql import key_changes
+from ingest.sql.silver import among
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.prior_images import PriorImages, without_hash
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.scratch import set_down
-from pipelines.silver.pending import among
 
 Pairs = list[tuple[Key, Key]]
 """Of changes of the key those before and after each."""
@@ -83,21 +83,14 @@ def _key_changes(
             return None
         where += f" AND key_hash IS NULL AND {among(batches)}"
         most = sum(batches.values())
-    key_changes = events(batch.projection, batch.history(where))
-    pairs = (
-        f"SELECT DISTINCT key_before, key FROM ({key_changes}) "
-        f"WHERE key IS NOT NULL AND key_before IS NOT NULL"
-    )
+    pairs = key_changes.pairs(batch.projection, batch.history(where))
     return _Changes(pairs, most)
 
 
 def _collected(frames: Frames, pairs: str) -> Pairs | None:
     """The pairs; None where they are too many for the driver, or too large."""
-    large = f"{bounds.too_large('key')} OR {bounds.too_large('key_before')}"
-    limited = f"SELECT * FROM ({pairs}) LIMIT {bounds.KEY_CHANGES + 1}"
-    pairs = f"SELECT IF({large}, NULL, key_before), key FROM ({limited})"
-    pairs = f"SELECT b, IF(b IS NULL, NULL, key) FROM ({pairs}) AS p(b, key)"
-    found = list(rows(frames.sql(pairs)))
+    few = key_changes.few_pairs(pairs, most=bounds.KEY_CHANGES, bytes_most=bounds.KEY_BYTES)
+    found = list(rows(frames.sql(few)))
     if len(found) > bounds.KEY_CHANGES or any(before is None for before, _ in found):
         return None
     return [(tuple(before), tuple(key)) for before, key in found]
@@ -109,10 +102,8 @@ def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
     found: set[tuple[Key, Key]] = set()
     known, ends = {*keys}, {*keys}
     while ends:
-        view = frames.view(pa.table({"k": array_of(ends)}))
-        either = f"SELECT *, explode(array(key_before, key)) AS k FROM ({pairs})"
-        met = f"SELECT key_before, key FROM ({either}) m LEFT SEMI JOIN {view} e ON e.k = m.k"
-        linked = _collected(frames, met)
+        view = frames.view(pa.table({"key": array_of(ends)}))
+        linked = _collected(frames, key_changes.pairs_with(pairs, view))
         if linked is None or len(found) > bounds.KEY_CHANGES:
             return None
         found |= {*linked}
@@ -123,33 +114,15 @@ def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
 
 def _components(frames: Frames, pairs: str) -> str:
     """A relation of all keys of the pairs with the `component` of each, made by the workers."""
-    # `u` is tied to the lower `v`.
-    edges = (
-        f"SELECT DISTINCT greatest(key_before, key) AS u, least(key_before, key) AS v "
-        f"FROM ({pairs}) WHERE key_before <> key"
-    )
+    edges = key_changes.edges(pairs)
     session, before = frames.warehouse.session, None
     with ExitStack() as held:
         while True:
             # What it is made of goes once it is made.
             with held.pop_all():
                 table = held.enter_context(set_down(frames.warehouse, session.sql(edges)))
-            mark = session.sql(f"SELECT count(*), bit_xor(xxhash64(u, v)) FROM {table}").first()
-            if mark == before:
+            checksum = session.sql(key_changes.checksum(table)).first()
+            if checksum == before:
                 break
-            before, edges = mark, _small_star(_large_star(f"SELECT * FROM {table}"))
-        named = f"SELECT u AS key, to_json(v) AS component FROM {table}"
-        named += f" UNION ALL SELECT DISTINCT v, to_json(v) FROM {table}"
-        return frames.set_down(session.sql(named))
-
-
-def _large_star(edges: str) -> str:
-    both = f"SELECT u, v FROM ({edges}) UNION ALL SELECT v AS u, u AS v FROM ({edges})"
-    lowest = f"SELECT u, v, least(u, min(v) OVER (PARTITION BY u)) AS m FROM ({both})"
-    return f"SELECT DISTINCT v AS u, m AS v FROM ({lowest}) WHERE v > u"
-
-
-def _small_star(edges: str) -> str:
-    lowest = f"SELECT u, v, min(v) OVER (PARTITION BY u) AS m FROM ({edges})"
-    each = f"SELECT explode(array(u, v)) AS x, m FROM ({lowest})"
-    return f"SELECT DISTINCT x AS u, m AS v FROM ({each}) WHERE x <> m"
+            before, edges = checksum, key_changes.contracted(table)
+        return frames.set_down(session.sql(key_changes.components(table)))

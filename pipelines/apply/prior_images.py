@@ -21,10 +21,10 @@ import pyarrow as pa
 from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos, source_part
+from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.platform.rows import rows
-from pipelines.silver.pending import among
 
 _KEYS_MOST = 1_000
 _HASHED_TYPES = {"string", "tinyint", "smallint", "int", "bigint"}

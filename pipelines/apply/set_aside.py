@@ -7,7 +7,8 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed, same
 from ingest.sql.projection import Projection, events
 from ingest.sql.sequence import place
-from pipelines.apply.batch import TableBatch, silver_changes
+from ingest.sql.silver import silver_changes
+from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.targets.rejects import (
     BASELESS,
@@ -115,7 +116,7 @@ def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
     if not batch.projection.truncates:
         where += " AND op <> 'truncate'"
     tables = (batch.table, *batch.later_names)
-    changes = silver_changes(batch.silver, tables, where, aside=batch.projection.aside)
+    changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.aside)
     return append(
         frames.warehouse,
         frames.sql(

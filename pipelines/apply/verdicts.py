@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from ingest.fold.arrow import OUTPUT, SCHEMA, Run
-from ingest.sql.projection import events
+from ingest.sql.projection import events, key_bytes
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import UNFIT, without_copies
@@ -90,7 +90,7 @@ def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
     """What a relation of results says of keys, images apart: the late and doubtful ones one by one,
     the others in one row a kind. Whether the former are too many for the driver: then none of them
     is among these."""
-    named = f"kind IN {_NAMED} AND NOT {bounds.too_large('key')}"
+    named = f"kind IN {_NAMED} AND NOT {key_bytes('key')} > {bounds.KEY_BYTES}"
     listed = ", ".join(f"IF({named}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
     found = frames.sql(
         f"SELECT kind, key, pos, whole, sum(stale) AS stale FROM (SELECT kind, {listed}, stale "

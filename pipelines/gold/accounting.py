@@ -19,7 +19,8 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.projection import events
 from ingest.sql.sequence import place
-from pipelines.apply.batch import TableBatch, silver_changes
+from ingest.sql.silver import silver_changes
+from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import placeless, reason
 from pipelines.gold.reconstruction import baseless
@@ -157,7 +158,7 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
         if not batch.projection.truncates:
             where += " AND op <> 'truncate'"
         tables = (batch.table, *batch.later_names)
-        changes = silver_changes(batch.silver, tables, where, aside=batch.projection.aside)
+        changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.aside)
         found.append(
             f"SELECT {listed()}, {placeless(batch.projection)}, "
             f"{NO_MISFITS} AS misfits, "

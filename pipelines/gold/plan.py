@@ -24,8 +24,9 @@ from ingest.position import Pos
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
+from ingest.sql.silver import silver_changes
 from ingest.wire.declared import declared_for
-from pipelines.apply.batch import TableBatch, silver_changes
+from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse

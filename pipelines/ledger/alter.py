@@ -48,12 +48,12 @@ from ingest.sql.alter import commits, quoted, statements
 from ingest.sql.casts import misfit, sql_text, typed
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
+from ingest.sql.silver import named
 from pipelines.ledger.entries import IN_FORCE, Entry, added_again
 from pipelines.ledger.review import proposed_now
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import named
 from pipelines.targets.table import columns_of, keys_of
 
 

@@ -30,10 +30,11 @@ from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import source_name, steps_aside
+from ingest.sql.silver import named
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
 from pipelines.ledger.store import EntryStore
-from pipelines.silver.pending import BatchStats, named
+from pipelines.silver.pending import BatchStats
 from pipelines.targets.table import columns_of, keys_of
 
 _ALL_COLUMNS = {"debezium", "debezium_avro"}

@@ -24,10 +24,10 @@ from ingest.ddl.model import Clause, Statement
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.casts import sql_text
+from ingest.sql.silver import named
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import named
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import micros_of
 

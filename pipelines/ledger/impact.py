@@ -16,10 +16,10 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import source_name
+from ingest.sql.silver import named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.silver.pending import named
 from pipelines.targets.rejects import present
 from pipelines.targets.table import columns_of
 

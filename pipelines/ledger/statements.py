@@ -19,10 +19,10 @@ from ingest.names import SourceTable
 from ingest.position import EPOCH, PHASE, S1, SNAPSHOT, STREAM, Pos, pos_literal, source_part
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import gold_name, statement_in_gold
+from ingest.sql.silver import named
 from pipelines.ledger.entries import POLICY, Entry
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import named
 from pipelines.targets.progress import moment
 
 

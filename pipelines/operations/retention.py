@@ -21,11 +21,11 @@ from ingest.position import Pos, pos_literal, source_part
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY, listed, same
 from ingest.sql.projection import events
-from pipelines.apply.batch import TableBatch, silver_changes
+from ingest.sql.silver import named, silver_changes
+from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import named
 from pipelines.targets.progress import (
     Horizon,
     Progress,

@@ -25,7 +25,8 @@ from ingest.position import Pos
 from ingest.sql.casts import as_text, sql_text, typed
 from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
 from ingest.sql.projection import Projection, events
-from pipelines.apply.batch import TableBatch, silver_changes
+from ingest.sql.silver import silver_changes
+from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import array_of, records, rows
@@ -194,7 +195,7 @@ def _rows(
     held = frames.view(spans_table(spans))
     tables = (batch.table, *batch.later_names)
     halves = silver_changes(
-        batch.silver, tables, "before IS NOT NULL", aside=projection.aside, kind="fragment"
+        batch.silver, tables, "before IS NOT NULL", renamed=projection.aside, kind="fragment"
     )
     texts = f"concat({', '.join(f'coalesce(map_values({m}), array())' for m in _MAPS)})"
     inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"

@@ -16,10 +16,10 @@ from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.names import SourceTable, label_of
 from ingest.sql.casts import sql_text
+from ingest.sql.silver import named
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import named
 from pipelines.silver.source_tables import source_tables
 
 _NAMED = 5

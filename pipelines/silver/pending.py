@@ -18,10 +18,10 @@ from ingest.sql.casts import sql_text
 from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
 from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
+from ingest.sql.silver import among, named
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
 
-_LISTED = 64
 _WIDTH = " + ".join(
     f"coalesce(octet_length(array_join(map_values({image}), '')), 0)"
     for image in ("before", "after")
@@ -217,21 +217,6 @@ def schema_hints(
     return PendingChanges(last, [], _types(source, rows), _keys(source, rows))
 
 
-def among(batches: Collection[int]) -> str:
-    """SQL that is true for silver's rows of `batches`, where none lies between them but these.
-
-    Lists, and of two numbers at least: Spark keeps a list beside the code that it generates, while
-    a single number is a part of the code, which each batch would compile anew. And of neighbours:
-    Delta reads the files whose batches meet the span of a list, whatever lies within it.
-    """
-    if not batches or len(batches) > _LISTED:
-        return f"batch BETWEEN {min(batches, default=0)} AND {max(batches, default=-1)}"
-    if len(batches) == 1:
-        (batch,) = batches
-        return f"batch IN ({batch}, {batch + 1}) AND batch NOT IN ({batch + 1}, {batch + 2})"
-    return f"batch IN ({', '.join(map(str, sorted(batches)))})"
-
-
 def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
     table = SourceTable(source, row.pop("db"), row.pop("schema"), row.pop("table"))
     logged = row.pop("logged_first"), row.pop("logged_last")
@@ -356,11 +341,3 @@ def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tupl
 def _narrowed(tables: Iterable[SourceTable]) -> str:
     parts = [f"({named(table)})" for table in tables]
     return f" AND ({' OR '.join(parts)})" if parts else ""
-
-
-def named(table: SourceTable) -> str:
-    """SQL that is true for silver's rows of a source table."""
-    return " AND ".join(
-        f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
-        for name, value in (("db", table.db), ("schema", table.schema), ("table", table.table))
-    )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from ingest.sql.silver import among
 from pipelines.operations import compaction
-from pipelines.silver.pending import among
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"

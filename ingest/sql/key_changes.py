@@ -1,0 +1,80 @@
+"""Keys that changes of the key link: pairs of them, and the groups that the pairs make.
+
+In the relations of pairs and of what follows from them, a key is an array of texts.
+"""
+
+from __future__ import annotations
+
+from ingest.sql.projection import Projection, events, key_bytes
+from ingest.sql.query import query
+
+
+def pairs(projection: Projection, changes: str) -> str:
+    """The keys before and after the changes of the key among silver's rows, each pair once:
+    `key_before`, `key`."""
+    return query(
+        changes=events(projection, changes),
+        pairs="SELECT DISTINCT key_before, key FROM changes "
+        "WHERE key IS NOT NULL AND key_before IS NOT NULL",
+    )
+
+
+def few_pairs(pairs: str, *, most: int, bytes_most: int) -> str:
+    """At most so many pairs and one more; both keys NULL where one has more bytes than that."""
+    sizes = (f"{key_bytes(key)} > {bytes_most}" for key in ("key_before", "key"))
+    return query(
+        pairs=pairs,
+        first_ones=f"SELECT * FROM pairs LIMIT {most + 1}",
+        measured=f"SELECT key_before, key, {' OR '.join(sizes)} AS large FROM first_ones",
+        taken="SELECT IF(large, NULL, key_before) AS key_before, IF(large, NULL, key) AS key "
+        "FROM measured",
+    )
+
+
+def pairs_with(pairs: str, keys: str) -> str:
+    """Those of the pairs in which one of `keys`, a relation (`key`), stands."""
+    return query(
+        pairs=pairs,
+        by_key="SELECT key_before, key, explode(array(key_before, key)) AS either FROM pairs",
+        met=f"SELECT p.key_before, p.key FROM by_key p LEFT SEMI JOIN {keys} k ON k.key = p.either",
+    )
+
+
+def edges(pairs: str) -> str:
+    """The pairs as edges of a graph, each once: `key`, and the lower one that it is `tied_to`."""
+    return query(
+        pairs=pairs,
+        edges="SELECT DISTINCT greatest(key_before, key) AS key, least(key_before, key) AS tied_to "
+        "FROM pairs WHERE key_before <> key",
+    )
+
+
+def checksum(edges: str) -> str:
+    """A row that is the same for the same edges, a relation, and in all likelihood no others."""
+    return f"SELECT count(*), bit_xor(xxhash64(key, tied_to)) FROM {edges}"
+
+
+def contracted(edges: str) -> str:
+    """The edges, a relation, after a large star and a small star."""
+    return query(
+        edges=f"SELECT * FROM {edges}",
+        both_ways="SELECT key, tied_to AS neighbour FROM edges "
+        "UNION ALL SELECT tied_to AS key, key AS neighbour FROM edges",
+        around="SELECT key, neighbour, "
+        "least(key, min(neighbour) OVER (PARTITION BY key)) AS lowest FROM both_ways",
+        large_star="SELECT DISTINCT neighbour AS key, lowest AS tied_to FROM around "
+        "WHERE neighbour > key",
+        below="SELECT key, tied_to, min(tied_to) OVER (PARTITION BY key) AS lowest FROM large_star",
+        each="SELECT explode(array(key, tied_to)) AS key, lowest FROM below",
+        small_star="SELECT DISTINCT key, lowest AS tied_to FROM each WHERE key <> lowest",
+    )
+
+
+def components(edges: str) -> str:
+    """All keys of edges, a relation, that tie each to the lowest of its group; with the group's
+    `component`."""
+    return query(
+        tied=f"SELECT key, to_json(tied_to) AS component FROM {edges}",
+        lowest=f"SELECT DISTINCT tied_to AS key, to_json(tied_to) AS component FROM {edges}",
+        every="SELECT * FROM tied UNION ALL SELECT * FROM lowest",
+    )

@@ -1,0 +1,31 @@
+"""A query that is read from the top: named relations, each made of those before it.
+
+Spark puts in the place of a name what it stands for before it plans, in queries and in statements
+that change a table, so naming a step costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def query(**relations: str) -> str:
+    """The last of the relations, with all before it under their names.
+
+    Each is SQL that may name those before it. A name hides others of its kind further out, never
+    those of a text that is put into it whole.
+    """
+    *named, (_, last) = relations.items()
+    if not named:
+        return last
+    return f"WITH {', '.join(f'{name} AS ({text})' for name, text in named)} {last}"
+
+
+def union(queries: Iterable[str]) -> str:
+    """The rows of some queries, each once."""
+    return " UNION ".join(f"({each})" for each in queries)
+
+
+def union_all(queries: Iterable[str]) -> str:
+    """The rows of some queries."""
+    return " UNION ALL ".join(f"({each})" for each in queries)

@@ -33,8 +33,6 @@ from typing import NamedTuple
 
 from ingest.fold.fold import Change, identity, voided
 from ingest.position import SOURCE_PART, Pos
-from ingest.sql.casts import as_text
-from ingest.sql.projection import Projection, column
 
 
 class LatenessBounds(NamedTuple):
@@ -182,13 +180,3 @@ def baseless(ordered: Sequence[Change]) -> bool:
         if event.op != "delete":
             return event.partial
     return False
-
-
-def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
-    """SQL of the target's keys as text, with each row's position and source table.
-
-    `marked`: the row is a soft-deleted one.
-    """
-    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
-    marked = "_deleted_at IS NOT NULL" if soft else "false"
-    return f"SELECT array({parts}) AS key, _pos, _source_table, {marked} AS marked FROM {target}"

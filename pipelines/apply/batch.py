@@ -9,10 +9,10 @@ from functools import cached_property
 from ingest.config.modes import Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
-from ingest.fold.lateness import stored_rows
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sql.casts import from_text, sql_text, typed
+from ingest.sql.late_keys import held_by_others
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import silver_changes
@@ -178,11 +178,9 @@ class TableBatch:
     @property
     def held_by_others(self) -> str:
         """SQL of the keys whose rows another source table holds: (key, _source_table)."""
-        whose = f"_source_table <> {sql_text(self.projection.label)}"
-        held, versions = self.target_table, self.mode == "scd2"
-        held += " WHERE _current" if versions else ""
-        stored = stored_rows(held, self.projection, soft=self.soft and not versions)
-        return f"SELECT key, _source_table FROM ({stored}) WHERE NOT marked AND {whose}"
+        return held_by_others(
+            self.target_table, self.projection, soft=self.soft, versions=self.mode == "scd2"
+        )
 
     def history(self, where: str) -> str:
         """SQL of all changes up to this batch."""

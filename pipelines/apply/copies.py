@@ -9,31 +9,24 @@ aside, none is left out; and none that does not fit, which is a reject of its ow
 
 from __future__ import annotations
 
-from ingest.identity import identity_sql
+from ingest.sql import late_keys
 from pipelines.apply.batch import TableBatch
 
-UNFIT = "e.key IS NULL OR size(e.misfits) > 0"
+UNFIT = "c.key IS NULL OR size(c.misfits) > 0"
 
 
 def without_copies(
-    batch: TableBatch, changes: str, *, digest: str = "value_hash", keep: str = "false"
+    batch: TableBatch, changes: str, *, digest: str = "value_hash", kept: str = "false"
 ) -> str:
     """SQL of the batch's changes, rows of silver or events, without such copies.
 
-    `digest`: the column with the hash of what happened. `keep`: SQL that is true for changes `e`
+    `digest`: the column with the hash of what happened. `kept`: SQL that is true for changes `c`
     that stay in any case.
     """
     if batch.small or batch.shared or not batch.overlaps:
         return changes
-    by_arrival = batch.projection.by_arrival
     earlier = batch.earlier(f"op <> 'truncate' AND {batch.around}")
-    known = (
-        f"SELECT {identity_sql(by_arrival)} AS change, min(pos) AS lowest, "
-        f"bool_or(before IS NOT NULL) AS joined FROM ({earlier}) GROUP BY change"
-    )
-    copy = "k.lowest <= e.pos AND (e.before IS NULL OR k.joined)"
-    return (
-        f"SELECT e.* FROM (SELECT *, {identity_sql(by_arrival, digest)} AS change "
-        f"FROM ({changes})) e LEFT JOIN ({known}) k ON k.change = e.change "
-        f"WHERE {keep} OR NOT coalesce({copy}, false)"
+    by_arrival = batch.projection.by_arrival
+    return late_keys.without_copies(
+        changes, earlier, by_arrival=by_arrival, digest=digest, kept=kept
     )

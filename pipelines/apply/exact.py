@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ingest.codes import Code
 from ingest.fold.arrow import OUTPUT, Run
 from ingest.position import Pos
+from ingest.sql.late_keys import counts_of_refolded, of_kinds, without_keys
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
@@ -41,7 +42,7 @@ class Refolded(NamedTuple):
 
     def of_kind(self, kind: str) -> str:
         """A relation of the results of one kind."""
-        return f"(SELECT * FROM {self.results} WHERE kind = '{kind}')"
+        return f"({of_kinds(self.results, [kind])})"
 
 
 def on_time(
@@ -58,7 +59,7 @@ def on_time(
         if view is not None and late.groups is None:
             view = unless(view, late)
         return view, rows_left(states)
-    states = f"(SELECT * FROM {judged.large} WHERE kind = 'state')"
+    states = f"({of_kinds(judged.large, ['state'])})"
     return unless(states, late), batch.total("changes")
 
 
@@ -66,7 +67,7 @@ def unless(states: str, late: LateKeys) -> str:
     """A relation of the states without those of the late keys."""
     if not late.keys:
         return states
-    return f"(SELECT s.* FROM {states} s LEFT ANTI JOIN {late.relation} l ON l.key = s.key)"
+    return f"({without_keys(states, late.relation)})"
 
 
 def fold_again(
@@ -108,18 +109,8 @@ def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Re
 
 def _counted(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
     """Results that stay with the workers, each of the keys looked for among them."""
-    each = (
-        "SELECT key, count_if(kind = 'state') AS states, "
-        "count_if(kind = 'state' AND NOT gone) AS rows, "
-        f"max(IF(kind = 'baseless', pos, NULL)) AS last_baseless FROM {results} GROUP BY key"
-    )
-    lost = "(l.brought AND f.key IS NULL)"
     [(states, left, last_baseless, missed, one)] = rows(
-        frames.sql(
-            f"SELECT coalesce(sum(states), 0), coalesce(sum(rows), 0), max(last_baseless), "
-            f"count_if({lost}), min(IF({lost}, l.key, NULL)) "
-            f"FROM {late.relation} l LEFT JOIN ({each}) f ON f.key = l.key"
-        )
+        frames.sql(counts_of_refolded(results, late.relation))
     )
     check_found(target, [tuple(one)] if missed else [], more=missed - 1)
     return Refolded(results, states, left, tuple(last_baseless) if last_baseless else None, 0)

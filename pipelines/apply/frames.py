@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.fold.fold import Key
-from ingest.sql.projection import key_bytes
+from ingest.sql.late_keys import few_keys
 from pipelines.apply import bounds
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import set_down
@@ -54,7 +54,6 @@ class Frames:
 
     def few_keys(self, keys: str) -> set[Key] | None:
         """The keys (column `key`) that SQL gives; None where that is too much for the driver."""
-        distinct = f"SELECT DISTINCT key FROM ({keys}) LIMIT {bounds.KEYS + 1}"
-        named = f"SELECT IF({key_bytes('key')} > {bounds.KEY_BYTES}, NULL, key) FROM ({distinct})"
-        found = {None if key is None else tuple(key) for (key,) in rows(self.sql(named))}
+        few = few_keys(keys, most=bounds.KEYS, bytes_most=bounds.KEY_BYTES)
+        found = {None if key is None else tuple(key) for (key,) in rows(self.sql(few))}
         return None if None in found or len(found) > bounds.KEYS else cast("set[Key]", found)

@@ -17,8 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.fold.fold import Key
-from ingest.position import SOURCE_PART, Pos, source_part
-from ingest.sql.projection import events
+from ingest.position import SOURCE_PART, Pos
+from ingest.sql import late_history
+from ingest.sql.late_history import events_of_keys, number_of, of_keys
 from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -30,7 +31,6 @@ from pipelines.apply.prior_images import (
     by_hash,
     find_prior_images,
     hashes,
-    of_keys,
 )
 from pipelines.apply.set_aside import without_claimed
 from pipelines.platform.rows import rows
@@ -67,13 +67,15 @@ def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> KeyHistory:
                 return KeyHistory(read, begun.files)
             missed = {key: known[key] for key in anew}
             if _few(frames, batch, missed):
-                whole = batch.history(of_keys(missed))
+                whole = batch.history(of_keys(missed.values()))
                 kept = [tuple(key) not in anew for key in read["key"].to_pylist()]
                 again = groups_view(frames, {key: groups[key] for key in anew})
                 rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
                 read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
                 return KeyHistory(read, begun.files)
-    chosen = _chosen(frames, batch, late, of=batch.history(of_keys(known)))
+    chosen = _chosen(
+        frames, batch, late, of=batch.history(of_keys(None if known is None else known.values()))
+    )
     files = len(chosen.inputFiles())
     return KeyHistory(chosen.toArrow() if _few(frames, batch, known) else chosen, files)
 
@@ -84,7 +86,7 @@ def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> 
         return True
     if known is None:
         return False
-    [(number,)] = rows(frames.sql(f"SELECT count(*) FROM ({batch.history(of_keys(known))})"))
+    [(number,)] = rows(frames.sql(number_of(batch.history(of_keys(known.values())))))
     return batch.fits_here(number)
 
 
@@ -97,14 +99,8 @@ def _alone(groups: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Po
 
 def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> DataFrame:
     """The changes of the keys among those that SQL gives, each with its group."""
-    read = "h.*"
-    if not late.linked:
-        # Before images count only where keys were changed, and are as large as after images.
-        read = "h.* EXCEPT (before), CAST(NULL AS map<string, string>) AS before"
-    hint = "" if late.groups is None else "/*+ BROADCAST(l) */ "
-    chosen = (
-        f"SELECT {hint}{read}, l.component FROM ({events(batch.projection, of)}) h "
-        f"JOIN {late.relation} l ON l.key = h.key WHERE size(h.misfits) = 0"
+    chosen = events_of_keys(
+        batch.projection, of, late.relation, few=late.groups is not None, linked=late.linked
     )
     return frames.sql(without_claimed(frames, batch, chosen, given=late.given))
 
@@ -142,18 +138,9 @@ def since(frames: Frames, batch: TableBatch, known: Mapping[Key, int], *, begun:
 
     Where each has one no key was moved: what tells of that is then not read.
     """
-    begin = by_hash(known, begun.parts)
-    changes = batch.history(f"{among(begun.batches)} AND {of_keys(known)}")
-    read = "c.*"
-    if not begun.unhashed:
-        nothing = "CAST(NULL AS map<string, string>)"
-        read = f"c.* EXCEPT (before, key_before, tx_id), {nothing} AS before"
-        read += f", {nothing} AS key_before, CAST(NULL AS string) AS tx_id"
-    return (
-        f"SELECT /*+ BROADCAST(b) */ {read} FROM ({changes}) c "
-        f"LEFT JOIN {frames.view(begin)} b ON b.hash = c.key_hash "
-        f"WHERE b.hash IS NULL OR {source_part('c.pos')} >= b.part"
-    )
+    begin = frames.view(by_hash(known, begun.parts))
+    changes = batch.history(f"{among(begun.batches)} AND {of_keys(known.values())}")
+    return late_history.since(changes, begin, key_changes=begun.unhashed)
 
 
 def not_below(read: pa.Table, begun: Starts) -> list[bool]:

@@ -15,10 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.errors import TableError
-from ingest.fold import lateness
 from ingest.fold.fold import Key
-from ingest.position import TOP, Pos, pos_literal
-from ingest.sql.projection import events
+from ingest.position import TOP, Pos
+from ingest.sql.late_history import UNHASHED
+from ingest.sql.late_keys import (
+    late_relation,
+    named_above,
+    number_of,
+    of_kinds,
+    rows_at,
+    stored_rows,
+    with_groups,
+)
+from ingest.sql.query import union
 from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -66,7 +75,7 @@ def late_keys(
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
     """
-    forced = frames.few_keys(" UNION ".join(forced_keys)) if forced_keys else set()
+    forced = frames.few_keys(union(forced_keys)) if forced_keys else set()
     if judged.too_many or forced is None:
         return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
     bounds = _bounds(judged.verdicts)
@@ -104,7 +113,7 @@ def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late
     """As `late_keys`, of keys of which there are changes."""
     groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
-        listed = f"SELECT key FROM {frames.view(pa.table({'key': array_of(keys)}))}"
+        listed = f"TABLE {frames.view(pa.table({'key': array_of(keys)}))}"
         return _set_down(frames, batch, listed, brought=listed)
     return _few(frames, groups, found=len(keys), brought=keys)
 
@@ -116,9 +125,7 @@ def marked_by_truncates(batch: TableBatch) -> list[str]:
     above = [truncate for truncate in batch.earlier_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []
-    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=True)
-    positions = ", ".join(map(pos_literal, above))
-    return [f"SELECT key FROM ({stored}) WHERE _pos IN ({positions})"]
+    return [rows_at(stored_rows(batch.target_table, batch.projection, soft=True), above)]
 
 
 def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
@@ -162,9 +169,11 @@ def _of_many(
 ) -> LateKeys:
     """As `late_keys`, of more keys than the driver takes."""
     verdicts = judged.named(frames)
-    above = _above(batch, f"(SELECT key, pos FROM {verdicts} WHERE kind = 'doubtful')", overtaking)
-    found = " UNION ".join([f"SELECT key FROM {verdicts} WHERE kind = 'late'", above, *forced_keys])
-    return _set_down(frames, batch, found, brought=f"SELECT DISTINCT key FROM {verdicts}")
+    doubtful = f"({of_kinds(verdicts, ['doubtful'])})"
+    above = named_above(batch.projection, doubtful, earlier=_naming(batch, overtaking))
+    found = union([of_kinds(verdicts, ["late"], "key"), above, *forced_keys])
+    brought = f"SELECT DISTINCT key FROM {verdicts}"
+    return _set_down(frames, batch, found, brought=brought)
 
 
 def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> LateKeys:
@@ -172,22 +181,10 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
     their own. `brought`: SQL of the keys that the batch brings."""
     session = frames.warehouse.session
     found, linked = frames.set_down(session.sql(keys)), linked_keys(frames, batch)
-    grouped = f"SELECT key, to_json(key) AS component FROM {found}"
-    if linked is not None:
-        met = f"SELECT l.component FROM {linked} l LEFT SEMI JOIN {found} f ON f.key = l.key"
-        grouped = (
-            f"SELECT g.* FROM ({grouped}) g LEFT ANTI JOIN {linked} l ON l.key = g.key UNION ALL "
-            f"SELECT l.* FROM {linked} l LEFT SEMI JOIN ({met}) m ON m.component = l.component"
-        )
-    relation = frames.set_down(
-        session.sql(
-            f"SELECT g.*, b.key IS NOT NULL AS brought, f.key IS NOT NULL AS late "
-            f"FROM ({grouped}) g LEFT JOIN ({brought}) b ON b.key = g.key "
-            f"LEFT JOIN {found} f ON f.key = g.key"
-        )
-    )
-    [(number, late)] = rows(session.sql(f"SELECT count(*), count_if(late) FROM {relation}"))
-    return LateKeys(relation, None, (), number, late, linked is not None)
+    late = late_relation(with_groups(found, linked), found=found, brought=brought)
+    relation = frames.set_down(session.sql(late))
+    [(number, of_themselves)] = rows(session.sql(number_of(relation)))
+    return LateKeys(relation, None, (), number, of_themselves, linked is not None)
 
 
 def _named_above(
@@ -203,22 +200,15 @@ def _named_above(
         found = {key for key, pos in lowest.items() if prior.named.get(known[key], ()) > pos}
         if not prior.unhashed:
             return found
-        narrowed = f"key_hash IS NULL AND {among(prior.unhashed)}"
-    named = frames.sql(_above(batch, frames.view(doubtful), what, where=narrowed))
+        narrowed = f"{UNHASHED} AND {among(prior.unhashed)}"
+    earlier = _naming(batch, what, where=narrowed)
+    named = frames.sql(named_above(batch.projection, frames.view(doubtful), earlier=earlier))
     return found | {tuple(key) for (key,) in rows(named)}
 
 
-def _above(batch: TableBatch, doubtful: str, what: str, *, where: str = "true") -> str:
-    """SQL of the keys of a relation (`key`, `pos`) that an earlier change names above that
-    position."""
-    earlier = events(
-        batch.projection, batch.earlier(f"{where} AND ({what} OR {batch.projection.changes_key})")
-    )
-    both = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
-    return (
-        f"SELECT DISTINCT d.key FROM {doubtful} d JOIN "
-        f"(SELECT {both} AS key, pos FROM ({earlier})) r ON r.key = d.key AND r.pos > d.pos"
-    )
+def _naming(batch: TableBatch, what: str, *, where: str = "true") -> str:
+    """SQL of the earlier changes that move a key, or for which the SQL `what` is true."""
+    return batch.earlier(f"{where} AND ({what} OR {batch.projection.changes_key})")
 
 
 def _find_prior_images(

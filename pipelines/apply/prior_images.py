@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
-from ingest.position import SOURCE_PART, Pos, source_part
+from ingest.position import SOURCE_PART, Pos
+from ingest.sql import late_history
+from ingest.sql.late_history import CHANGES, UNHASHED, by_batch, of_hashes
 from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -72,13 +74,6 @@ def hashes(batch: TableBatch, keys: Collection[Key]) -> dict[Key, int] | None:
     return {key: hash_values(key[:own]) for key in keys}
 
 
-def of_keys(known: Mapping[Key, int] | None) -> str:
-    """SQL that leaves out most changes of other keys."""
-    if known is None:
-        return "op <> 'truncate'"
-    return f"op <> 'truncate' AND ({_hash_in(known.values())} OR key_hash IS NULL)"
-
-
 def by_hash(known: Mapping[Key, int], parts: Mapping[Key, Pos]) -> pa.Table:
     """A table of `hash` and `part`, a position of each key; where keys share a hash, the lowest."""
     lowest: dict[int, Pos] = {}
@@ -97,8 +92,7 @@ def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
     changes in each: changes that name no key, or give a row another one."""
     if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
-    changes = batch.history("op <> 'truncate' AND key_hash IS NULL")
-    found = frames.sql(f"SELECT batch, count(*) FROM ({changes}) GROUP BY batch")
+    found = frames.sql(by_batch(batch.history(f"{CHANGES} AND {UNHASHED}")))
     return {of_batch: number for of_batch, number in rows(found)}
 
 
@@ -181,25 +175,21 @@ def _look(
     `parts`: the position that each key's base has to lie below. `hits`: by hash, of each batch its
     highest position, its number and how many changes it has.
     """
-    founding = "after_image = 'full'" + ("" if batch.soft else " OR op = 'delete'")
-    where = f"op <> 'truncate' AND {among(span.batches)} AND {_hash_in(known.values())}"
+    where = f"{CHANGES} AND {among(span.batches)} AND {of_hashes(known.values())}"
     changes = frames.sql(
-        f"""SELECT key_hash, batch, count(*) AS n, max(part) AS top,
-  max(part) FILTER (WHERE founding AND part < low) AS base, max(pos) FILTER (WHERE named) AS named
-FROM (SELECT /*+ BROADCAST(l) */ key_hash, batch, pos, {source_part("pos")} AS part,
-    {founding} AS founding, batch <= {batch.above} AND ({what}) AS named, l.part AS low
-  FROM ({batch.history(where)}) JOIN {frames.view(by_hash(known, parts))} l ON l.hash = key_hash)
-GROUP BY key_hash, batch"""
+        late_history.prior_images(
+            batch.history(where),
+            frames.view(by_hash(known, parts)),
+            soft=batch.soft,
+            above=batch.above,
+            named=what,
+        )
     )
     for hash_, of_batch, number, top, base, named in rows(changes):
         hits.setdefault(hash_, []).append((tuple(top), of_batch, number))
         found.bases[hash_] = max(found.bases.get(hash_, ()), tuple(base or ()))
         found.named[hash_] = max(found.named.get(hash_, ()), tuple(named or ()))
     return len(changes.inputFiles())
-
-
-def _hash_in(found: Collection[int]) -> str:
-    return f"key_hash IN ({', '.join(map(str, sorted({*found})))})"
 
 
 def based(batch: TableBatch) -> bool:

@@ -10,10 +10,11 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.position import Pos, outermost, pos_literal
+from ingest.sql.late_keys import rows_below, stored_rows
 from ingest.sql.latest import latest
 from ingest.sql.merge import Merge, Truncate
 from ingest.sql.merge import sql as merge_sql
-from ingest.sql.projection import events
+from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
@@ -44,8 +45,8 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
 
 def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
-    beside = "t._pos AS stored, t.marked"
-    judged = judge(frames, batch, lambda _: _stored(batch), beside=beside, run=_run(batch))
+    columns = "t._pos AS stored, t.marked"
+    judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
@@ -56,7 +57,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         states += refolded
         expected += left
     if states or batch.new_truncates:
-        rows = " UNION ALL ".join(states) or _none(frames, batch)
+        rows = union_all(states) or _none(frames, batch)
         _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
@@ -72,7 +73,7 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     late = freed_keys(frames, batch, keys)
     states, _, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    rows = " UNION ALL ".join(states) or _none(frames, batch)
+    rows = union_all(states) or _none(frames, batch)
     _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     return counts
 
@@ -137,7 +138,7 @@ def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
 
 def _stored(batch: TableBatch) -> str:
     """SQL of the stored rows by key, those that a truncate takes left out."""
-    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
+    stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     if not batch.all_truncates:
         return stored
     return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_truncates('_pos')})"
@@ -175,11 +176,9 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     if first is None or last_noop is None or first > last_noop:
         return []
     above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
-    stored = lateness.stored_rows(batch.target_table, batch.projection, soft=batch.soft)
-    return [
-        f"SELECT DISTINCT t.key FROM ({events(batch.projection, batch.earlier(above))}) e "
-        f"JOIN ({stored}) t ON t.key = e.key WHERE {batch.below_truncates('t._pos')}"
-    ]
+    stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
+    below = batch.below_truncates("_pos")
+    return [rows_below(stored, batch.projection, below=below, above=batch.earlier(above))]
 
 
 def _on_time(

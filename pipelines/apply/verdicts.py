@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from ingest.fold.arrow import OUTPUT, SCHEMA, Run
-from ingest.sql.projection import events, key_bytes
+from ingest.sql.late_keys import named_verdicts, of_kinds, to_judge
+from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import UNFIT, without_copies
@@ -46,37 +47,30 @@ class Judged(NamedTuple):
         if self.large is None:
             named = pc.is_in(self.verdicts["kind"], pa.array(_NAMED))
             return frames.view(self.verdicts.filter(named).select(columns))
-        named = f"SELECT {', '.join(columns)} FROM {self.large} WHERE kind IN {_NAMED}"
-        return frames.set_down(frames.sql(named))
+        listed = of_kinds(self.large, _NAMED, ", ".join(columns))
+        return frames.set_down(frames.sql(listed))
 
 
 def judge(
-    frames: Frames, batch: TableBatch, stored: Callable[[str], str], *, beside: str, run: Run
+    frames: Frames, batch: TableBatch, stored: Callable[[str], str], *, columns: str, run: Run
 ) -> Judged:
     """Judge every key of the batch by `run`, and set aside what cannot be placed or does not fit.
 
-    `stored` gives, for SQL of the batch's events, SQL of what is stored of their keys, and `beside`
-    the columns of that which `run` is to see.
+    `stored` gives, for SQL of the batch's events, SQL of what is stored of their keys; `columns`
+    are those of it that `run` is to see.
     """
     counts = Counter(rejected=horizon_rejects(frames, batch))
     all_events = events(batch.projection, batch.changes())
-    fits = "e.key IS NOT NULL AND size(e.misfits) = 0"
-    joined = ""
-    if batch.shared:
-        others = batch.held_by_others
+    others = batch.held_by_others if batch.shared else None
+    if others is not None:
         counts["rejected"] += conflict_rejects(frames, batch, all_events, stored=others)
-        joined = f"LEFT JOIN ({others}) o ON o.key = e.key"
-        fits += " AND o.key IS NULL"
-    new = without_copies(batch, all_events, digest="digest", keep=UNFIT)
-    seen = frames.sql(
-        f"SELECT e.*, to_json(e.key) AS component, {beside}, {fits} AS fits "
-        f"FROM ({new}) e LEFT JOIN ({stored(all_events)}) t ON t.key = e.key {joined}"
-    )
+    new = without_copies(batch, all_events, digest="digest", kept=UNFIT)
+    judged = frames.sql(to_judge(new, stored(all_events), columns=columns, others=others))
     large = None
     if batch.small:
-        verdicts, too_many = run_here(run, seen.toArrow()), False
+        verdicts, too_many = run_here(run, judged.toArrow()), False
     else:
-        large = frames.view(by_component(seen).mapInArrow(run, OUTPUT))
+        large = frames.view(by_component(judged).mapInArrow(run, OUTPUT))
         verdicts, too_many = verdicts_of(frames, large)
     if pc.any(pc.equal(verdicts["kind"], "unfit")).as_py():
         counts["unfit"] = 1
@@ -90,12 +84,14 @@ def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
     """What a relation of results says of keys, images apart: the late and doubtful ones one by one,
     the others in one row a kind. Whether the former are too many for the driver: then none of them
     is among these."""
-    named = f"kind IN {_NAMED} AND NOT {key_bytes('key')} > {bounds.KEY_BYTES}"
-    listed = ", ".join(f"IF({named}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
     found = frames.sql(
-        f"SELECT kind, key, pos, whole, sum(stale) AS stale FROM (SELECT kind, {listed}, stale "
-        f"FROM {judged} WHERE kind IN {_NAMED + _OTHERS}) GROUP BY kind, key, pos, whole "
-        f"ORDER BY key IS NOT NULL LIMIT {bounds.KEYS + len(_OTHERS) + 1}"
+        named_verdicts(
+            judged,
+            kinds=_NAMED + _OTHERS,
+            named=_NAMED,
+            most=bounds.KEYS,
+            bytes_most=bounds.KEY_BYTES,
+        )
     ).toArrow()
     schema = pa.schema([SCHEMA.field(name) for name in ("kind", "key", "pos", "whole", "stale")])
     found = found.cast(schema) if found.num_rows else schema.empty_table()

@@ -13,8 +13,9 @@ from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql import versions
-from ingest.sql.casts import as_text, sql_text
-from ingest.sql.projection import column, events
+from ingest.sql.casts import sql_text
+from ingest.sql.late_keys import stored_versions, versions_below
+from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
@@ -52,8 +53,8 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     judged = judge(
         frames,
         batch,
-        lambda changes: _stored(batch, changes),
-        beside="t.newest AS stored, t.opened",
+        lambda changes: stored_versions(batch.target_table, batch.projection, changes=changes),
+        columns="t.newest AS stored, t.opened",
         run=_run(batch, again=batch.version is None),
     )
     put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
@@ -66,7 +67,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         refolded, last_baseless = _fold_again(frames, batch, late, counts=counts)
         rows += refolded
     if rows or batch.new_truncates:
-        merged = " UNION ALL ".join(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
+        merged = union_all(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
         _merge(frames, batch, f"({merged})", counts=counts, exact=True)
     return _watermarks(frames, batch, counts, last_baseless=last_baseless), counts
 
@@ -76,7 +77,7 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     late = freed_keys(frames, batch, keys)
     rows, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    _merge(frames, batch, f"({' UNION ALL '.join(rows)})", counts=counts, exact=True)
+    _merge(frames, batch, f"({union_all(rows)})", counts=counts, exact=True)
     return counts
 
 
@@ -98,26 +99,6 @@ def history_run(batch: TableBatch) -> Run:
     """What folds the history of keys to every state they had."""
     by_arrival = batch.projection.by_arrival
     return fold_history(soft=False, by_arrival=by_arrival, truncates=batch.truncates, versions=True)
-
-
-def _stored(batch: TableBatch, changes: str) -> str:
-    """SQL of what is stored of the keys of the changes: where their newest version began, and the
-    open one."""
-    keys = _stored_keys(batch, "_pos, _current, _source_table")
-    label = f"_source_table = {sql_text(batch.projection.label)}"
-    return (
-        f"SELECT key, max(_pos) AS newest, max(_pos) FILTER (WHERE _current) AS opened "
-        f"FROM ({keys}) t LEFT SEMI JOIN (SELECT key AS k FROM ({changes})) ON k = key "
-        f"WHERE {label} GROUP BY key"
-    )
-
-
-def _stored_keys(batch: TableBatch, beside: str = "") -> str:
-    """SQL of the keys of all versions, as text, with the columns `beside`."""
-    projection = batch.projection
-    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
-    listed = ", ".join([f"array({parts}) AS key", *([beside] if beside else [])])
-    return f"SELECT {listed} FROM {batch.target_table}"
 
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
@@ -148,19 +129,21 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
     Where that change is a truncate itself, it concerns them all.
     """
-    projection, applied = batch.projection, batch.watermarks.applied
-    label = f"_source_table = {sql_text(projection.label)}"
+    applied = batch.watermarks.applied
     keys: list[str] = []
     for truncate in batch.unseen_truncates:
         if applied is not None and truncate > applied:
             break
-        at = pos_literal(truncate)
-        found = f"SELECT DISTINCT key FROM ({_stored_keys(batch, '_pos, _source_table')}) "
-        found += f"WHERE _pos < {at} AND {label}"
-        if all(earlier < truncate for earlier in batch.earlier_truncates):
-            above = events(projection, batch.earlier(f"op <> 'truncate' AND pos > {at}"))
-            found = f"SELECT t.key FROM ({found}) t LEFT SEMI JOIN ({above}) e ON e.key = t.key"
-        keys.append(found)
+        first = all(earlier < truncate for earlier in batch.earlier_truncates)
+        above = batch.earlier(f"op <> 'truncate' AND pos > {pos_literal(truncate)}")
+        keys.append(
+            versions_below(
+                batch.target_table,
+                batch.projection,
+                truncate=truncate,
+                above=above if first else None,
+            )
+        )
     return keys
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from ingest.sql import key_changes
+from ingest.position import TOP
+from ingest.sql import key_changes, late_history, late_keys
 from ingest.sql.projection import Projection
 from ingest.sql.query import query, union, union_all
 
@@ -16,6 +17,7 @@ PROJECTION = Projection(
     source="lab",
 )
 PAIRS = key_changes.pairs(PROJECTION, "SELECT * FROM silver.cdc")
+STORED = late_keys.stored_rows("gold.t", PROJECTION, soft=True)
 QUERIES = {
     "pairs": PAIRS,
     "few_pairs": key_changes.few_pairs(PAIRS, most=10, bytes_most=100),
@@ -24,6 +26,34 @@ QUERIES = {
     "checksum": key_changes.checksum("found"),
     "contracted": key_changes.contracted("found"),
     "components": key_changes.components("found"),
+    "held_by_others": late_keys.held_by_others("gold.t", PROJECTION, soft=True, versions=False),
+    "stored_versions": late_keys.stored_versions("gold.t", PROJECTION, changes=PAIRS),
+    "versions_below": late_keys.versions_below(
+        "gold.t", PROJECTION, truncate=TOP, above="SELECT * FROM silver.cdc"
+    ),
+    "rows_below": late_keys.rows_below(
+        STORED, PROJECTION, below="_pos < array(1L)", above="SELECT * FROM silver.cdc"
+    ),
+    "rows_at": late_keys.rows_at(STORED, [TOP, TOP]),
+    "without_copies": late_keys.without_copies(
+        PAIRS, "SELECT * FROM silver.cdc", by_arrival=False, digest="digest"
+    ),
+    "to_judge": late_keys.to_judge(PAIRS, STORED, columns="t.marked", others=STORED),
+    "named_verdicts": late_keys.named_verdicts(
+        "found", kinds=("late", "stale"), named=("late",), most=10, bytes_most=100
+    ),
+    "few_keys": late_keys.few_keys(PAIRS, most=10, bytes_most=100),
+    "named_above": late_keys.named_above(PROJECTION, "some_keys", earlier="SELECT * FROM t"),
+    "with_groups": late_keys.with_groups("some_keys", "linked_keys"),
+    "late_relation": late_keys.late_relation(PAIRS, found="some_keys", brought=PAIRS),
+    "counts_of_refolded": late_keys.counts_of_refolded("found", "some_keys"),
+    "prior_images": late_history.prior_images(
+        "SELECT * FROM silver.cdc", "places", soft=False, above=3, named="op = 'delete'"
+    ),
+    "since": late_history.since("SELECT * FROM silver.cdc", "places", key_changes=False),
+    "events_of_keys": late_history.events_of_keys(
+        PROJECTION, "SELECT * FROM silver.cdc", "some_keys", few=True, linked=False
+    ),
 }
 
 

@@ -1,0 +1,91 @@
+"""What silver has of late keys: where their changes lie, and the changes that they are folded from.
+
+Silver keeps a hash of each change's key. A relation of places has the columns `hash` and `part`,
+the source's own part of a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ingest.position import source_part
+from ingest.sql.projection import Projection, events
+from ingest.sql.query import query
+
+CHANGES = "op <> 'truncate'"
+UNHASHED = "key_hash IS NULL"
+_MAP = "CAST(NULL AS map<string, string>)"
+
+
+def of_hashes(hashes: Collection[int]) -> str:
+    """True for the changes of keys with these hashes."""
+    return f"key_hash IN ({', '.join(map(str, sorted({*hashes})))})"
+
+
+def of_keys(hashes: Collection[int] | None) -> str:
+    """True for changes, without most of those of keys that have none of these hashes."""
+    if hashes is None:
+        return CHANGES
+    return f"{CHANGES} AND ({of_hashes(hashes)} OR {UNHASHED})"
+
+
+def by_batch(changes: str) -> str:
+    """How many of the changes each batch has."""
+    return f"SELECT batch, count(*) FROM ({changes}) GROUP BY batch"
+
+
+def number_of(changes: str) -> str:
+    """How many changes there are."""
+    return f"SELECT count(*) FROM ({changes})"
+
+
+def prior_images(changes: str, places: str, *, soft: bool, above: int, named: str) -> str:
+    """By hash of a key and batch: how many changes there are, and the highest; the highest below
+    the key's place that leaves nothing of what was before, its `base`; and the highest in the
+    batches up to `above` that is `named`, true for changes that make a doubtful key late."""
+    founding = "after_image = 'full'" + ("" if soft else " OR op = 'delete'")
+    return query(
+        changes=changes,
+        placed=f"""SELECT /*+ BROADCAST(p) */ key_hash, batch, pos, {source_part("pos")} AS source,
+  {founding} AS founding, batch <= {above} AND ({named}) AS named, p.part AS bound
+FROM changes JOIN {places} p ON p.hash = key_hash""",
+        found="""SELECT key_hash, batch, count(*) AS n, max(source) AS top,
+  max(source) FILTER (WHERE founding AND source < bound) AS base,
+  max(pos) FILTER (WHERE named) AS named
+FROM placed GROUP BY key_hash, batch""",
+    )
+
+
+def since(changes: str, places: str, *, key_changes: bool) -> str:
+    """The changes that do not lie below the place of their key, and those without a hash.
+
+    Where there were no changes of the key, what tells of them is not read.
+    """
+    read = "c.*"
+    if not key_changes:
+        read = f"c.* EXCEPT (before, key_before, tx_id), {_MAP} AS before, {_MAP} AS key_before, "
+        read += "CAST(NULL AS string) AS tx_id"
+    return query(
+        changes=changes,
+        since=f"SELECT /*+ BROADCAST(p) */ {read} FROM changes c "
+        f"LEFT JOIN {places} p ON p.hash = c.key_hash "
+        f"WHERE p.hash IS NULL OR {source_part('c.pos')} >= p.part",
+    )
+
+
+def events_of_keys(
+    projection: Projection, changes: str, late: str, *, few: bool, linked: bool
+) -> str:
+    """Of silver's changes the events of late keys, a relation, that fit, each with its group
+    (`component`).
+
+    `few`: the keys are few enough for every worker. `linked`: the before images are wanted, which
+    count only where keys were changed, and are as large as after images.
+    """
+    hint = "/*+ BROADCAST(l) */ " if few else ""
+    read = "e.*" if linked else f"e.* EXCEPT (before), {_MAP} AS before"
+    return query(
+        events=events(projection, changes),
+        chosen=f"SELECT {hint}{read}, l.component FROM events e JOIN {late} l ON l.key = e.key "
+        "WHERE size(e.misfits) = 0",
+    )

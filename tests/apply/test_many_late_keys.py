@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.load import load
+from ingest.sql.key_changes import contracted
 from pipelines.apply import bounds
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.warehouse import Warehouse
@@ -102,15 +103,13 @@ def test_workers_do_what_the_driver_does(
 @pytest.mark.parametrize("pairs", [[(n + 1, n) for n in range(40)], [(n, 0) for n in range(1, 9)]])
 def test_groups_that_workers_link(spark: SparkSession, pairs: list[tuple[int, int]]) -> None:
     """Long chains and wide stars alike."""
-    from pipelines.apply.linked_keys import _large_star, _small_star
-
     edges = {(f"{u:02}", f"{v:02}") for u, v in [*pairs, (91, 90)]}
     for _ in range(10):
         table = pa.table(
-            {"u": array_of((u,) for u, _ in edges), "v": array_of((v,) for _, v in edges)}
+            {"key": array_of((u,) for u, _ in edges), "tied_to": array_of((v,) for _, v in edges)}
         )
         spark.createDataFrame(table).createOrReplaceTempView("linked")
-        found = spark.sql(_small_star(_large_star("SELECT * FROM linked")))
+        found = spark.sql(contracted("linked"))
         after = {(u[0], v[0]) for u, v in rows(found)}
         if after == edges:
             break

@@ -57,7 +57,7 @@ lock: setup
 	$(COMPILE) --group build --output-file .ci/build.lock
 	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
 	$(COMPILE) --group live --constraint .ci/requirements.lock --output-file .ci/live.lock
-	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars tests/support/rocketmq_server.jars
+	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars tests/support/rocketmq_server.jars tests/live/canal.jars
 
 wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

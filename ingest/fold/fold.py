@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from ingest import identity as identities
 from ingest.events import Row
-from ingest.position import STREAM, Pos, own_stream, reaches
+from ingest.position import HALF, STREAM, Pos, own_stream, reaches
 
 Key = tuple[str, ...]
 Origin = tuple[int, str, int, int, int]
@@ -142,14 +142,14 @@ def steps(
     """
     states: dict[Key, State] = {}
     displaced: dict[Key, State] = {}
+    left: dict[Key, State] = {}
     for change in distinct(changes):
         if change.op == "truncate":
             found: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
         elif change.op == "delete":
-            assert change.key is not None
-            found = [_deleted(states.get(change.key), change.key, change, soft=soft, base=base)]
+            found = _removed(states, displaced, left, change=change, soft=soft, base=base)
         else:
-            found, whole = _upserted(states, displaced, change, soft=soft, base=base)
+            found, whole = _upserted(states, displaced, left, change=change, soft=soft, base=base)
             if not whole:
                 yield change
         for step in found:
@@ -160,19 +160,24 @@ def steps(
 def _upserted(
     states: Mapping[Key, State],
     displaced: dict[Key, State],
-    change: Change,
+    left: dict[Key, State],
     *,
+    change: Change,
     soft: bool,
     base: bool,
 ) -> tuple[list[Step], bool]:
     """The steps of an insert or update, and whether it has what it needs. `displaced`: the rows
-    that key changes have put others in the place of."""
+    that key changes have put others in the place of. `left`: those that delete halves have taken
+    away, for the other halves to start from."""
     assert change.key is not None
     found: list[Step] = []
     origin = states.get(change.key)
+    left.pop(change.key, None)
     if change.key_before is not None and change.key_before != change.key:
-        origin, left = _moved(states, displaced, change, soft=soft, base=base)
-        found += left
+        if change.op == "insert":
+            origin = _left(states, left, change)
+        else:
+            origin, found = _moved(states, displaced, change, soft=soft, base=base)
     state = _upsert(origin, change, base=base)
     if state is None:
         return found, False
@@ -207,6 +212,39 @@ def _deleted(state: State | None, key: Key, change: Change, *, soft: bool, base:
     return Step(key, State(row, *stamp, keeps, stands, change.event_time or 0))
 
 
+def _removed(
+    states: Mapping[Key, State],
+    displaced: Mapping[Key, State],
+    left: dict[Key, State],
+    *,
+    change: Change,
+    soft: bool,
+    base: bool,
+) -> list[Step]:
+    """The steps of a delete; the row that a delete half takes away goes to `left`."""
+    key = change.key
+    assert key is not None
+    state = states.get(key)
+    if change.pos[HALF] == 0 and state is not None and state.row is not None:
+        under = displaced.get(key)
+        if _taken_over(state, under, change):
+            if under is not None:
+                left[key] = under
+            return []
+        left[key] = state
+    return [_deleted(state, key, change, soft=soft, base=base)]
+
+
+def _left(states: Mapping[Key, State], left: dict[Key, State], change: Change) -> State | None:
+    """The row that an insert starts from which names its old key: the delete half took it away, or
+    will, where it comes from another partition. By arrival it may be another row's by then."""
+    assert change.key_before is not None
+    taken = left.pop(change.key_before, None)
+    if taken is not None or change.by_arrival:
+        return taken
+    return states.get(change.key_before)
+
+
 def _truncated(
     states: Mapping[Key, State], change: Change, *, soft: bool, base: bool
 ) -> list[Step]:
@@ -231,13 +269,23 @@ def _moved(
     old = change.key_before
     assert old is not None
     state = states.get(old)
-    same = state is not None and state.row is not None and state.moved_by == change.transaction
-    if state is not None and same and state.moved_by is not None and change.before is not None:
-        under = displaced.get(old)
-        if _differs(state, change.before) or (under and not _differs(under, change.before)):
-            return under, []
+    under = displaced.get(old)
+    if state is not None and _taken_over(state, under, change):
+        return under, []
     half = change._replace(pos=(*change.pos[:-1], 0))
     return state, [_deleted(state, old, half, soft=soft, base=base)]
+
+
+def _taken_over(state: State, under: State | None, change: Change) -> bool:
+    """Whether a key that `change` leaves holds a row that was moved there since (39); `under`: the
+    row that was displaced."""
+    if state.row is None or state.moved_by is None or state.moved_by != change.transaction:
+        return False
+    if change.before is None:
+        return False
+    return _differs(state, change.before) or (
+        under is not None and not _differs(under, change.before)
+    )
 
 
 def _differs(state: State, before: Row) -> bool:

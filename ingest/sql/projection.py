@@ -136,11 +136,11 @@ class Projection:
 
     @property
     def changes_key(self) -> str:
-        """SQL that is true for an update that changed the key."""
+        """SQL that is true for a change that gave its row another key."""
         if self.native:
             return CHANGES_KEY
         before, after = self.key_text(before=True), self.key_text()
-        return f"(op = 'update' AND coalesce(({before}) <> ({after}), false))"
+        return f"({_MOVING} AND coalesce(({before}) <> ({after}), false))"
 
     def misfits(self) -> list[tuple[str, str]]:
         """(column, SQL that is true where the after image has a misfit), where there can be one."""
@@ -157,7 +157,9 @@ def key_bytes(key: str) -> str:
     return f"octet_length(array_join({key}, ''))"
 
 
-CHANGES_KEY = "(op = 'update' AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+_MOVING = "op IN ('insert', 'update')"
+"""Where a source sends a change of the key as a delete and an insert, the insert names both."""
+CHANGES_KEY = f"({_MOVING} AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
 
 
 def as_today(projection: Projection, changes: str) -> str:

@@ -204,6 +204,9 @@ def _bit(type_: SourceType, texts_: Texts) -> Convert:
 def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
     if texts_.blob == "base64":
         return _base64
+    numbers = type_.numbers
+    if type_.name == "binary" and numbers and texts_.family == "mysql":
+        return _filled(numbers[0])
     return _latin1
 
 
@@ -220,6 +223,15 @@ def _latin1(value: Any, warnings: list[str]) -> str:
     except UnicodeEncodeError:
         warnings.append(Code.BAD_BYTES.value)
         return canonical.base64_of(text.encode())
+
+
+def _filled(length: int) -> Convert:
+    """Bytes of a BINARY(n), which always has n: the binlog leaves out the zeros at its end."""
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        return _latin1(plain(value).ljust(length, "\0"), warnings)
+
+    return convert
 
 
 def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:

@@ -101,6 +101,74 @@ def test_40_a_partial_key_change_carries_the_row() -> None:
     assert rows == {"2": {"id": "2", "a": "9", "b": "8"}}
 
 
+def _half(number: int, offset: int, op: str, key: str, **given: Any) -> Change:
+    """A half of a key change that came as two messages of one place in the log."""
+    half = 0 if op == "delete" else 1
+    pos = (0, 1, number, 0, 0, 0, 0, 0, offset, 0, half)
+    return Change(op, pos, "t", (key,), digest=offset, **given)
+
+
+def test_40_a_key_change_in_two_messages_carries_the_row() -> None:
+    moved = {"key_before": ("1",), "partial": True}
+    rows = _rows(
+        _at(1, "insert", "1", {"id": "1", "a": "1", "b": "7"}),
+        _half(5, 5, "delete", "1"),
+        _half(5, 6, "insert", "2", image={"id": "2", "a": "9"}, **moved),
+    )
+    assert rows == {"2": {"id": "2", "a": "9", "b": "7"}}
+
+
+def test_40_keys_swapped_by_turns_in_two_messages_each_carry_their_rows() -> None:
+    moves: list[Change] = []
+    for number, (old, new) in enumerate((("1", "3"), ("2", "1"), ("3", "2")), 5):
+        place = 2 * number
+        given: dict[str, Any] = {"key_before": (old,), "partial": True, "image": {"id": new}}
+        moves.append(_half(number, place, "delete", old))
+        moves.append(_half(number, place + 1, "insert", new, **given))
+    rows = _rows(
+        _at(1, "insert", "1", {"id": "1", "b": "7"}),
+        _at(2, "insert", "2", {"id": "2", "b": "8"}),
+        *moves,
+    )
+    assert rows == {"1": {"id": "1", "b": "8"}, "2": {"id": "2", "b": "7"}}
+
+
+def test_39_a_key_shift_in_two_messages_each() -> None:
+    rows = _rows(
+        _at(1, "insert", "1", {"id": "1", "v": "A"}),
+        _at(2, "insert", "2", {"id": "2", "v": "B"}),
+        _half(5, 5, "delete", "1", before={"id": "1", "v": "A"}, transaction="x"),
+        _half(5, 6, "insert", "2", image={"id": "2", "v": "A"}, key_before=("1",), transaction="x"),
+        _half(6, 7, "delete", "2", before={"id": "2", "v": "B"}, transaction="x"),
+        _half(6, 8, "insert", "3", image={"id": "3", "v": "B"}, key_before=("2",), transaction="x"),
+    )
+    assert rows == {"2": {"id": "2", "v": "A"}, "3": {"id": "3", "v": "B"}}
+
+
+def test_40_the_halves_of_a_key_change_may_come_from_two_partitions() -> None:
+    created = _half(5, 1, "insert", "2", image={"id": "2"}, key_before=("1",), partial=True)
+    rows = _rows(
+        _at(1, "insert", "1", {"id": "1", "b": "7"}),
+        created._replace(pos=(*created.pos[:7], 3, *created.pos[8:])),
+        _half(5, 5, "delete", "1")._replace(pos=(0, 1, 5, 0, 0, 0, 0, 4, 9, 0, 0)),
+    )
+    assert rows == {"2": {"id": "2", "b": "7"}}
+
+
+def test_40_a_row_that_was_left_is_nobody_elses() -> None:
+    partial = {"key_before": ("1",), "partial": True}
+    folded = fold(
+        [
+            _at(1, "insert", "1", {"id": "1", "b": "7"}),
+            _half(5, 5, "delete", "1"),
+            _at(6, "insert", "1", {"id": "1", "b": "8"}),
+            _at(7, "delete", "1", None),
+            _at(8, "update", "2", {"id": "2"}, **partial),
+        ]
+    )
+    assert [change.pos[2] for change in folded.baseless] == [8]
+
+
 def test_41_a_delete_that_matched_nothing_still_counts() -> None:
     assert _rows(_at(5, "delete", "1", None), _at(3, "insert", "1", {"id": "1"})) == {}
 

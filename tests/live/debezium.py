@@ -120,12 +120,13 @@ def _run(wanted: Sequence[Mapping[str, Any]]) -> int:
             print("engine failed:", error, flush=True)
 
     with_headers = jpype.JClass("io.debezium.engine.format.KeyValueHeaderChangeEventFormat")
+    text = jpype.JClass("io.debezium.engine.format.Json")
     running, captures = [], []
     for one in wanted:
         capture = Capture(Path(one["landing"]))
         made = jpype.JClass(f"io.debezium.engine.format.{one['format'].capitalize()}")
-        # Avro's headers are bytes, which a line of kcat has no place for.
-        format_ = with_headers.of(made, made, made) if one["format"] == "json" else made
+        # Avro's headers would be bytes, which a line of kcat has no place for.
+        format_ = with_headers.of(made, made, text)
         engine = DebeziumEngine(one["properties"], handler(capture), format=format_)
         thread = threading.Thread(target=run, args=(engine,), daemon=True)
         thread.start()

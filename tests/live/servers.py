@@ -19,6 +19,8 @@ KEEPER = Path(__file__).with_name("keeper.py")
 # Debian installs a server's programs beside the path.
 POSTGRESQL_BIN = Path("/usr/lib/postgresql/15/bin")
 MARIADB_BIN = Path("/usr/sbin")
+# Of PostgreSQL 15.20 and later: which plugins a slot may load.
+_ALLOWED_PLUGINS = "output_plugin_libraries"
 
 
 class Server(NamedTuple):
@@ -61,7 +63,6 @@ def postgresql() -> Iterator[Server]:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": folder,
             "wal_level": "logical",
-            "output_plugin_libraries": "pgoutput, wal2json",
             "max_replication_slots": 20,
             "max_wal_senders": 20,
             "max_connections": 60,
@@ -70,6 +71,8 @@ def postgresql() -> Iterator[Server]:
             "shared_buffers": "64MB",
         }
         command = [str(program), "-D", str(data)]
+        if _knows(account, [*command, "-C", _ALLOWED_PLUGINS], folder):
+            settings[_ALLOWED_PLUGINS] = "pgoutput, wal2json"
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         server = Server("postgresql", port, "postgres", "x", "shop")
@@ -193,12 +196,21 @@ def _folder(account: str) -> Iterator[tuple[Path, str]]:
 
 
 def _as(account: str, command: list[str], folder: Path) -> None:
+    done = _ended(account, command, folder)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def _knows(account: str, command: list[str], folder: Path) -> bool:
+    """Whether a server prints the value of a setting that its minor version may not have yet."""
+    return _ended(account, command, folder).returncode == 0
+
+
+def _ended(account: str, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     identity: dict[str, Any] = {}
     if account != "-":
         identity = {"user": account, "group": account, "extra_groups": []}
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **identity)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, **identity)
 
 
 @contextmanager

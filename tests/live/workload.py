@@ -85,7 +85,7 @@ class Workload:
         changes = self._schema_changes()
         every = max(1, count // (len(changes) + 1))
         for number in range(1, count + 1):
-            self._overlapping()
+            self.overlap()
             if number % every == 0 and changes:
                 self._alter(changes.pop(0))
             if self._chance.random() < 0.02:
@@ -183,7 +183,7 @@ class Workload:
         table.rows = {0: set(), 1: set()}
         self.truncated.add(table.name)
 
-    def _overlapping(self) -> None:
+    def overlap(self) -> None:
         """Two transactions, begun, changed and ended by turns."""
         chance = self._chance
         before = {name: {0: set(t.rows[0]), 1: set(t.rows[1])} for name, t in self.tables.items()}

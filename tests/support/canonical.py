@@ -46,6 +46,9 @@ OF_PRODUCERS = (
     "days that the Gregorian calendar left out",
     "one text of geometries",
     "white space of nested JSON",
+    "deletes before a snapshot that is taken again",
+    "digits of MySQL's FLOAT",
+    "characters of another set than UTF-8",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

@@ -2,7 +2,8 @@
 
 `tests/merge/<scenario>/` holds `1.jsonl`, `2.jsonl`, …, one file a micro-batch, each line a message
 of table `merge.<scenario>` or, where partition and offset matter, `{"partition", "offset", "ts",
-"key", "payload"}`, as kcat has them but with the payload as it is; and what must come of them:
+"key", "headers", "payload"}`, as kcat has them but with the payload as it is; and what must come of
+them:
 
 - `table.yml`: options of the table's entry; `source:` in it those of a source, which scenarios with
   the same ones share
@@ -59,6 +60,7 @@ class Captured(msgspec.Struct, forbid_unknown_fields=True):
     offset: int | None = None
     ts: int | None = None
     key: str | None = None
+    headers: list[str] = []
 
 
 class Scenario(NamedTuple):
@@ -258,6 +260,7 @@ class Laboratory:
                 "offset": offset,
                 "ts": START + (given.ts if given.ts is not None else 1_000 * number + offset),
                 "key": given.key,
+                "headers": given.headers,
                 "payload": bytes(given.payload).decode(),
             }
             yield json.dumps(captured, ensure_ascii=False).encode()

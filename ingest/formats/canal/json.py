@@ -260,6 +260,11 @@ FORMAT = Format(
             mended=True,
         ),
         Loss(
+            "characters of another set than UTF-8",
+            "Alibaba Canal reads all text as its connectionCharset says: of a latin1 column, what "
+            "is no ASCII comes as U+FFFD",
+        ),
+        Loss(
             "columns that a minimal binlog row image leaves out",
             "mysqlType names the columns that were sent alone: such an update looks whole",
             mended=True,

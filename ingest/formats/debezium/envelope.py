@@ -254,6 +254,10 @@ LOSSES = (
         "in a snapshot of MySQL, 5 to 14 October 1582 come as ten days later",
     ),
     Loss(
+        "digits of MySQL's FLOAT",
+        "in a snapshot of MySQL, a FLOAT has the six digits that the server shows",
+    ),
+    Loss(
         "NaN and infinite decimals",
         "PostgreSQL's numeric NaN and Infinity come as null with decimal.handling.mode=precise",
     ),
@@ -312,6 +316,11 @@ LOSSES = (
         "OceanBase's EWKB",
     ),
     SPACES_OF_JSON,
+    Loss(
+        "deletes before a snapshot that is taken again",
+        "one in whose middle a table changes fails and is begun again: rows that it had sent, and "
+        "that were deleted in between, stay",
+    ),
     Loss("truncates", "connectors skip them by default; set skipped.operations=none"),
     Loss(
         "large unsigned integers",

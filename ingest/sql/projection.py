@@ -159,7 +159,10 @@ def key_bytes(key: str) -> str:
 
 _MOVING = "op IN ('insert', 'update')"
 """Where a source sends a change of the key as a delete and an insert, the insert names both."""
-CHANGES_KEY = f"({_MOVING} AND key_before IS NOT NULL AND to_json(key_before) <> to_json(key))"
+CHANGES_KEY = (
+    f"({_MOVING} AND key_before IS NOT NULL AND (map_values(key_before) <> map_values(key)"
+    " OR map_keys(key_before) <> map_keys(key)))"
+)
 
 
 def as_today(projection: Projection, changes: str) -> str:

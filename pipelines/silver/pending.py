@@ -132,10 +132,11 @@ def _part(limit: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
 
 def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]]:
     """A row a table and part: first by what each list of column types holds, then over them."""
-    names = "map_keys(coalesce(after, before))"
     twice = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"
     rows = warehouse.session.sql(
-        f"""WITH by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
+        f"""WITH changes AS (SELECT *, {_OF_IMAGES} FROM {warehouse.name("silver", "cdc")}
+WHERE {where} AND kind IN ('change', 'ddl', 'schema')),
+by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
   max(struct(kind = 'change' AS changes, batch, pos, format)) AS newest_row,
   collect_set(format) FILTER (WHERE kind = 'change') AS formats,
   collect_set(IF(format = 'oms_default', extra['tenant'], NULL)) AS tenants,
@@ -150,22 +151,20 @@ def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]
   max(pos) FILTER (WHERE kind = 'change') AS highest,
   count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
   count_if(kind = 'change' AND after_image = 'partial') AS partials,
-  count_if({CHANGES_KEY}) AS key_changes,
-  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR {CHANGES_KEY}) AS last_removal,
-  collect_set({names}) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
+  count_if(changes_key) AS key_changes,
+  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR changes_key) AS last_removal,
+  collect_set(names) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
   collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
   max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
   count_if(op = 'snapshot') AS snapshots,
-  count_if(op = 'update' AND map_values(before) = map_values(after)) AS no_ops,
+  count_if(no_op) AS no_ops,
   min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
   count_if(kind = 'change' AND op <> 'truncate' AND key_columns IS NULL) AS keyless,
   count_if(kind = 'change' AND op <> 'truncate' AND key_hash IS NULL) AS unhashed,
-  sum({_WIDTH}) AS image_bytes, max({_WIDTH}) AS widest,
+  sum(width) AS image_bytes, max(width) AS widest,
   {_BY_SCHEMA}
-FROM {warehouse.name("silver", "cdc")}
-WHERE {where} AND kind IN ('change', 'ddl', 'schema')
-GROUP BY db, schema, `table`, part, schema_id)
+FROM changes GROUP BY db, schema, `table`, part, schema_id)
 SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
   coalesce(max(changed), max(ddl_last)) AS batch, max(changed) AS changed,
   least(min(ddl_first), min(truncate_first)) AS logged_first,
@@ -189,6 +188,10 @@ FROM by_schema GROUP BY db, schema, `table`, part"""
     return [row.asDict() for row in rows.drop("met").collect()]
 
 
+_OF_IMAGES = f"""{CHANGES_KEY} AS changes_key, map_keys(coalesce(after, before)) AS names,
+  {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op"""
+"""Worked out before anything is grouped: so it is compiled with the reading of the files, and no
+image leaves it."""
 _BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
   min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
   max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'

@@ -193,7 +193,10 @@ class SourceDecoder:
             events = self._emptied(events, name)
         wide = value is not None and len(value) > self._least
         row = 0
-        for event in events:
+        # An event is let go with its row: a message of many rows is not held twice.
+        events.reverse()
+        while events:
+            event = events.pop()
             kind, types = event.kind, event.types
             if wide:
                 check_columns(event, self._limits)

@@ -33,13 +33,15 @@ class Columns(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """How a format writes values: zone of zone-less instants, blobs and bits, ENUM as ordinals."""
+    """How a format writes values: zone of zone-less instants, blobs and bits, ENUM as ordinals;
+    whether the zeros at the end of a BINARY(n), which the binlog leaves out, are put back."""
 
     family: str = "mysql"
     zone: str | None = None
     blob: str = "base64"
     bits: str = "integer"
     ordinals: bool = False
+    fill_binary: bool = False
 
 
 class TableTypes:
@@ -205,7 +207,7 @@ def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
     if texts_.blob == "base64":
         return _base64
     numbers = type_.numbers
-    if type_.name == "binary" and numbers and texts_.family == "mysql":
+    if texts_.fill_binary and type_.name == "binary" and numbers:
         return _filled(numbers[0])
     return _latin1
 
@@ -226,7 +228,7 @@ def _latin1(value: Any, warnings: list[str]) -> str:
 
 
 def _filled(length: int) -> Convert:
-    """Bytes of a BINARY(n), which always has n: the binlog leaves out the zeros at its end."""
+    """Bytes of a BINARY(n), which always has n of them."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         return _latin1(plain(value).ljust(length, "\0"), warnings)

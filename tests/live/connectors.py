@@ -56,7 +56,11 @@ MYSQL = (
             "columns": {"shop.everything": {"big_u": "bigint unsigned"}},
         },
     ),
-    Connector("canal", {"format": "canal", "time_zone": "UTC"}, has_snapshot=False),
+    Connector(
+        "canal",
+        {"format": "canal", "time_zone": "UTC", "options": {"binary_zeros": "filled"}},
+        has_snapshot=False,
+    ),
 )
 
 

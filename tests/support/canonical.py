@@ -48,6 +48,7 @@ OF_PRODUCERS = (
     "white space of nested JSON",
     "deletes before a snapshot that is taken again",
     "digits of MySQL's FLOAT",
+    "zero bytes at the end of a BINARY(n)",
     "characters of another set than UTF-8",
 )
 """Losses before there is a message: no wire here has such values or changes."""

@@ -92,6 +92,7 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
         blob=("latin1" if with_id else "base64") if blob == "auto" else blob,
         bits="integer" if with_id else "base64",
         ordinals=with_id if labels == "auto" else labels == "ordinal",
+        fill_binary=own["binary_zeros"] == "filled",
     )
     return NamedTypes(
         options, convert=sql_converter(texts), spark=sql_spark_type(texts), dialect=family
@@ -223,6 +224,13 @@ FORMAT = Format(
             "where the message has no id (OMS), else latin1; pin base64 for OceanBase Cloud",
             ("auto", "latin1", "base64"),
         ),
+        "binary_zeros": Option(
+            "choice",
+            "sent",
+            "the zero bytes at the end of a BINARY(n), which MySQL's binlog leaves out: as they were "
+            "sent, or filled up to n as the source has them; it applies where bytes are latin1",
+            ("sent", "filled"),
+        ),
         "enum_encoding": Option(
             "choice",
             "auto",
@@ -257,6 +265,12 @@ FORMAT = Format(
         Loss(
             "labels of ENUM and SET",
             "TiCDC sends their numbers and no members: enum_number; columns: names them",
+            mended=True,
+        ),
+        Loss(
+            "zero bytes at the end of a BINARY(n)",
+            "the binlog leaves them out, so a key of that type is another than the source's; "
+            "binary_zeros: filled puts them back",
             mended=True,
         ),
         Loss(

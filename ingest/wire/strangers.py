@@ -38,6 +38,15 @@ def _row(top: TopLevel) -> bool:
     return bool(top) and all(bytes(value)[:1] not in b"{[" for value in top.values())
 
 
+def _wrapped(top: TopLevel) -> bool:
+    return top.keys() <= {"schema", "payload"} and bytes(top.get("payload", b""))[:1] in b'{["'
+
+
+def _packed(top: TopLevel) -> bool:
+    """Whether a text in it is JSON by itself."""
+    return any(bytes(value)[:2] == b'"{' for value in top.values())
+
+
 _KINDS = (
     _Kind(
         _has("topic", "partition", "offset", "payload"),
@@ -67,6 +76,27 @@ _KINDS = (
         "it looks like a row that AWS DMS wrote to S3: use its Kafka or Kinesis target",
     ),
     _Kind(
+        lambda top: "op_type" in top and "table" in top,
+        "it looks like GoldenGate's without any of op_ts, current_ts, primary_keys and tokens, "
+        "which tell it: if it is, set format: ogg",
+    ),
+    _Kind(
+        lambda top: ("after" in top and "updated" in top) or top.keys() == {"resolved"},
+        "it looks like a changefeed of CockroachDB's: create it with envelope=enriched and "
+        "enriched_properties='source', which Debezium's format reads",
+    ),
+    _Kind(
+        lambda top: bytes(top.get("_cdc", b"")).startswith(b"{"),
+        "it looks like the work of a transformation of Iceberg's sink: read the topic as the "
+        "connector writes it",
+    ),
+    _Kind(
+        _wrapped,
+        "it looks wrapped by Connect's JsonConverter, in which only Debezium's and GoldenGate's "
+        "are read: set the converter's schemas.enable=false, or StringConverter where the "
+        "payload is a text",
+    ),
+    _Kind(
         _letter,
         "it looks like Debezium's without the source block that tells it: if it is, set format: "
         "debezium and order: arrival",
@@ -75,6 +105,10 @@ _KINDS = (
         _canal,
         "it looks like Canal's without any of isDdl, mysqlType, sqlType and pkNames, which tell "
         "it: if it is, set format: canal",
+    ),
+    _Kind(
+        _packed,
+        "a text in it looks like JSON by itself: send that text alone as the message's value",
     ),
     _Kind(
         _row,
@@ -106,7 +140,43 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
             "it is an array: each record has one message, so cut arrays into their elements before "
             "they are sent"
         )
-    return foreign_framing(value) or "set the source's format"
+    return foreign_framing(value) or _encoding(value) or "set the source's format"
+
+
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"BZh": "bzip2",
+    b"\x78\x01": "zlib",
+    b"\x78\x9c": "zlib",
+    b"\x78\xda": "zlib",
+    b"\xff\x06\x00\x00sNaPpY": "snappy",
+}
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"\0{", b"{\0")
+
+
+def _encoding(value: bytes) -> str | None:
+    """What bytes are, where they may be JSON in other clothes, and what to do about it."""
+    for start, name in _COMPRESSED.items():
+        if value.startswith(start):
+            return (
+                f"it looks compressed with {name}: a message's own bytes are not unpacked; leave "
+                "it to the producer's compression.type, which the broker's client undoes (files "
+                "are unpacked by their suffix)"
+            )
+    if value.startswith(_WIDE):
+        return "it looks like UTF-16: messages are read as UTF-8"
+    if value.lstrip()[:1] == b'"':
+        return (
+            "it is a text in JSON's quotes: where the text is a message, let the producer write it "
+            "as it is (StringConverter in place of JsonConverter)"
+        )
+    if value[:2] in (b"ey", b"ew"):  # base64 of an open brace
+        return (
+            "it looks like base64: send the bytes themselves; in files, set framing: base64_lines"
+        )
+    return None
 
 
 OTHER_LANGUAGES = (

@@ -134,7 +134,18 @@ def test_every_verb_has_help(project: Project) -> None:
     listed = text.partition("\n\n")[0].splitlines()
     verbs = [line.split()[0] for line in listed if line.strip()]
     assert verbs == [
-        *("as-of", "bronze", "ddl", "erase", "formats", "gold", "history", "init", "inspect", "maintain"),
+        *(
+            "as-of",
+            "bronze",
+            "ddl",
+            "erase",
+            "formats",
+            "gold",
+            "history",
+            "init",
+            "inspect",
+            "maintain",
+        ),
         *("plan", "rebuild", "reconcile", "redecode", "rejects", "report", "reset", "review"),
         "run",
         *("silver", "sql", "status", "validate", "version"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 
 import pytest
@@ -32,9 +34,30 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(f" [{ROW}]".encode()), "unknown_format", "cut arrays into their elements"),
         (Message(json.dumps({"data": {"id": 1}, "beforeData": None, "headers": {}}).encode()),
          "unknown_format", "Qlik Replicate's"),
+        (Message(json.dumps({"table": "S.T", "op_type": "D", "pos": "5"}).encode()),
+         "unknown_format", "set format: ogg"),
+        (Message(json.dumps({"after": {"id": 1}, "updated": "17.0"}).encode()),
+         "unknown_format", "envelope=enriched"),
+        (Message(b'{"resolved":"1717200000000000000.0000000000"}'),
+         "unknown_format", "envelope=enriched"),
+        (Message(json.dumps({"id": 1, "_cdc": {"op": "D"}}).encode()),
+         "unknown_format", "Iceberg's sink"),
+        (Message(json.dumps({"schema": None, "payload": json.loads(ROW)}).encode()),
+         "unknown_format", "schemas.enable=false"),
+        (Message(json.dumps({"schema": {"type": "string"}, "payload": ROW}).encode()),
+         "unknown_format", "StringConverter"),
+        (Message(json.dumps({"@timestamp": "2025", "message": ROW}).encode()),
+         "unknown_format", "send that text alone"),
+        (Message(json.dumps(ROW).encode()), "unknown_format", "StringConverter in place of"),
+        (Message(gzip.compress(ROW.encode())), "unknown_format", "compressed with gzip"),
+        (Message(ROW.encode("utf-16")), "unknown_format", "UTF-16"),
+        (Message(ROW.encode("utf-16-be")), "unknown_format", "UTF-16"),
+        (Message(base64.b64encode(ROW.encode())), "unknown_format", "framing: base64_lines"),
     ],
     ids=["kcat", "kcat of a tombstone", "protobuf", "apicurio ids", "apicurio headers", "glue",
-         "array", "qlik"],
+         "array", "qlik", "goldengate", "changefeed", "changefeed's end", "iceberg", "connect",
+         "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
+         "base64"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

@@ -46,11 +46,21 @@ _YUGABYTE = (
     "each in value and set and writes null for one that did not change; let its transformation "
     "YBExtractNewRecordState flatten them, or read the database by logical replication"
 )
+_SCYLLA = (
+    "expected columns with their values, got those of ScyllaDB's connector, which wraps each in "
+    "value and writes null for one that the statement did not set: what the row holds is not told; "
+    "its messages are not decoded"
+)
 _AVRO_JSON = (
     "expected a Debezium envelope as Connect's JsonConverter writes it, got Avro's own JSON, which "
     "names the type of each value and which tools like kafka-avro-console-consumer print; read the "
     "topic itself, with format: debezium_avro"
 )
+_WRAPPED = {
+    "yugabytedb": ({"value", "set"}, _YUGABYTE),
+    "scylla": ({"value"}, _SCYLLA),
+}
+"""Connector -> the names that it wraps a column's value in, and why that is not decoded."""
 _NAMED_RECORD = re.compile(rb'\s*\{\s*"[^"\\]*\.Value"\s*:\s*\{')
 _NAMED_TYPE = re.compile(
     rb'"(?:snapshot|sequence|ts_ms|ts_us|ts_ns|ts_sec|table|schema|db|thread|query|gtid|txId|lsn|xmin'
@@ -66,14 +76,15 @@ def refuse_named_record(columns: dict[str, Any] | None, raw: bytes) -> None:
 
 
 def refuse_wrapped(source: Source, *images: dict[str, Any] | None) -> None:
-    """Raises unsupported where an image holds YugabyteDB's `{"value": 1, "set": true}`, whose
-    nulls are no NULL."""
-    if source.connector == "yugabytedb" and any(
-        isinstance(value, dict) and value.keys() == {"value", "set"}
+    """Raises unsupported where an image holds YugabyteDB's `{"value": 1, "set": true}` or
+    ScyllaDB's `{"value": 1}`, whose nulls are no NULL."""
+    wrapped = _WRAPPED.get(source.connector or "")
+    if wrapped is not None and any(
+        isinstance(value, dict) and value.keys() == wrapped[0]
         for image in images
         for value in (image or {}).values()
     ):
-        raise DecodeError(Code.UNSUPPORTED, _YUGABYTE)
+        raise DecodeError(Code.UNSUPPORTED, wrapped[1])
 
 
 def refuse_named_types(value: bytes) -> None:
@@ -118,6 +129,9 @@ class Source(msgspec.Struct, gc=False):
     event_serial_no: Number = None
     ord: Number = None
     commit_ts: Number = None
+    ts_hlc: str | None = None
+    record_sequence: str | None = None
+    mod_number: Number = None
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -138,10 +152,12 @@ class Inner(msgspec.Struct, gc=False):
     source: Source | None = None
     ts_ms: Any = None
     ts_us: Any = None
+    ts_ns: Any = None
     transaction: Transaction | None = None
     ddl: str | None = None
     updateDescription: Raw = Raw()
     filter: Raw = Raw()
+    patch: Raw = Raw()
 
 
 class Outer(Inner, gc=False):
@@ -201,7 +217,8 @@ def micros(source: Source | Inner) -> int | None:
         return ms * 1000
     count = whole(count)
     if count is None:
-        count = (whole(ms) or 0) * 1000
+        ns = whole(source.ts_ns) if ms is None else None
+        count = (whole(ms) or 0) * 1000 if ns is None else ns // 1000
     if not canonical.EARLIEST <= count <= canonical.LATEST:
         raise DecodeError(
             Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"

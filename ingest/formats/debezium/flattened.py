@@ -1,9 +1,9 @@
 """Rows flattened by ExtractNewRecordState: columns on top, the envelope's fields prefixed.
 
-Only what `add.fields` names is left of the envelope, `__op` and `__deleted` first of all; there is
-no image before the change. A row without them is an upsert, accepted with `flattened: true`. A
-delete is `__deleted`, `__op` d, or (the transformation's default) a null value, with
-`tombstone: delete`.
+Only what `add.fields` names is left of the envelope, `__op` and `__deleted` first of all, under
+names of its own where it says so (`op:OPERATION`); there is no image before the change. A row
+without them is an upsert, accepted with `flattened: true`. A delete is `__deleted`, `__op` d, or
+(the transformation's default) a null value, with `tombstone: delete`.
 Source: https://debezium.io/documentation/reference/3.6/transformations/event-flattening.html
 """
 
@@ -29,10 +29,12 @@ _META = (
     | {"op", "deleted", "name", "version", "server_id", "thread", "query", "xmin"}
     | {"rs", "lsid", "txnNumber", "wallTime"}  # MongoDB's
 )
+_TRANSACTION = {"transaction_id", "transaction_total_order", "transaction_data_collection_order"}
 _NUMBERS = frozenset(
     {"ts_ms", "ts_us", "ts_ns", "pos", "row", "txId", "lsn", "scn", "commit_scn", "ssn", "txSeq"}
-    | {"event_serial_no", "ord", "commit_ts"}
+    | {"event_serial_no", "ord", "commit_ts", "mod_number"}
 )
+_ID = "_id"
 _DELETED = "__deleted"
 """The transformation's own field: `add.fields.prefix` does not touch it."""
 TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
@@ -46,8 +48,14 @@ class Flattened:
     """
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
-        self._prefix = str(options.options.get("prefix") or "__")
-        self.names = frozenset((self._prefix + "op", self._prefix + "deleted", _DELETED))
+        prefix = options.options.get("prefix")
+        self._prefix = "__" if prefix is None else str(prefix)
+        added = options.options.get("add_fields") or (() if self._prefix else ("op",))
+        self._own_names = dict(_named(field, self._prefix) for field in added)
+        marks = {name for name, word in self._own_names.items() if word == "op"}
+        if not self._own_names:
+            marks = {self._prefix + "op", self._prefix + "deleted"}
+        self.names = frozenset((*marks, _DELETED))
         self._marks = tuple(f'{mark}"'.encode() for mark in sorted(self.names))
         self.rest = bool(options.options.get("flattened"))
         self._deletes = options.options.get("tombstone") == "delete"
@@ -56,8 +64,13 @@ class Flattened:
         self._rows = rows
 
     def says(self, top: Mapping[str, Any]) -> bool:
-        """Whether a payload says itself that it is a flattened row, whatever its columns are."""
-        return not self.names.isdisjoint(top)
+        """Whether a payload says itself that it is a flattened row, whatever its columns are.
+
+        Without a prefix, an envelope has an `op` too.
+        """
+        if self.names.isdisjoint(top):
+            return False
+        return self._prefix != "" or "source" not in top or not ("after" in top or "before" in top)
 
     def may_say(self, value: bytes) -> bool:
         """Whether `says` may be true of a message: quickly, and of every one it is true of."""
@@ -99,7 +112,8 @@ class Flattened:
                 field for field in block.fields if self._word(field.field or "") is None
             )
         row = Image(image, raw)
-        return self._rows.change(
+        of_document = _ID in image and "id" not in image
+        event = self._rows.change(
             op,
             op_raw=str(word) if word is not None else None,
             before=row if op == "delete" else NO_IMAGE,
@@ -113,6 +127,13 @@ class Flattened:
             sent_time=sent,
             transaction=Transaction(id=inside.get("transaction_id")),
         )
+        if of_document and event.key_columns == ("id",):
+            # MongoDB's key names the document's _id so.
+            event.key_columns, event.key = (_ID,), None
+            if event.before is not None and len(event.before) == 1:
+                event.before_image = "key"
+            warnings[:] = [code for code in warnings if code != Code.KEY_NOT_IN_IMAGE]
+        return event
 
     def tombstone(self, message: Message, warnings: list[str]) -> Event:
         """A null value: with `tombstone: delete` the delete of the message key's row."""
@@ -137,17 +158,19 @@ class Flattened:
         """The envelope's field that a prefixed column holds, `source_` aside; None: a column."""
         if name == _DELETED:
             return "deleted"
+        if self._own_names:
+            return self._own_names.get(name)
         if not name.startswith(self._prefix):
             return None
         word = name[len(self._prefix) :]
         bare = word.removeprefix("source_")
-        return word if bare in _META or word == "transaction_id" else None
+        return word if bare in _META or word in _TRANSACTION else None
 
     def _envelope(self, image: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Takes the envelope's fields out of the row: those of `source`, those of processing."""
         inside: dict[str, Any] = {}
         process: dict[str, Any] = {}
-        for name in [name for name in image if name.startswith((self._prefix, _DELETED))]:
+        for name in list(image):
             word = self._word(name)
             if word is None:
                 continue
@@ -170,6 +193,15 @@ class Flattened:
             source.schema or said.get("schema"),
             source.table or source.collection or said.get("table"),
         )
+
+
+def _named(field: str, prefix: str) -> tuple[str, str]:
+    """The column that holds a field of `add.fields`, and the envelope's word for it:
+    `source.ts_ms:AT` with the prefix `__` is `__AT`, and `source_ts_ms`."""
+    path, _, own = field.strip().partition(":")
+    struct, dot, bare = path.rpartition(".")
+    word = f"{struct}_{bare}" if dot else bare
+    return prefix + (own.strip() or word), word
 
 
 def _source(fields: Mapping[str, Any]) -> Source:

@@ -271,8 +271,10 @@ FORMAT = Format(
     "__op or __deleted; schema and payload both null",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, ssn or txSeq; SQL Server commit_lsn, "
-    "change_lsn, event_serial_no; Db2 commit_lsn, change_lsn; MongoDB the second, ord; TiCDC "
-    "commit_ts. Flink CDC sends no position (file empty, pos 0): order: arrival",
+    "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
+    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, record_sequence, mod_number. Flink "
+    "CDC sends no position (file empty, pos 0), Vitess none that tells the rows of a transaction "
+    "apart: order: arrival",
     flat=True,
     recognise=recognise,
     envelope=_ENVELOPE,
@@ -285,7 +287,18 @@ FORMAT = Format(
             ("ignore", "delete"),
         ),
         "flattened": Option("bool", False, "accept rows without envelope and metadata as upserts"),
-        "prefix": Option("text", "__", "add.fields.prefix of flattened rows"),
+        "prefix": Option(
+            "text",
+            "__",
+            "add.fields.prefix of flattened rows; where it is empty, op alone is no column, unless "
+            "add_fields names others",
+        ),
+        "add_fields": Option(
+            "list",
+            (),
+            "add.fields of flattened rows, needed where it gives names of its own or the prefix is "
+            "empty: [op:OPERATION, table, source.ts_ms]; what it does not name is a column",
+        ),
         "topic_names": Option(
             "choice",
             "db.table",

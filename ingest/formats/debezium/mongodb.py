@@ -5,8 +5,10 @@ their canonical text, `$undefined` is null; nested documents and arrays stay as 
 come with the whole document, or with what it changed alone (`updateDescription`): then the columns
 it names are set and those it removed are null. A change inside a nested document or array does not
 say what the whole column became, so it needs the document
-(`capture.mode=change_streams_update_full`). A field that the document had and has no more is null
-where anything tells of it: `removedFields`, the document before, or the source's `columns:`.
+(`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's own `patch` with
+an update, which is the new document or says what was set and unset. A field that the document had
+and has no more is null where anything tells of it: `removedFields`, the document before, or the
+source's `columns:`.
 Source: https://debezium.io/documentation/reference/3.6/connectors/mongodb.html
 """
 
@@ -31,6 +33,7 @@ from ingest.wire.declared import plain
 _ID = "_id"
 _TEXT = msgspec.json.Decoder(str)
 _ANY = jsontext.decoder(Any)
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRICT_BINARY = {"$binary", "$type"}  # extended JSON of version 1
 _WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$uuid"} | {
     "$symbol",
@@ -61,14 +64,11 @@ def document_event(
     names: TableName = (source.db or None, source.schema or None, source.collection)
     columns = schemas.columns(schemas.block(b""), (), names, family="mongodb")
     before = document(inner.before, warnings) if op in ("update", "delete") else None
-    after = _document_after(inner, op, warnings)
-    whole = after is not None
     key = None
     if before is None or _ID not in before:
         key = document_key(message.key) or _filtered(inner.filter)
-    changed = {}
-    if op == "update":
-        changed = _changed(inner.updateDescription, warnings, whole=whole)
+    after, changed = _document_after(inner, op, key, warnings=warnings)
+    whole = after is not None
     if after is not None:
         # a field that the document does not have is NULL in a table
         declared = [column.name for column in columns.types.columns] if columns.types else []
@@ -108,13 +108,23 @@ def document_event(
     return event
 
 
-def _document_after(inner: Inner, op: str, warnings: list[str]) -> Row | None:
-    """The document as it is now; a delete has none. Raises image_count."""
+def _document_after(
+    inner: Inner, op: str, key: Row | None, *, warnings: list[str]
+) -> tuple[Row | None, Row]:
+    """The document as it is now, and what an update changed; a delete has neither.
+
+    Raises image_count, unsupported.
+    """
     after = document(inner.after, warnings)
     if op == "delete":
         refuse_after(op, after)
-        return None
-    return after
+        return None, {}
+    if op != "update":
+        return after, {}
+    changed = _changed(inner.updateDescription, warnings, whole=after is not None)
+    if after is None and not changed:
+        return _patched(inner.patch, key, warnings)
+    return after, changed
 
 
 def _image(after: Row | None, *, whole: bool) -> str | None:
@@ -146,6 +156,41 @@ def _changed(raw: msgspec.Raw, warnings: list[str], *, whole: bool) -> Row:
     return {**changed, **dict.fromkeys(removed)}
 
 
+def _patched(raw: msgspec.Raw, key: Row | None, warnings: list[str]) -> tuple[Row | None, Row]:
+    """The document of a replacement, or the columns that an update set, from `patch`.
+
+    The oplog writes an update as `$set` and `$unset`, from MongoDB 5 on as `diff`: `u`, `i` are
+    set, `d` unset, `s…` are within a column. Raises unsupported where a part of a column changed.
+    """
+    text = bytes(raw)
+    if not text or text == b"null":
+        return None, {}
+    try:
+        said = _MEMBERS.decode(_TEXT.decode(text))
+        version = said.pop("$v", None)
+        of_set: tuple[str, ...] = ("$set",)
+        unset = "$unset"
+        if version is not None and said.keys() == {"diff"}:
+            said, of_set, unset = _MEMBERS.decode(said["diff"]), ("u", "i"), "d"
+    except msgspec.MsgspecError as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected an update of extended JSON as text in patch, {error}"
+        ) from None
+    if said and of_set == ("$set",) and not any(name.startswith("$") for name in said):
+        return {**(key or {}), **(_row(msgspec.json.encode(said), warnings) or {})}, {}
+    changed: Row = {}
+    for name in of_set:
+        changed.update(_row(bytes(said.pop(name, b"")), warnings) or {})
+    changed.update(dict.fromkeys(_row(bytes(said.pop(unset, b"")), warnings) or {}))
+    if said or any("." in name for name in changed):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected whole columns in patch, got a part of one: use a connector from 2.0 on, with "
+            "capture.mode=change_streams_update_full",
+        )
+    return None, changed
+
+
 def _filtered(raw: msgspec.Raw) -> Row | None:
     """The `_id` in `filter`, which connectors before 2.0 send with an update."""
     found = document(raw, [])
@@ -158,16 +203,20 @@ def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:
     if text == b"null" or not text:
         return None
     try:
-        inner = _TEXT.decode(text).encode()
-        image = jsontext.image(inner, warnings)
-        if image is None:
-            return None
-        sent = jsontext.members(inner)
-        return {name: _value(value, sent[name]) for name, value in image.items()}
+        return _row(_TEXT.decode(text).encode(), warnings)
     except (msgspec.MsgspecError, ValueError) as error:
         raise DecodeError(
             Code.BAD_SHAPE, f"expected a document of extended JSON as text, {error}"
         ) from None
+
+
+def _row(sent: bytes, warnings: list[str]) -> Row | None:
+    """The row of a document in extended JSON; None where there is none."""
+    image = jsontext.image(sent, warnings) if sent else None
+    if image is None:
+        return None
+    members = jsontext.members(sent)
+    return {name: _value(value, members[name]) for name, value in image.items()}
 
 
 def document_key(raw: bytes | None) -> Row | None:

@@ -114,6 +114,30 @@ def _db2(source: Source) -> Order:
     return (*divmod(commit[0], 2**62), *divmod(change[0], 2**62))
 
 
+def _informix(source: Source) -> Order:
+    """Commit LSN, then change LSN: each is one number."""
+    commit = whole(source.commit_lsn)
+    return None if commit is None else (commit, whole(source.change_lsn) or 0)
+
+
+def _hlc(source: Source) -> Order:
+    """CockroachDB's hybrid logical clock: nanoseconds and, in that one, a counter.
+
+    Source: https://www.cockroachlabs.com/docs/stable/changefeed-messages (envelope=enriched).
+    """
+    wall, _, logical = (source.ts_hlc or "").partition(".")
+    first, second = whole(wall), whole(logical or "0")
+    return None if first is None or second is None else (first, second)
+
+
+def _spanner(source: Source) -> Order:
+    """Commit timestamp in microseconds, the record in its transaction, the change in its record."""
+    committed, record = whole(source.ts_us), whole(source.record_sequence)
+    if committed is None or record is None:
+        return None
+    return committed, record, whole(source.mod_number) or 0
+
+
 def _ord(source: Source) -> Order:
     """The second of the oplog entry and its number in that second."""
     number, time = whole(source.ord), whole(source.ts_ms)
@@ -154,6 +178,9 @@ _ORDERS: dict[str, Callable[[Source], Order]] = {
     "db2": _db2,
     "mongodb": _ord,
     "ticdc": _commit_ts,
+    "informix": _informix,
+    "cockroachdb": _hlc,
+    "spanner": _spanner,
 }
 _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("commit_ts", _commit_ts),
@@ -161,4 +188,5 @@ _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("scn", _scn),
     ("event_serial_no", _change_lsn),
     ("ord", _ord),
+    ("ts_hlc", _hlc),
 )

@@ -49,6 +49,9 @@ def list_local(
     listed = []
     unreadable = []
     for path in glob.iglob(pattern, recursive=True):
+        if not _is_text(path):
+            unreadable.append(Unreadable(known_by(path, root), "its name is not UTF-8; rename it"))
+            continue
         try:
             found = os.stat(path)
         except FileNotFoundError:
@@ -59,6 +62,15 @@ def list_local(
         if not os.path.isdir(path):
             listed.append(Listed(known_by(path, root), found.st_size, found.st_mtime_ns))
     return listed, unreadable
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path can stand in a table: what is not UTF-8 in it comes as half a character."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def openable(

@@ -31,6 +31,7 @@ from pipelines.cli.reports import report
 from pipelines.cli.review import ddl, rejects
 from pipelines.cli.tables import TABLE_VERBS
 from pipelines.cli.watching import watched, watching
+from pipelines.platform.console import open_output
 from pipelines.platform.log import JsonLog
 
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Platforms that call this function take every SystemExit for a failure, also one with 0.
     """
+    open_output()
     call = Invocation()
     try:
         ingest.main(args=arguments, prog_name="ingest", obj=call)

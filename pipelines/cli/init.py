@@ -85,6 +85,8 @@ def _from_sample(
     _check_free(conf, name)
     root = Path(os.path.abspath(conf)).parent
     sample = read_sample(given, framing=framing, format_=format_ or "auto")
+    if not sample.messages:
+        raise ConfigError([Mistake(", ".join(given), None, "expected messages, found none")])
     made = draft(sample, name, root=root)
     written = _written(made.files, conf)
     if call.json:

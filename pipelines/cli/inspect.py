@@ -103,8 +103,14 @@ def check_given(files: Sequence[str], *, format_: str | None, framing: str | Non
             continue
         if not Path(file).exists():
             wrong.append(Mistake(file, None, "expected a file of messages, found none"))
-        elif not Path(file).is_file() or not os.access(file, os.R_OK):
-            wrong.append(Mistake(file, None, "expected a file that can be read"))
+        elif Path(file).is_dir():
+            text = "expected a file of messages, got a folder; name the files in it"
+            wrong.append(Mistake(file, None, text))
+        elif not Path(file).is_file():
+            text = "expected a file; what comes by a pipe is read as `-`"
+            wrong.append(Mistake(file, None, text))
+        elif not os.access(file, os.R_OK):
+            wrong.append(Mistake(file, None, "expected a file that you may read"))
     if wrong:
         raise ConfigError(wrong)
 
@@ -114,6 +120,8 @@ def _messages(files: Sequence[str], framing: str, most: int | None) -> Iterator[
     with ExitStack() as stack:
         for ordinal, file in enumerate(files):
             stream: BinaryIO
+            # What is no UTF-8 in the name cannot be printed either.
+            topic = file.encode(errors="backslashreplace").decode()
             if file == STANDARD_INPUT:
                 stream = sys.stdin.buffer
             else:
@@ -123,7 +131,7 @@ def _messages(files: Sequence[str], framing: str, most: int | None) -> Iterator[
                     value=record.value,
                     key=record.key,
                     headers=record.headers or (),
-                    topic=file if record.topic is None else record.topic,
+                    topic=topic if record.topic is None else record.topic,
                     partition=ordinal if record.partition is None else record.partition,
                     offset=number if record.offset is None else record.offset,
                     timestamp=record.timestamp,

@@ -87,7 +87,9 @@ def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
 
 
 def source_state(row: Mapping[str, Any]) -> str:
-    """`ok`, or `behind` while messages wait."""
+    """`ok`, `behind` while messages wait, or that not one of them could be decoded."""
+    if row["messages"] and row["rejects"] >= row["messages"]:
+        return "all rejected"
     return "behind" if row["lag"] or row["unread_files"] else "ok"
 
 

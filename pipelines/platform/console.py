@@ -7,6 +7,7 @@ standard error.
 from __future__ import annotations
 
 import base64
+import io
 import math
 import os
 import shutil
@@ -122,6 +123,17 @@ def _item(value: Any) -> str:
     if isinstance(value, str):
         return value
     return orjson.dumps(value).decode()
+
+
+def open_output() -> None:
+    """See that standard output and standard error take what is printed: as UTF-8, whatever the
+    locale says, and into nothing where they were closed (`>&-`)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(encoding="utf-8")
 
 
 def warn(text: str) -> None:

@@ -24,6 +24,7 @@ from ingest.errors import PlatformError
 from ingest.files.record import ERROR_HEADER
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
+from pipelines.bronze.listing import list_local
 from pipelines.bronze.records import FILE_HEADER, Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
@@ -278,6 +279,15 @@ def test_an_unreadable_file_is_named_and_the_rest_goes_on(
     put(memory, b"m0\n", modified=1)
     assert ingest_source(tables, source) == Bronze("shop", 1, files_unreadable=unreadable[:1])
     assert sorted(rows(tables, "partition", "value")) == [(0, b"a0"), (1, b"b0"), (3, b"m0")]
+
+
+def test_a_name_that_is_no_text_is_named_and_the_rest_goes_on(landing: Path) -> None:
+    (landing / "a.jsonl").touch()
+    odd = os.fsdecode(os.fsencode(landing) + b"/caf\xe9.jsonl")
+    Path(odd).touch()
+    listed, bad = list_local("shop", f"{landing}/*.jsonl")
+    assert [file.path for file in listed] == [f"{landing}/a.jsonl"]
+    assert bad == [Unreadable(odd, "its name is not UTF-8; rename it")]
 
 
 def test_a_missing_folder_is_one_clear_sentence(tables: Warehouse, landing: Path) -> None:

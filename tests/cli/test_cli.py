@@ -397,6 +397,11 @@ def test_inspect_names_all_that_is_not_there(project: Project) -> None:
     lines = answer.err.splitlines()
     assert [line.split(":")[0] for line in lines] == ["command line", "command line", "none", "/"]
     assert "nearest: canal" in lines[0] and "nearest: lines" in lines[1]
+    assert lines[3] == "/: expected a file of messages, got a folder; name the files in it"
+    answer = project.ingest("inspect", os.devnull)
+    assert (answer.code, answer.err) == (
+        *(2, f"{os.devnull}: expected a file; what comes by a pipe is read as `-`\n"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -429,6 +434,28 @@ def test_exit_codes_of_the_process(project: Project) -> None:
     assert (broken.returncode, broken.stdout) == (2, "")
     assert broken.stderr.startswith("expected to write to the warehouse /proc/none, got")
     assert len(broken.stderr.splitlines()) == 1
+
+
+def test_output_is_utf8_in_every_locale(project: Project) -> None:
+    file = project.land("a.jsonl", [canal("items", "INSERT", {**PEN, "name": "čaj"}, es=5, id_=7)])
+    odd = os.fsencode(project.folder) + b"/landing/caf\xe9.jsonl"
+    os.link(file, odd)
+    for options in ([], ["--json"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli.app", "inspect", str(file), odd, *options],
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode().count("čaj") == 2
+
+
+def test_nobody_has_to_take_the_output() -> None:
+    for closed in (">&-", ">&- 2>&-"):
+        command = f"'{sys.executable}' -m pipelines.cli.app formats {closed}"
+        done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_an_error_nobody_foresaw_is_one_sentence(

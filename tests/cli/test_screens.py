@@ -163,6 +163,22 @@ def test_one_state_says_what_is_the_matter(row: dict[str, Any], state: str) -> N
     assert screens.table_state({**nothing, **row}) == state
 
 
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ({}, "ok"),
+        ({"rejects": 8}, "ok"),
+        ({"lag": 1}, "behind"),
+        ({"rejects": 9}, "all rejected"),
+        ({"rejects": 9, "lag": 1}, "all rejected"),
+        ({"messages": 0}, "ok"),
+    ],
+)
+def test_a_source_of_which_nothing_was_decoded_is_not_well(row: dict[str, Any], state: str) -> None:
+    nothing = {"messages": 9, "lag": 0, "unread_files": 0, "rejects": 0}
+    assert screens.source_state({**nothing, **row}) == state
+
+
 def test_colours_mean_a_state_and_only_a_terminal_gets_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

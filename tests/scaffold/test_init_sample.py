@@ -39,6 +39,16 @@ def test_what_is_written_decodes_the_sample(sample: Path, tmp_path: Path) -> Non
     assert not [row for row in rows if "untyped" in (row["warnings"] or ())]
 
 
+def test_of_no_message_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = tmp_path / "shop.jsonl"
+    sample.write_text("\n\n")
+    assert init(tmp_path, "--sample", str(sample)) == 2
+    assert capsys.readouterr().err == f"{sample}: expected messages, found none\n"
+    assert not (tmp_path / "conf").exists()
+
+
 def test_what_stands_in_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     messages = [
         {"database": "shop", "table": "orders", "type": "insert", "ts": 1709540000, "xid": at}

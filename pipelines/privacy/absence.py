@@ -12,16 +12,15 @@ and greatest values for as long as the table's log retention says.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.errors import TableError
@@ -33,8 +32,12 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.privacy import record
 from pipelines.privacy.person import Person, messages_table
 from pipelines.privacy.record import Erasure
+from pipelines.privacy.texts import Texts, holding_cells, texts_pattern
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+_PLACE = ("topic", "partition", "offset")
+_MOST = 10
+"""Places that a sentence names."""
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 
 
@@ -62,7 +65,12 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
     else:
         said.append("the files are the platform's and were not read")
     if left:
-        raise TableError(f"expected nothing of the person to be left, got: {'; '.join(left)}")
+        more = f"; and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
+        raise TableError(
+            f"expected nothing of the person to be left, got: {'; '.join(left[:_MOST])}{more}; "
+            "what is in messages of others was written there by them: correct it at the source, or "
+            "erase those too"
+        )
     proof = f"looked through after VACUUM: {', '.join(said)}: nothing found"
     proved = replace(erasure, status="proved", proof=proof, proved_at=datetime.now(UTC))
     return record.write(warehouse, proved)
@@ -126,7 +134,7 @@ def _looked_through(
     warehouse: Warehouse, tables: list[tuple[str, str]], texts: list[str]
 ) -> tuple[int, int, list[str]]:
     """How many files and rows were read, and what they had."""
-    pattern = _pattern(texts)
+    pattern = texts_pattern(texts)
     files = cells = 0
     found: list[str] = []
     for layer, table in tables:
@@ -141,47 +149,31 @@ def _looked_through(
             if file.suffix == ".parquet":
                 if not in_log and file.name not in current:
                     found.append(f"{file.name} in {layer}.{table}, a file of an earlier version")
-                number, hit = _read(file, pattern)
+                number, where = _read(file, pattern)
                 cells += number
-            else:
-                hit = pattern is not None and pattern.search(file.read_bytes()) is not None
-            if hit:
+                found += [f"a text of its own in {layer}.{table}, {place}" for place in where]
+            elif pattern is not None and pattern.in_text(file.read_bytes()):
                 found.append(f"a text of its own in {layer}.{table}, {file.name}")
     return files, cells, found
 
 
-def _pattern(texts: list[str]) -> re.Pattern[bytes] | None:
-    """What finds any of the texts, as they are or as JSON writes them."""
-    written = {
-        form.encode()
-        for text in texts
-        for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    return re.compile(b"|".join(map(re.escape, sorted(written)))) if written else None
-
-
-def _read(file: Path, pattern: re.Pattern[bytes] | None) -> tuple[int, bool]:
-    """How many rows a file of Parquet has, and whether some cell has what is looked for."""
-    count, hit = 0, False
+def _read(file: Path, texts: Texts | None) -> tuple[int, list[str]]:
+    """How many rows a file of Parquet has, and which of them have what is looked for: the messages
+    that they are of, where the file says so, else nothing but that there are some."""
+    count = 0
+    found: dict[str, None] = {}
     for batch in pq.ParquetFile(file).iter_batches():
         count += batch.num_rows
-        if pattern is not None and not hit:
-            hit = any(_holds(column, pattern) for column in batch.columns)
-    return count, hit
+        if texts is None:
+            continue
+        held = {row for column in batch.columns for row in holding_cells(column, texts)}
+        names = set(batch.schema.names)
+        for row in sorted(held):
+            place = [batch[name][row].as_py() for name in _PLACE] if names >= set(_PLACE) else None
+            found[_message(place) if place else "some row"] = None
+    return count, list(found)
 
 
-def _holds(array: pa.Array, pattern: re.Pattern[bytes]) -> bool:
-    if isinstance(array, pa.DictionaryArray):
-        return _holds(array.dictionary, pattern)
-    if isinstance(array, pa.MapArray):
-        return _holds(array.keys, pattern) or _holds(array.items, pattern)
-    if isinstance(array, pa.StructArray):
-        return any(_holds(field, pattern) for field in array.flatten())
-    if isinstance(array, pa.ListArray | pa.LargeListArray):
-        return _holds(array.flatten(), pattern)
-    kind = array.type
-    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        return False
-    return any(
-        pattern.search(cell.as_buffer()) is not None for cell in array if cell.as_py() is not None
-    )
+def _message(place: Sequence[Any]) -> str:
+    topic, partition, offset = place
+    return f"the message {topic}/{partition}/{offset}"

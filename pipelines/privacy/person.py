@@ -6,6 +6,8 @@
 3. What was sent under a key in its span is the person's: changes, and the lone halves of updates.
    Shards of one message (OceanBase) hold parts of several rows: all of a transaction count as
    touched.
+4. Messages of bronze that have a Kafka key or a text of the person without a row of it go too:
+   tombstones, and others' messages that repeat the statement that changed them all.
 
 Within one transaction keys may be passed on from row to row (semantics.md, 39): a change of a key
 whose before image is another row's is that row's, and is not followed.
@@ -15,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from ingest.errors import ConfigError, Mistake, TableError
 from ingest.fold.fold import Key
@@ -30,6 +34,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import array_of, records, rows
+from pipelines.privacy.texts import messages_with, texts_pattern
 
 MOST = 100_000
 """Changes of one person, at most."""
@@ -47,6 +52,10 @@ class Span(NamedTuple):
     last: Pos | None
 
 
+MessagePlace = tuple[int, str, int, int]
+"""A message, by the columns MESSAGE."""
+
+
 class Row(NamedTuple):
     """A row of silver, by where it came from; `mine`: it goes, else its bytes go."""
 
@@ -60,16 +69,18 @@ class Row(NamedTuple):
 
 class Person(NamedTuple):
     """What silver has of a person: the spans of its keys, its rows, all rows of silver with the
-    bytes of messages that it is in among them, and the texts that it alone has."""
+    bytes of messages that it is in among them, and the texts that it alone has. `beside`: messages
+    of bronze that have its key or its texts, and none of its rows."""
 
     spans: list[Span]
     rows: list[Row]
     texts: list[str]
+    beside: list[MessagePlace]
 
     @property
-    def messages(self) -> list[tuple[int, str, int, int]]:
+    def messages(self) -> list[MessagePlace]:
         """The messages that it is in."""
-        return sorted({row[:4] for row in self.rows})
+        return sorted({*(row[:4] for row in self.rows), *self.beside})
 
 
 def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]:
@@ -118,7 +129,9 @@ def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
     for batch in history.batches:
         for row in _beside(frames, batch, found.values()):
             found.setdefault(row[:5], row)
-    return Person(spans, sorted(found.values()), _its_own(history, found.values(), texts))
+    own = _its_own(history, found.values(), texts)
+    beside = _messages_beside(history, found.values(), own) if found else []
+    return Person(spans, sorted(found.values()), own, beside)
 
 
 def _clear(projection: Projection) -> Projection:
@@ -235,7 +248,33 @@ def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]
     return found + [Row._make([*place, True]) for place in rows(frames.sql(shards))]
 
 
-def messages_table(messages: Sequence[tuple[int, str, int, int]]) -> pa.Table:
+def _messages_beside(
+    history: Reconstruction, mine: Iterable[Row], texts: Sequence[str]
+) -> list[MessagePlace]:
+    """The messages of bronze that have something of the person, and no row of it: tombstones with
+    the Kafka key of one of its messages, and those with a text that it alone has, such as the
+    statement that changed other rows, too."""
+    warehouse, frames = history.warehouse, history.frames
+    bronze = warehouse.read("bronze", "messages").where(F.col("source") == history.source)
+    names = list(MESSAGE)
+    held = frames.view(messages_table(sorted({row[:4] for row in mine})))
+    its = bronze.join(warehouse.session.table(held), names, "left_semi")
+    keys = its.where("key IS NOT NULL").select("topic", "key").distinct()
+    empty = bronze.where("value IS NULL OR octet_length(value) = 0")
+    found = empty.join(keys, ["topic", "key"], "left_semi").select(*names)
+    pattern = texts_pattern(texts)
+    if pattern is not None:
+        looked = bronze.select(*names, "key", "value")
+        schema = bronze.select(*names).schema
+        found = found.unionByName(looked.mapInArrow(partial(messages_with, texts=pattern), schema))
+    places = found.join(warehouse.session.table(held), names, "left_anti").distinct()
+    some = list(rows(places.limit(MOST + 1)))
+    if len(some) > MOST:
+        raise TableError(f"expected at most {MOST:,} messages with a person's texts, got more")
+    return sorted((epoch, topic, number, offset) for epoch, topic, number, offset in some)
+
+
+def messages_table(messages: Sequence[MessagePlace]) -> pa.Table:
     """Messages as a relation: the columns MESSAGE."""
     types = (pa.int64(), pa.string(), pa.int32(), pa.int64())
     columns = list(zip(*messages, strict=True)) if messages else [()] * len(types)

@@ -14,6 +14,7 @@ from ingest.config.masks import MaskSecret
 from pipelines.privacy import absence, person
 from pipelines.privacy.person import Row, Span
 from pipelines.privacy.record import key_hash
+from pipelines.privacy.texts import texts_pattern
 
 TEXT = 'Ada "Canary" Zoë'
 COLUMNS: dict[str, pa.Array] = {
@@ -29,17 +30,48 @@ COLUMNS: dict[str, pa.Array] = {
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_text_is_found_in_every_kind_of_cell(tmp_path: Path, column: str) -> None:
     array = COLUMNS[column]
-    pattern = absence._pattern([TEXT])
-    for name, held, expected in (("with", array, True), ("without", array[:1], False)):
+    pattern = texts_pattern([TEXT])
+    for name, held, expected in (("with", array, ["some row"]), ("without", array[:1], [])):
         file = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table({"n": pa.array(range(len(held))), column: held}), file)
         assert absence._read(file, pattern) == (len(held), expected)
 
 
+def test_rows_that_have_a_text_are_named_by_their_message(tmp_path: Path) -> None:
+    places: dict[str, list[Any]] = {"topic": ["t", "t", "u"], "partition": [0, 0, 1]}
+    held = [[("a", TEXT)], [("a", "b")], [("a", "b"), ("c", TEXT)]]
+    column = pa.array([*held], pa.map_(pa.string(), pa.string()))
+    file = tmp_path / "some.parquet"
+    pq.write_table(pa.table({**places, "offset": [7, 8, 9], "after": column}), file)
+    found = ["the message t/0/7", "the message u/1/9"]
+    assert absence._read(file, texts_pattern([TEXT])) == (3, found)
+
+
+@pytest.mark.parametrize(
+    ("cell", "held"),
+    [
+        (b'{"due":12.50}', True),
+        (b'{"due":"12.50"}', True),
+        (b'{"due":112.50}', False),
+        (b'{"due":12.505}', False),
+        (b'{"mail":"not-ada@home.example"}', False),
+        (b'{"mail":"ada@home.example"}', True),
+        (b'{"note":"first\\nada@home.example"}', True),
+        (b'{"note":"(ada@home.example)"}', True),
+        ('{"note":"张ada@home.example张"}'.encode(), True),
+        (b"\x00\x62ada@home.examplex\x02", True),
+        (b"", False),
+    ],
+)
+def test_a_text_is_found_where_it_stands_by_itself(cell: bytes, held: bool) -> None:
+    texts = texts_pattern(["ada@home.example", "12.50"])
+    assert texts is not None and texts.in_bytes(cell) == held
+
+
 def test_nothing_to_look_for_is_found_nowhere(tmp_path: Path) -> None:
     file = tmp_path / "some.parquet"
     pq.write_table(pa.table({"text": COLUMNS["text"]}), file)
-    assert absence._read(file, absence._pattern([])) == (2, False)
+    assert absence._read(file, texts_pattern([])) == (2, [])
 
 
 def test_spans_hold_their_ends() -> None:

@@ -222,3 +222,15 @@ def test_deep_data_ends_where_the_stack_does(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert found == ["bad_avro"]
+
+
+@pytest.mark.parametrize("depth", [100, 5_000, 100_000])
+@pytest.mark.parametrize("around", ['{"type":"array","items":%s}', '["null",%s]'])
+def test_a_schema_deeper_than_the_stack_is_refused(tmp_path: Path, depth: int, around: str) -> None:
+    begin, end = around.split("%s")
+    text = begin * depth + '"int"' + end * depth
+    (tmp_path / "1.avsc").write_text(text)
+    reader = reader_of(options={"schema_folder": str(tmp_path)})
+    row = as_json(reader.rows(Message(b"\0\0\0\0\1\0"))[0])
+    assert row["error_code"] == ("bad_shape" if depth == 100 else "bad_avro")
+    assert len(row["error"]) < 1_000

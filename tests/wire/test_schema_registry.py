@@ -119,6 +119,50 @@ def test_references_that_never_end(server: RegistryServer) -> None:
     assert len(server.asked) < 30
 
 
+def test_references_that_multiply_are_asked_for_once_each(server: RegistryServer) -> None:
+    def to(depth: int) -> list[dict[str, Any]]:
+        return [{"name": f"n{i}", "subject": f"s{depth}", "version": 1} for i in range(9)]
+
+    server.has(7, POINT, references=to(1))
+    for depth in range(1, 19):
+        schema = {"type": "enum", "name": f"E{depth}", "symbols": ["X"]}
+        server.has_subject(f"s{depth}/versions/1", schema, references=to(depth + 1))
+    server.has_subject("s19/versions/1", POINT)
+    assert len(Registry(Access(server.url)).schema(7)) == 19
+    assert len(server.asked) == 20
+
+
+def test_references_to_ever_new_schemas_end(server: RegistryServer) -> None:
+    wide = [{"name": "n", "subject": f"s{number}", "version": 1} for number in range(500)]
+    server.has(7, POINT, references=wide)
+    for number in range(500):
+        server.has_subject(f"s{number}/versions/1", POINT)
+    assert "more references than can be followed" in refusal(Registry(Access(server.url)), 7)
+    assert len(server.asked) <= 101
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("/schemas/ids/7", "which answers 302"),
+        ("file:///etc/passwd", "which answers 302"),
+        ("ftp://127.0.0.1:1/x", "which cannot be reached"),
+    ],
+)
+def test_a_redirect_that_leads_nowhere_good(
+    server: RegistryServer, clock: list[float], to: str, said: str
+) -> None:
+    def elsewhere(asked: Asked, handler: Any) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", to)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.answers["/schemas/ids/7"] = elsewhere
+    assert said in refusal(Registry(Access(server.url, token="t")), 7)
+    assert len(server.asked) <= 12
+
+
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [

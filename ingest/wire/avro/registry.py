@@ -31,6 +31,7 @@ _MISS_KEPT = 30.0
 _MOST_MISSES = 100  # ids that a registry may not know within _MISS_KEPT
 _MOST_KNOWN = 10_000
 _DEEPEST = 20
+_MOST_REFERENCES = 100
 _LARGEST = 16 * 2**20
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 _MAY_PASS = {408, 425, 429, 500, 502, 503, 504}
@@ -105,6 +106,7 @@ class Registry:
         self._headers = {"Accept": _ACCEPT, **_authorization(access, parts.username)}
         self._silent_until = 0.0
         self._silence = 0.0
+        self._references = 0
         self._reason = ""
         self._missing: dict[int, float] = {}
 
@@ -114,9 +116,10 @@ class Registry:
         if found is not None:
             return found
         self._refuse_at_once(id)
-        texts: list[str] = []
+        self._references = 0
+        read: dict[str, str] = {}
         try:
-            self._collect(f"/schemas/ids/{id}", texts, 0)
+            self._collect(f"/schemas/ids/{id}", read, 0)
         except _NotThere as error:
             if len(self._missing) >= _MOST_MISSES:
                 self._fall_silent("it does not know so many of the ids asked for", _MISS_KEPT)
@@ -129,8 +132,8 @@ class Registry:
         self._silence = 0.0
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[self._url, id] = tuple(texts)
-        return tuple(texts)
+        _known[self._url, id] = texts = tuple(dict.fromkeys(read.values()))
+        return texts
 
     def _refuse_at_once(self, id: int) -> None:
         if not self._web:
@@ -157,8 +160,11 @@ class Registry:
             "replay when the registry answers"
         )
 
-    def _collect(self, path: str, texts: list[str], depth: int) -> None:
-        """Appends the schema at `path`, after what it refers to."""
+    def _collect(self, path: str, read: dict[str, str], depth: int) -> None:
+        """Adds the schema at `path`, after what it refers to; none is asked for twice."""
+        self._references += 1
+        if depth > _DEEPEST or self._references > _MOST_REFERENCES:
+            raise _NotThere("more references than can be followed")
         raw = self._get(path)
         try:
             answer = _ANSWER.decode(raw)
@@ -166,13 +172,12 @@ class Registry:
             raise _Unreachable(f"which answers otherwise than a registry does: {error}") from None
         if (answer.schemaType or "AVRO") != "AVRO":
             raise _NotThere(f"a schema of type {answer.schemaType}")
-        if depth > _DEEPEST or len(texts) > _MOST_MISSES:
-            raise _NotThere("more references than can be followed")
         for reference in answer.references or ():
             subject = quote(reference.subject, safe="")
-            self._collect(f"/subjects/{subject}/versions/{reference.version}", texts, depth + 1)
-        if answer.schema not in texts:
-            texts.append(answer.schema)
+            other = f"/subjects/{subject}/versions/{reference.version}"
+            if other not in read:
+                self._collect(other, read, depth + 1)
+        read[path] = answer.schema
 
     def _get(self, path: str) -> bytes:
         # a registry already in doubt is asked once
@@ -216,7 +221,13 @@ def _answer(url: str, headers: Mapping[str, str], timeout: float) -> bytes:
     # a twentieth of a second to import; few sources need it
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
+    from urllib.request import FTPHandler, Request, build_opener
+
+    class NoFtp(FTPHandler):
+        """A redirect leads from web to web."""
+
+        def ftp_open(self, req: Request) -> Any:
+            raise ValueError
 
     request = Request(url)
     for name, value in headers.items():
@@ -224,7 +235,7 @@ def _answer(url: str, headers: Mapping[str, str], timeout: float) -> bytes:
         request.add_unredirected_header(name, value)
     deadline = time.monotonic() + timeout
     try:
-        with urlopen(request, timeout=timeout) as response:
+        with build_opener(NoFtp).open(request, timeout=timeout) as response:
             return _body(response, deadline)
     except HTTPError as error:
         with error:

@@ -81,7 +81,11 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     if keyed or again or restored or renamed or refill_needed(entry, store.applied(entry)):
         return True
-    if any(isinstance(e, AddColumn) and e.default and e.name in route.masks for e in entry.effects):
+    masked = {name.lower() for name in route.masks}
+    if any(
+        isinstance(e, AddColumn) and e.default is not None and e.name.lower() in masked
+        for e in entry.effects
+    ):
         # The default that rows have is masked as their values are.
         return True
     _fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)

@@ -27,6 +27,7 @@ RUNS_MOST = 120
 """The newest runs, which plots show."""
 EXAMPLE = 400
 """Bytes of a message that an example shows."""
+_NOT_SHOWN = "not shown, since columns of its source are masked: see `ingest rejects show ID`"
 STEPS = 9
 """How often `advance` is called."""
 Record = dict[str, Any]
@@ -92,7 +93,7 @@ def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
         runs=look("runs", lambda: _runs(warehouse)),
         applied=look("batches", lambda: _applied(warehouse)),
         slowest=look("slowest tables", lambda: _slowest(warehouse)),
-        rejects=look("rejects", lambda: _rejects(warehouse)),
+        rejects=look("rejects", lambda: _rejects(warehouse, config)),
         ddl=look("schema changes", lambda: _pending(warehouse)),
         storage=look("storage", lambda: _storage(warehouse)),
         failed=failed,
@@ -170,7 +171,7 @@ def _slowest(warehouse: Warehouse) -> list[Record]:
     return records(warehouse.session.sql(query))
 
 
-def _rejects(warehouse: Warehouse) -> list[Record]:
+def _rejects(warehouse: Warehouse, config: Config) -> list[Record]:
     found = relation(warehouse, Wanted(status="open"))
     if found is None:
         return []
@@ -180,7 +181,21 @@ def _rejects(warehouse: Warehouse) -> list[Record]:
         f"min_by(struct({example}), struct({listed()})) AS example FROM ({found}) "
         f"GROUP BY code, stage, source, target ORDER BY rejects DESC, 1, 2, 3, 4 LIMIT {MOST}"
     )
-    return records(warehouse.session.sql(query))
+    found_rows = records(warehouse.session.sql(query))
+    for row in found_rows:
+        if row["stage"] == "decode" and _masks_columns(config, row["source"]):
+            # No message that could not be read can be masked.
+            row["example"] = {**row["example"], "error": _NOT_SHOWN, "value": None}
+    return found_rows
+
+
+def _masks_columns(config: Config, source: str) -> bool:
+    """Whether columns of a source are masked on their way to some target."""
+    tables = config.tables.get(source)
+    if tables is None:
+        return False
+    entries = (tables.defaults, *tables.tables)
+    return any(said.mask is not None for entry in entries for said in entry.columns.values())
 
 
 def _pending(warehouse: Warehouse) -> list[Record]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.config.masks import MaskSecret
-from tests.support.project import Answer, Project
+from tests.support.project import Answer, Project, canal, canal_ddl
 
 pytestmark = pytest.mark.usefixtures("frugal")
 
@@ -190,6 +190,9 @@ def test_history_status_and_rejects_mask_too(projects: tuple[Project, Project]) 
     ]
     people = masked.ingest("status")
     assert "email hash" in people.out
+    # What could not be read is not masked: the report, which is passed on, does not show it.
+    masked.land("broken.jsonl", ['{"op": "c", "after": {"email": "ada@home.example"'])
+    assert masked.ingest("run").code in (0, 1)
     report = masked.ingest("report", "--out", str(masked.folder / "report.html"))
     everything = said(ran, rejects, shown, history, of_key, status, people, report)
     everything += str(view) + (masked.folder / "report.html").read_text()
@@ -237,3 +240,48 @@ def test_another_mask_or_secret_parks_until_rebuilt(
     assert {row["email"] for row in rows(masked)} == {
         other.digest(text) for text in ("eve@home.example", "")
     }
+
+
+def test_a_column_that_comes_and_changes_its_name_is_masked(
+    projects: tuple[Project, Project],
+) -> None:
+    masked, _ = projects
+    masked.write(
+        "conf/sources/crm.yml", "name: crm\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
+    )
+    masked.write("conf/tables/crm.yml", CLEAR % ", columns: {EMail: {mask: hash}}")
+    types = {"id": "int", "name": "varchar(40)"}
+    kept = {"id": "1", "name": "Bern"}
+    masked.land("0.jsonl", [canal("person", "INSERT", kept, es=1_000, id_=1, types=types)])
+    assert masked.ingest("run").code == 0
+
+    # What rows of before have by default is masked as values are, whatever the case of the name.
+    added = "ALTER TABLE person ADD COLUMN email varchar(40) DEFAULT 'all@home.example'"
+    masked.land("1.jsonl", [canal_ddl("person", added, es=2_000, id_=2)])
+    assert masked.ingest("run").code == 0
+    digest = SECRET.digest
+    emails = "SELECT id, {} AS email FROM gold.person ORDER BY id"
+    assert rows(masked, emails.format("email")) == [{"id": 1, "email": digest("all@home.example")}]
+
+    # A new name that waits for review is no new column, and nothing of it is clear.
+    renamed = "ALTER TABLE person RENAME COLUMN email TO mail"
+    later = {"id": "2", "name": "Rome", "mail": "eve@home.example"}
+    wider = {**types, "mail": "varchar(40)"}
+    masked.land(
+        "2.jsonl",
+        [
+            canal_ddl("person", renamed, es=3_000, id_=3),
+            canal("person", "INSERT", later, es=4_000, id_=4, types=wider),
+        ],
+    )
+    masked.ingest("run")
+    pending = masked.ingest("--json", "ddl", "list", "--status", "pending").records
+    [approved] = [change["id"] for change in pending]
+    answer = masked.ingest("ddl", "approve", approved)
+    assert answer.code == 0, answer.err
+    assert masked.ingest("run").code == 0
+    expected = [digest("all@home.example"), digest("eve@home.example")]
+    assert [row["email"] for row in rows(masked, emails.format("mail"))] == expected
+    assert rows(masked, "SELECT * FROM history.person")[-1].keys() >= {"name"}
+    gold = held(masked.folder / "warehouse" / "gold" / "person")
+    assert [text for text in ("all@home", "eve@home") if text in gold] == []

@@ -277,7 +277,7 @@ def plan(call: Invocation, sources: tuple[str, ...]) -> None:
 @everywhere
 @click.pass_obj
 def review(call: Invocation, serve: bool, port: int, host: str) -> None:
-    """Review schema changes in a browser: approve or reject them, with a reason.
+    """Review schema changes in a browser.
 
     Prints the address to open, which holds a token; who has it can decide. Ends with Ctrl+C.
     """
@@ -368,7 +368,7 @@ def inspect(
 ) -> None:
     """Decode messages and print the silver rows they become.
 
-    The messages are those of FILEs, or of standard input.
+    The messages are those of FILEs, or of standard input, numbered from 0 as offsets are.
     What a source's YAML may say can be given here too, and is checked alike; it overrides --source.
     With --source, the targets that the tables file gives the messages' tables are listed last.
     """

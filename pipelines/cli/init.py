@@ -48,7 +48,7 @@ def init(
     framing: str | None,
     types: bool,
 ) -> None:
-    """Write a commented configuration from a sample of messages, or for a database.
+    """Write a first configuration, each line explained.
 
     From a sample it finds the formats, tables, keys and types, and says what it is not sure of. Of
     a database it reads the catalogue alone, changes nothing there, and says what to set up for the

@@ -84,7 +84,10 @@ def _decision(verb: str, text: str) -> None:
             raise SystemExit(1)
 
 
-_decision("approve", "Let schema changes into gold, now, and fill in what history has for them.")
+_decision(
+    "approve",
+    "Let schema changes into gold, now.\n\nColumns are filled with what history has for them.",
+)
 _decision("reject", "Keep schema changes out of gold; data for them stays in silver.")
 
 
@@ -200,7 +203,9 @@ def dismiss_rejects(
     why: str,
     by: str | None,
 ) -> None:
-    """Mark rejects as dealt with: by their IDs, or all open ones of a source or code.
+    """Mark rejects as dealt with.
+
+    These are the ones named by ID, or all open ones of a source or code.
 
     They no longer count, and no replay tries them.
     """

@@ -293,12 +293,13 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
 def erase(
     call: Invocation, table: str, keys: tuple[str, ...], reason: str | None, vacuum: bool, yes: bool
 ) -> None:
-    """Take a person out of bronze, silver, gold and what was set aside.
+    """Take a person out of all tables.
 
-    The person is a key of TABLE, with the keys that it had before and later. Other rows of the same
-    messages stay in silver. With --vacuum every earlier version of the tables goes, too, so that
-    nobody may be reading one, and what is left is looked through. Where that was not done, or where
-    it was cut short, the same again goes on from there.
+    That is out of bronze, silver, gold and what was set aside. The person is a key of TABLE, with
+    the keys that it had before and later. Other rows of the same messages stay in silver. With
+    --vacuum every earlier version of the tables goes, too, so that nobody may be reading one, and
+    what is left is looked through. Where that was not done, or where it was cut short, the same
+    again goes on from there.
     """
     if not all("=" in key for key in keys):
         raise click.UsageError("--key: expected COL=VALUE")

@@ -42,8 +42,9 @@ MEANINGS: Mapping[str, tuple[Columns, Mapping[str, str]]] = {
             "at": "when the row was written, UTC",
             "events": "changes that this run applied or found to make no difference",
             "inserted": "rows that the run inserted",
-            "updated": "rows that it updated",
-            "deleted": "rows that it deleted",
+            "updated": "rows that it updated; among them the versions that it ended, and with "
+            "`deletes: soft` the rows that it marked as deleted",
+            "deleted": "rows that it took out of the table",
             "late": "keys that were folded again from history, since a change of theirs came after "
             "newer ones, or may have, or moved the key, or needs the row that it left out",
             "keys_refolded": "those keys, with the ones that changes of the key link to them",

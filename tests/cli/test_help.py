@@ -33,6 +33,18 @@ def test_every_verb_has_an_example_that_parses(words: str) -> None:
             assert f"ingest {words}" in line or words == "validate"
 
 
+def test_the_list_of_verbs_has_whole_sentences() -> None:
+    groups = [
+        (words, command) for words, command in VERBS.items() if isinstance(command, click.Group)
+    ]
+    for words, command in groups:
+        named = {"info_name": f"ingest {words}".strip(), **ingest.context_settings}
+        context = click.Context(command, terminal_width=80, **named)
+        listed = command.get_help(context).partition("Commands:")[2]
+        cut = [line for line in listed.splitlines() if line.endswith("...")]
+        assert not cut, words
+
+
 def test_every_example_is_of_a_verb() -> None:
     assert set(EXAMPLES) <= set(VERBS)
 

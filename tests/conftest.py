@@ -35,15 +35,12 @@ settings.load_profile("timeless")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def brief() -> Iterator[None]:
     """Commands that tests run in processes of their own live for seconds: without the second
     compiler of the JVM and without generated code they take less than half the CPU."""
-    folder = tmp_path_factory.mktemp("brief")
-    defaults = "".join(f"{name} {value}\n" for name, value in BRIEF.items())
-    (folder / "spark-defaults.conf").write_text(defaults)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        settings = " ".join(f"-D{name}={value}" for name, value in BRIEF.items())
+        patch.setenv("SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 {settings}")
         # pytest-xdist says how wide its own lines are; how wide ours are is for the tests to say.
         patch.delenv("COLUMNS", raising=False)
         yield
@@ -55,7 +52,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[Spa
     from pipelines.platform import session
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("SPARK_CONF_DIR")
         # A heap that has its size from the start is not collected whole each time it grows.
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:InitialRAMPercentage=20")
         started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))

@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from ingest.errors import PlatformError, TableError
+from pipelines.platform.class_archive import java_options
 from pipelines.platform.jars import fetch
 from pipelines.platform.java import find_java
 
 try:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import AnalysisException, PySparkException
+    from pyspark.find_spark_home import _find_spark_home
     from pyspark.sql import DataFrame, SparkSession
 except ModuleNotFoundError as missing:
     raise PlatformError(
@@ -207,9 +209,11 @@ def _quarter() -> str:
     return f"{min(max(2, int(there / 4)), 16)}g"
 
 
+@cache
 def _launch_settings(memory: str) -> dict[str, str]:
     """What a JVM must be told when it starts; later is too late."""
     jars = fetch(HERE / "delta.jars")
+    archive = java_options(Path(os.environ["JAVA_HOME"]), Path(_find_spark_home()), jars)
     return {
         "spark.driver.memory": memory,
         # Every sort, aggregation and broadcast begins with a page, by default of up to 64 MB: for
@@ -227,6 +231,7 @@ def _launch_settings(memory: str) -> dict[str, str]:
             " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
             " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
             f' "-Dlog4j2.configurationFile={(HERE / "log4j2.properties").as_uri()}"'
+            + "".join(f' "{option}"' for option in archive)
         ),
     }
 

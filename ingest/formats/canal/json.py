@@ -227,8 +227,8 @@ FORMAT = Format(
         "binary_zeros": Option(
             "choice",
             "sent",
-            "the zero bytes at the end of a BINARY(n), which MySQL's binlog leaves out: as they "
-            "were sent, or filled up to n as the source has them; it applies where bytes are latin1",
+            "the zero bytes at the end of a BINARY(n), which the binlog leaves out: as they were "
+            "sent, or filled up to n as the source has them; it applies where bytes are latin1",
             ("sent", "filled"),
         ),
         "enum_encoding": Option(

@@ -180,6 +180,7 @@ _PHYSICAL = set(
     DATA INDEX_ORGANIZATION EXPIRE INTERVAL RESET EXPAND REFRESH INDEXING ILM UPDATE DEFERRED
     MAPPING RECORDS_PER_BLOCK MINIMIZE NOMINIMIZE ADD_FILE DBPARTITION TBPARTITION BROADCAST
     SINGLE CLUSTERING SHARD_ROW_ID_BITS PLACEMENT SHARED NOMONITORING ATTRIBUTES NOCHECK
+    SECONDARY_LOAD SECONDARY_UNLOAD
     """.split()
 )
 
@@ -236,6 +237,8 @@ def _leave(reader: TokenReader, first: int) -> None:
 
 
 def _add(reader: TokenReader, table: TableName) -> list[Clause]:
+    if _at_column_group(reader):
+        return passed_over(reader, table)
     if reader.accept("COLUMN") or reader.accept("COLUMNS"):
         reader.accept("IF", "NOT", "EXISTS")
         single = not reader.at("(")
@@ -261,6 +264,11 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
         reader.skip()
     implicit = reader.dialect == "mysql"
     return [clause for element in elements for clause in _added(element, table, implicit=implicit)]
+
+
+def _at_column_group(reader: TokenReader) -> bool:
+    """Whether it is of how OceanBase stores columns: `COLUMN GROUP (each column)`."""
+    return reader.dialect == "mysql" and reader.at("COLUMN", "GROUP", "(")
 
 
 def _at_versions(reader: TokenReader) -> bool:
@@ -329,7 +337,9 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
         return [Clause(kind="change_key", table=table)]
     if reader.at_any(_PARTITIONS):
         return _moved(reader, table)
-    if reader.at("UNUSED") or reader.at("SUPPLEMENTAL", "LOG") or _at_versions(reader):
+    if reader.at("UNUSED") or reader.at("SUPPLEMENTAL", "LOG"):
+        return passed_over(reader, table)
+    if _at_versions(reader) or _at_column_group(reader):
         return passed_over(reader, table)
     if reader.at_any({"INDEX", "KEY"}) and reader.at_name(1) and not reader.at("CASCADE", ahead=1):
         reader.skip()
@@ -369,7 +379,7 @@ def _rename(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.at_any({"INDEX", "KEY", "CONSTRAINT", *_PARTITIONS}) and reader.at("TO", ahead=2):
         return passed_over(reader, table)
     column = reader.accept("COLUMN")
-    if not column and (reader.accept("TO") or reader.accept("AS")):
+    if not column and (reader.accept("TO") or reader.accept("AS") or reader.accept("=")):
         return [Clause(kind="rename_table", table=table, new_table=_beside(reader, table))]
     if column or reader.at("TO", ahead=1):
         reader.accept("IF", "EXISTS")

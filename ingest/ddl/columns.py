@@ -16,10 +16,12 @@ from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
 from ingest.values.source_types import parse_type, spark_type
 
-FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"}
-"""sqlglot's dialect -> the type family of `ingest.values.source_types`."""
+FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"} | {
+    "db2": "db2"
+}
+"""The dialect -> the type family of `ingest.values.source_types`."""
 
-_VERBS = {"ADD", "MODIFY", "DROP", "RENAME"}
+_VERBS = {"ADD", "ALTER", "MODIFY", "DROP", "RENAME"}
 # What may stand where a type could: the column has none, or keeps the one it has.
 _NO_TYPE = {"NOT", "NULL", "DEFAULT", "CONSTRAINT", "CHECK", "PRIMARY", "UNIQUE", "REFERENCES"} | {
     "VISIBLE",
@@ -99,10 +101,11 @@ _SYNONYMS = {
 # Words that a name follows.
 _NAMED = {"CONSTRAINT", "COLLATE", "CHARSET", "COMPRESSION", "TABLESPACE"}
 _SERIALS = {"serial", "bigserial", "smallserial", "serial2", "serial4", "serial8"}
-_ZONES = (
+_BEHIND_TYPE = (
     ("WITH", "TIME", "ZONE"),
     ("WITH", "LOCAL", "TIME", "ZONE"),
     ("WITHOUT", "TIME", "ZONE"),
+    *(("FOR", kind, "DATA") for kind in ("BIT", "SBCS", "MIXED")),  # Db2
 )
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
@@ -195,6 +198,9 @@ def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = 
             found["default"], found["expression"] = read_default(reader, source_type, type_)
         elif reader.accept("COMMENT"):
             found["comment"] = reader.take().text
+        elif source_type is not None and _of_bytes(reader):
+            source_type = _BYTES.sub(_as_bytes, source_type)
+            type_ = type_in(source_type, reader.dialect)
         elif reader.accept("PRIMARY", "KEY") or (reader.dialect == "mysql" and _bare_key(reader)):
             keys = (own,)
         elif reader.accept("WITH", "VALUES"):
@@ -225,6 +231,24 @@ def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = 
         position=_text(found.get("position")),
     )
     return Element(column=column, keys=keys)
+
+
+def _of_bytes(reader: TokenReader) -> bool:
+    """MySQL's character set that makes bytes of characters; its words are passed over.
+
+    Source: https://dev.mysql.com/doc/refman/8.4/en/charset-binary-set.html.
+    """
+    return reader.dialect == "mysql" and (
+        reader.accept("CHARACTER", "SET", "BINARY") or reader.accept("CHARSET", "BINARY")
+    )
+
+
+def _as_bytes(name: re.Match[str]) -> str:
+    word = name[0].upper()
+    return word.replace("TEXT", "BLOB").replace("VARCHAR", "VARBINARY").replace("CHAR", "BINARY")
+
+
+_BYTES = re.compile(r"^(?:VAR)?CHAR\b|^(?:TINY|MEDIUM|LONG)?TEXT\b", re.IGNORECASE)
 
 
 def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
@@ -267,7 +291,7 @@ def read_type(reader: TokenReader) -> str | None:
             reader.index += not reader.tokens[reader.index - 1].text == "]"
         elif reader.at("[") and reader.at("]", ahead=2):
             reader.index += 3
-        elif not any(reader.accept(*zone) for zone in _ZONES):
+        elif not any(reader.accept(*words) for words in _BEHIND_TYPE):
             return reader.written(first)
 
 
@@ -314,6 +338,7 @@ _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
 _SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
+_SHORT_YEAR = re.compile(r"\d\d?")
 _TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": True} | {
     "f": False,
     "false": False,
@@ -391,11 +416,23 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
         return civil_text(_dashed(text), [])
     if type_ in ("int", "bigint") and "." in text:
         return _decimal(text, 0)
+    if type_ == "int" and parse_type(source_type).name == "year" and _SHORT_YEAR.fullmatch(text):
+        return _year(int(text), text=token.kind == "string")
     if type_ == "string" and parse_type(source_type).name == "time":
         return time_text(text)
     if token.kind == "number" or type_ in ("int", "bigint", "double"):
         return _plain_number(text)
     return text
+
+
+def _year(number: int, *, text: bool) -> str:
+    """MySQL's year of one or two digits; the number 0 is the year 0000, the text is 2000.
+
+    Source: https://dev.mysql.com/doc/refman/8.4/en/year.html.
+    """
+    if number == 0 and not text:
+        return "0"
+    return str(number + (2000 if number < 70 else 1900))
 
 
 def _dashed(text: str) -> str:

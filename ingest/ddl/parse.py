@@ -39,7 +39,7 @@ _DIALECTS = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "sqls
 _DIALECT_NAMES = {
     "tsql": "tsql",
     "sql server": "tsql",
-    "db2": "postgres",  # the nearest grammar: SET DATA TYPE, the standard's type names
+    "db2": "db2",
     "greenplum": "postgres",
     "hologres": "postgres",
     "opengauss": "postgres",

@@ -36,6 +36,9 @@ _KINDS: dict[str, TokenKind] = {
     ),
 }
 _WORD = re.compile(r"[^\W\d][\w$#@]*|\d+[^\W\d][\w$#]*|@+\w+")
+_RAISING = ("oracle", "db2")
+_NEAREST = {"db2": "postgres"}
+"""Dialect -> that of sqlglot's whose words are cut as its own are, where sqlglot has none."""
 _VERBS = {"ADD", "MODIFY", "DROP", "RENAME"}
 _NOUNS = {"STORAGE", "ALL", "INDEX", "VALUES", "SUBPARTITION", "OVERFLOW", "IDENTITY"}
 # What is never closed goes on to the end of the text.
@@ -116,11 +119,11 @@ class TokenReader:
         return token.kind in ("word", "quoted") or ansi
 
     def name(self) -> str:
-        """A name as catalogues hold it: Oracle raises unquoted names, PostgreSQL lowers them."""
+        """A name as catalogues hold it: unquoted, Oracle and Db2 raise it, PostgreSQL lowers it."""
         if not self.at_name():
             raise Unread(f"expected a name, got {self.peek().text!r}")
         token = self.take()
-        if token.kind == "word" and self.dialect == "oracle":
+        if token.kind == "word" and self.dialect in _RAISING:
             return token.text.upper()
         return (
             token.text.lower()
@@ -257,7 +260,7 @@ def _tokens(text: str, dialect: str) -> list[Token]:
 def _tokenizer(dialect: str) -> Tokenizer:
     from sqlglot.dialects.dialect import Dialect
 
-    found = Dialect.get_or_raise(dialect)
+    found = Dialect.get_or_raise(_NEAREST.get(dialect, dialect))
     # Commands (RENAME, EXEC, …) would swallow the rest of the statement as one string.
     plain = type("Plain", (found.tokenizer_class,), {"COMMANDS": set()})
     tokenizer: Tokenizer = plain(dialect=found)

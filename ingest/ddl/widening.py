@@ -51,7 +51,7 @@ _SECONDS: dict[str | tuple[str, str], int] = {
     "datetimeoffset": 7,
 } | {
     (dialect, name): digits
-    for dialect, digits in (("mysql", 0), ("oracle", 6), ("postgres", 6), ("tsql", 7))
+    for dialect, digits in (("mysql", 0), ("oracle", 6), ("postgres", 6), ("tsql", 7), ("db2", 6))
     for name in ("timestamp", "time", "timestamp with time zone", "timestamptz", "timetz")
 }
 _TEXTS = {"char", "varchar", "varchar2", "nchar", "nvarchar", "nvarchar2", "character"} | {

@@ -43,6 +43,7 @@ _BINARY = {"blob", "tinyblob", "mediumblob", "longblob", "binary", "varbinary", 
     "bytes",
     "binary varying",
     "binary large object",
+    *(f"{text} for bit data" for text in ("char", "character", "varchar", "long varchar")),  # Db2
 }
 _INSTANTS = {"timestamptz", "timestamp with time zone", "timestamp with local time zone"} | {
     "datetimeoffset",

@@ -144,7 +144,7 @@ def test_a_long_default_is_no_number() -> None:
         ("sqlserver", "tsql"),
         ("SQL Server", "tsql"),
         ("tsql", "tsql"),
-        ("DB2_LUW", "postgres"),
+        ("DB2_LUW", "db2"),
         ("", "mysql"),
         (None, "mysql"),
     ],

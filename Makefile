@@ -6,7 +6,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
 
-.PHONY: setup demo docs test test-long test-live lint bench lock wheel clean
+.PHONY: setup demo docs test test-long test-live lint bench lock wheel archive clean
 
 setup: .venv/ready
 
@@ -57,10 +57,16 @@ lock: setup
 	$(COMPILE) --group build --output-file .ci/build.lock
 	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
 	$(COMPILE) --group live --constraint .ci/requirements.lock --output-file .ci/live.lock
-	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars tests/support/rocketmq_server.jars tests/live/canal.jars
+	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars tests/support/rocketmq_server.jars tests/support/s3.jars tests/live/canal.jars
 
 wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+# The wheel with what it depends on, for executors that have neither: docs/spark-submit.md.
+archive: wheel
+	rm -rf dist/archive
+	$(BIN)/uv pip install --quiet --target dist/archive --constraint .ci/requirements.lock dist/*.whl
+	tar -czf dist/ingest.tar.gz -C dist/archive .
 
 clean:
 	rm -rf .venv .cache dist warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,10 +12,12 @@ Where the checkpoint is lost, bronze itself tells which files it has.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
@@ -35,6 +37,7 @@ from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
 from pipelines.platform.checkpoints import spoilt
 from pipelines.platform.console import counted
 from pipelines.platform.failures import gist, log_hint
+from pipelines.platform.session import spark
 from pipelines.platform.warehouse import BRONZE, Warehouse
 
 MOST_FILES = 1000
@@ -80,13 +83,21 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
 
 
 def reach(source: Source, root: str) -> Reached:
-    """Counts the files that match now; raises PlatformError where their folder does not exist."""
+    """Counts the files that match now, those of a URI by Spark; raises PlatformError where their
+    folder does not exist, or the store does not answer."""
     path = _declared(source).path
     if is_uri(path):
-        return Reached(True, f"{path} is read by Spark alone, not tried")
+        listed = list_uri(_any_session(), source.name, path)
+        return Reached(True, f"{counted(len(listed), 'files')} of {path}")
     listed, unreadable = list_local(source.name, path, root=root)
     wrong = "".join(f"; {found}" for found in unreadable)
     return Reached(not unreadable, f"{counted(len(listed), 'files')} of {path}{wrong}")
+
+
+def _any_session() -> SparkSession:
+    """Spark, for who has no tables yet."""
+    with tempfile.TemporaryDirectory(prefix="ingest-", ignore_cleanup_errors=True) as scratch:
+        return spark(warehouse=Path(scratch))
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:

@@ -6,16 +6,18 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import FileIO
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 from pyspark.sql import functions as F
 
 from ingest.errors import PlatformError
 from pipelines.bronze.file_log import Listed, known_by, located
+from pipelines.bronze.hadoop_files import Entry, HadoopFiles, entering
 from pipelines.bronze.records import Unreadable
+from pipelines.platform.failures import mentions
+from pipelines.platform.stores import refusal
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _WILD = re.compile(r"[*?[]")
@@ -42,10 +44,7 @@ def list_local(
     if not os.path.exists(base):
         raise _missing(source, pattern, base)
     if base == _plain(pattern) and os.path.isdir(base):
-        raise PlatformError(
-            f"source {source} reads {pattern}, which is a folder: name its files, like"
-            f" {pattern}/*.jsonl, or with ** for any depth."
-        )
+        raise _folder(source, pattern)
     listed = []
     unreadable = []
     for path in glob.iglob(pattern, recursive=True):
@@ -102,40 +101,66 @@ def _digest(stream: FileIO, size: int) -> str:
 
 
 def list_uri(session: SparkSession, source: str, pattern: str) -> list[Listed]:
-    """The files of a URI that match, by Spark's source `binaryFile`, which reads no content here.
+    """The files of a URI that match: by Hadoop's file system, and where this process has no JVM by
+    Spark's source of files.
 
     Raises:
-        PlatformError: the folder in which the pattern begins does not exist.
+        PlatformError: the folder in which the pattern begins does not exist, or the store does not
+            answer.
     """
+    base, _ = _parted(pattern)
+    asked = _asked_spark if is_remote() else _asked_hadoop
+    matching = _matcher(pattern).fullmatch
+    try:
+        return [file for file in asked(session, pattern) if matching(_one_slash(file.path))]
+    except IsADirectoryError:
+        raise _folder(source, pattern) from None
+    except Exception as error:
+        if mentions(error, "PATH_NOT_FOUND") or mentions(error, "FileNotFoundException"):
+            raise _missing(source, pattern, base) from error
+        raise PlatformError(f"source {source} reads {pattern}: {refusal(base, error)}") from error
+
+
+def _asked_hadoop(session: SparkSession, pattern: str) -> Iterator[Listed]:
+    base, behind = _parted(pattern)
+    store = HadoopFiles(session, base)
+    if not behind:
+        file = store.file(base)
+        if file.folder:
+            raise IsADirectoryError(base)
+        files: Iterable[Entry] = [file]
+    else:
+        parts = [None if "**" in part else _matcher(part).fullmatch for part in behind.split("/")]
+        enter, begin = entering(parts), len(_one_slash(base))
+        files = store.files(base, lambda folder: enter(_one_slash(folder)[begin:]))
+    for found in files:
+        yield Listed(found.path, found.size, found.modified * 1_000_000)
+
+
+def _asked_spark(session: SparkSession, pattern: str) -> list[Listed]:
     base = _base(pattern)
     if base == _plain(pattern):
         base = base.rpartition("/")[0] + "/"
-    try:
-        found = (
-            session.read.format("binaryFile")
-            .option("recursiveFileLookup", "true")
-            .load(escaped(base))
-            .select("path", "length", F.unix_micros("modificationTime"))
-            .collect()
-        )
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise _missing(source, pattern, base) from error
-    matching = _matcher(pattern).fullmatch
-    listed = [
-        Listed(path, size, modified * 1000)
-        for path, size, modified in found
-        if matching(_one_slash(path))
-    ]
-    if not listed and _plain(pattern) == _base(pattern):
-        raise _missing(source, pattern, pattern)
-    return listed
+    found = (
+        session.read.format("binaryFile")
+        .option("recursiveFileLookup", "true")
+        .load(escaped(base))
+        .select("path", "length", F.unix_micros("modificationTime"))
+        .collect()
+    )
+    return [Listed(path, size, modified * 1000) for path, size, modified in found]
 
 
 def escaped(path: str) -> str:
     """A path in which Hadoop sees no pattern."""
     return re.sub(r"([\\*?{}\[\]^])", r"\\\1", path)
+
+
+def _folder(source: str, pattern: str) -> PlatformError:
+    return PlatformError(
+        f"source {source} reads {pattern}, which is a folder: name its files, like"
+        f" {pattern}/*.jsonl, or with ** for any depth."
+    )
 
 
 def _missing(source: str, pattern: str, base: str) -> PlatformError:
@@ -154,10 +179,16 @@ def _base(pattern: str) -> str:
 
     What glob.escape wrote (`[*]`) stands for itself.
     """
+    return _parted(pattern)[0]
+
+
+def _parted(pattern: str) -> tuple[str, str]:
+    """`_base`, and the pattern behind it."""
     wild = _WILD.search(re.sub(r"\[[*?[]\]", "xxx", pattern))
     if wild is None:
-        return _plain(pattern)
-    return _plain(pattern[: pattern.rindex("/", 0, wild.start()) + 1])
+        return _plain(pattern), ""
+    end = pattern.rindex("/", 0, wild.start()) + 1
+    return _plain(pattern[:end]), pattern[end:]
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:

@@ -51,8 +51,9 @@ class Transport(NamedTuple):
     way, and gives what it read. It raises PlatformError where nobody answers and SourceError where
     the source cannot be read from where it stands.
 
-    `reach` tries without Spark whether the source is there; relative files start at the folder that
-    is its second argument. It raises IngestError with the sentence where it is not.
+    `reach` tries whether the source is there, without Spark but for files that only Spark can list;
+    relative files start at the folder that is its second argument. It raises IngestError with the
+    sentence where it is not.
 
     `unread` counts what the transport holds and bronze has not: files, or messages of queues and
     topics. None: it cannot be told, or not now. It raises SourceError only for a note of ours that

@@ -9,8 +9,15 @@ Spark answer at once.
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__" and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+    # As a script, which spark-submit runs, its own folder comes first on the path: `inspect` would
+    # be the module beside this one, not Python's.
+    del sys.path[0]
 
 import click
 

@@ -1,4 +1,7 @@
-"""`ingest validate --connect`: whether what each source names is there, found out without Spark."""
+"""`ingest validate --connect`: whether what each source names is there.
+
+Without Spark, but for files that only Spark can list.
+"""
 
 from __future__ import annotations
 

@@ -58,12 +58,17 @@ class Invocation:
         settings = self.config.settings
         from pipelines.platform.leases import Patience
         from pipelines.platform.session import spark
+        from pipelines.platform.stores import check_log_store
+        from pipelines.platform.submitted import adapted
         from pipelines.platform.warehouse import Warehouse, writable
 
         writable(settings)
         with self.console.waiting("starting Spark"):
             session = spark(warehouse=Path(settings.warehouse))
         _quiet()
+        for text in adapted(session, settings.catalog):
+            self.console.say(text)
+        check_log_store(session, settings)
         warehouse = Warehouse(settings, session, root=str(self.config.root))
         most = 0.0 if self.no_wait else self.max_wait
         warehouse.patience = Patience(most=most, say=self.console.say)

@@ -1,9 +1,10 @@
 """The Spark session: the platform's own where there is one, else an embedded local one.
 
 On Databricks, under spark-submit and with Spark Connect the session is already made, and one thing
-alone is set here: that statements are taken as they are written. Elsewhere `spark` starts a JVM
-with Delta Lake and the settings below, all of them meant for one machine and tables of thousands to
-millions of rows; none changes a result.
+alone is set here: that statements are taken as they are written (`submitted` sets more for the
+command under spark-submit). Elsewhere `spark` starts a JVM with Delta Lake and the settings below,
+all of them meant for one machine and tables of thousands to millions of rows; none changes a
+result.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from ingest.errors import PlatformError, TableError
 from pipelines.platform.class_archive import java_options
+from pipelines.platform.failures import gist
 from pipelines.platform.jars import fetch
 from pipelines.platform.java import find_java
 
@@ -144,7 +146,13 @@ def _session(warehouse: Path, memory: str | None) -> SparkSession:
     remote = os.environ.get("SPARK_REMOTE", "")
     elsewhere = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
     if elsewhere or (remote and not remote.startswith("local")):
-        return SparkSession.builder.getOrCreate()
+        try:
+            return SparkSession.builder.getOrCreate()
+        except Exception as error:
+            # Of the JVM's own, too: a master that is not there, a cluster without room.
+            raise PlatformError(
+                f"the Spark session could not be started: {gist(error)}; the driver's log says why."
+            ) from error
     memory = memory or _quarter()
     os.environ["JAVA_HOME"] = str(find_java())
     # Workers run in this Python, whatever `python3` comes first on the path, and import nothing

@@ -55,6 +55,7 @@ PROGRAMS: Mapping[str, Mapping[str, set[str]]] = {
     "pip": {"install": set(), "wheel": {"--no-deps", "--wheel-dir"}, "download": {"--dest"}},
     **{word: {"": {"-p", "-r", "-a"}} for word in ("mkdir", "cp", "cd", "rsync", "tar", "zip")},
     "curl": {"": {"-s", "-X", "-H", "-d"}},
+    "spark-sql": {"": {"-e"}},
 }
 
 # `spark-submit --help` of Spark 4.2

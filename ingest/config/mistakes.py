@@ -23,6 +23,8 @@ _EXPECTED = {
     "model_type": "keys with values",
     "model_attributes_type": "keys with values",
 }
+_SECRET = re.compile(r"password|secret|token|jaas|webhook", re.IGNORECASE)
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _WORD = re.compile(r"'([^']*)'|(\d+)")
 
 
@@ -30,6 +32,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
     """The place and the sentence of each finding about `model`."""
     for found in error.errors(include_url=False):
         kind, place, given = found["type"], found["loc"], found["input"]
+        got = "something else, not shown here" if _names_a_secret(place) else shown(given)
         context = found.get("ctx", {})
         what = dotted(place)
         if kind == "extra_forbidden":
@@ -43,17 +46,17 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
             else:
                 yield place, unknown_word(what, given, words)
         elif kind in _EXPECTED:
-            hint = f"; write [{given}]" if kind == "tuple_type" and isinstance(given, str) else ""
+            hint = f"; write [{given}]" if kind == "tuple_type" and got == f"`{given}`" else ""
             if kind == "string_type" and isinstance(given, bool | int | float):
                 hint = "; put it in quotes"
-            yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {shown(given)}{hint}"
+            yield place, f"`{what}`: expected {_EXPECTED[kind]}, got {got}{hint}"
         elif kind == "string_too_short":
             yield place, f"`{what}`: expected text, got none"
         elif kind == "string_pattern_mismatch":
             pattern = context["pattern"]
-            yield place, f"`{what}`: expected a name like {pattern}, got {shown(given)}"
+            yield place, f"`{what}`: expected a name like {pattern}, got {got}"
         elif kind == "greater_than_equal":
-            yield place, f"`{what}`: expected {context['ge']} or more, got {shown(given)}"
+            yield place, f"`{what}`: expected {context['ge']} or more, got {got}"
         else:
             text = found["msg"].removeprefix("Value error, ")
             at = place[:-1] if place and place[-1] == "[key]" else place
@@ -79,14 +82,20 @@ def nearest(given: Any, words: Iterable[str]) -> str:
     return f"; nearest: {by_case[near[0]]}" if near else ""
 
 
+def _names_a_secret(place: Place) -> bool:
+    """Whether what stands there may be a secret, by its key."""
+    return any(isinstance(key, str) and _SECRET.search(key) for key in place)
+
+
 def shown(given: Any) -> str:
-    """A value as a mistake quotes it: scalars whole, anything larger by its kind."""
+    """A value as a mistake quotes it: scalars whole but for the login in an address, anything
+    larger by its kind."""
     if given is None:
         return "null"
     if isinstance(given, bool):
         return str(given).lower()
     if isinstance(given, str):
-        return f"`{given}`"
+        return f"`{_LOGIN.sub('[hidden]', given)}`"
     if isinstance(given, list | tuple):
         return "a list"
     return "keys with values" if isinstance(given, dict) else str(given)

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from ingest.config.alerts import Checks
 from ingest.config.masks import reference
+from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
 from ingest.errors import Mistake
 
@@ -112,7 +113,7 @@ class Settings(ConfigModel):
             if isinstance(text, str) and URI.match(text):
                 yield (
                     (key,),
-                    f"expected a folder of this machine, got `{text}`; {_instead(key, text)}",
+                    f"expected a folder of this machine, got {shown(text)}; {_instead(key, text)}",
                 )
         if given.get("catalog") and not given.get("checkpoints"):
             yield (

@@ -2,10 +2,10 @@
 
 The scalars are those of YAML 1.2's core schema: only `true`, `false`, `null`, `~` and numbers are
 not text (YAML 1.1 would read a table called `no` as false and `12:30` as 750). `${NAME}` and
-`${NAME:-default}` inside a value are taken from the environment after parsing, so what a variable
-holds can never change the structure; `$${` stands for a literal `${`. A value that is one unquoted
-`${…}` which turns out empty is null; a number may come from a variable, since numbers are also
-understood from text.
+`${NAME:-default}` inside a value are taken from the environment after parsing, and `${file:PATH}`
+from a file, so what they hold can never change the structure; `$${` stands for a literal `${`. A
+value that is one unquoted `${…}` which turns out empty is null; a number may come from a variable,
+since numbers are also understood from text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Place = tuple[str | int, ...]
 """Keys and list positions that lead to a value: ("tables", 0, "keys")."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
+_VARIABLE = re.compile(
+    r"\$\$\{|\$\{(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|file:(?P<file>[^}]+)\})?"
+)
+_LARGEST_SECRET = 64 * 1024
 _DEEPEST = 50
 _MOST_VALUES = 200_000
 _LONGEST_NUMBER = 300
@@ -164,6 +167,23 @@ def _beyond(text: str) -> tuple[int, str] | None:
     return None
 
 
+def _held(file: str) -> tuple[str, str | None]:
+    """What a file with a secret holds, without the line break behind it, and what is wrong."""
+    if not file.startswith("/"):
+        return "", "expected the whole path of a file, which begins with /"
+    try:
+        with open(file, "rb") as opened:
+            held = opened.read(_LARGEST_SECRET + 1)
+    except OSError as error:
+        return "", f"expected a file that can be read, got: {error.strerror}"
+    if len(held) > _LARGEST_SECRET:
+        return "", f"expected at most {_LARGEST_SECRET:,} bytes, got more"
+    try:
+        return held.decode().rstrip("\r\n"), None
+    except UnicodeDecodeError:
+        return "", "expected UTF-8 text, got other bytes"
+
+
 def _unreadable(file: str, line: int | None, text: str) -> tuple[Document, list[Mistake]]:
     return Document(file, None, {}, parsed=False), [Mistake(file, line, text)]
 
@@ -244,11 +264,16 @@ class _Reader:
 
     def _expand(self, node: Any, place: Place) -> str:
         def variable(found: re.Match[str]) -> str:
-            name, default = found.group(1), found.group(2)
+            name, default = found["name"], found["default"]
             if found.group(0) == "$${":
                 return "${"
+            if found["file"] is not None:
+                text, wrong = _held(found["file"])
+                if wrong is not None:
+                    self._wrong(node, f"`{found.group(0)}`: {wrong}", place)
+                return text
             if name is None or (default is not None and "${" in default):
-                text = "expected ${NAME} or ${NAME:-default} (a literal ${ is $${)"
+                text = "expected ${NAME} or ${NAME:-default} (or ${file:PATH}; a literal ${ is $${)"
                 self._wrong(node, text, place)
                 return found.group(0)
             # As in a shell, `:-` also stands in for a variable that is set but empty.

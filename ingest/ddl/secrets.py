@@ -1,4 +1,4 @@
-"""Passwords in statements about users, roles and logins: what people read has them masked.
+"""Passwords in statements, about users, roles and logins above all: silver has them masked.
 
 Sources: MySQL 8.4 (CREATE USER, SET PASSWORD, CHANGE REPLICATION SOURCE), Oracle 19c (CREATE USER),
 PostgreSQL 17 (CREATE ROLE), SQL Server 2022 (CREATE LOGIN, CREATE CREDENTIAL).
@@ -26,8 +26,20 @@ _PASSWORD = re.compile(
 )
 
 
+# Of a federated table (MySQL) or a subscription (PostgreSQL); logins in addresses.
+_CONNECTION = re.compile(
+    rf"(\bCONNECTION\s*+=\s*+){_QUOTED}|(\bSUBSCRIPTION\s++\S++\s++CONNECTION\s++){_QUOTED}",
+    re.IGNORECASE | re.DOTALL,
+)
+_LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")
+
+
 def masked(statement: str) -> str:
-    """The statement without the passwords in it; one about a table as it is."""
-    if _OF_TABLES.match(statement):
-        return statement
-    return _PASSWORD.sub(lambda found: f"{next(filter(None, found.groups()))}'{MASK}'", statement)
+    """The statement without the passwords in it; of one about a table, without those of a
+    connection."""
+    patterns = [_CONNECTION] if _OF_TABLES.match(statement) else [_CONNECTION, _PASSWORD]
+    for pattern in patterns:
+        statement = pattern.sub(
+            lambda found: f"{next(filter(None, found.groups()))}'{MASK}'", statement
+        )
+    return _LOGIN.sub(MASK, statement) if "://" in statement else statement

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 from ingest import position as order
 from ingest.codes import Code
 from ingest.ddl.dialect import configured_dialect
+from ingest.ddl.secrets import masked
 from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
@@ -244,8 +245,10 @@ class SourceDecoder:
             without_empty(event)
         else:
             event.unavailable = None
-        if event.ddl is not None and event.dialect is None:
-            event.dialect = self._dialect(event, event.format or name)
+        if event.ddl is not None:
+            event.ddl = masked(event.ddl)
+            if event.dialect is None:
+                event.dialect = self._dialect(event, event.format or name)
         if event.kind != "change" and event.kind != "fragment":
             return None
         columns = event.key_columns

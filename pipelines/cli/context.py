@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +46,14 @@ class Invocation:
     def config(self) -> Config:
         """The configuration; raises ConfigError with every mistake in it."""
         from ingest.config.load import load
+        from pipelines.platform.secrets import without_any
 
         overrides: dict[str, Any] = {}
         if self.warehouse_folder is not None:
             overrides["warehouse"] = self.warehouse_folder
-        return load(self.conf, overrides=overrides)
+        config = load(self.conf, overrides=overrides)
+        self.console.hide = partial(without_any, config=config)
+        return config
 
     @cached_property
     def warehouse(self) -> Warehouse:

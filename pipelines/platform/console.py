@@ -150,6 +150,8 @@ class Console:
     def __init__(self, *, json: bool) -> None:
         self.json = json
         self.log: JsonLog | None = None
+        self.hide: Callable[[str], str] = str
+        """Takes the secrets of a configuration out of a sentence, once there is one."""
 
     def rows(
         self,
@@ -233,6 +235,7 @@ class Console:
 
     def say(self, text: str, *, level: Level = "warning", **about: Any) -> None:
         """Tell the user something beside the result, in a line; a log also what it is about."""
+        text = self.hide(text)
         if self.log is not None:
             self.log.line(level, text, **about)
         else:

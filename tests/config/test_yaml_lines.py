@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,3 +150,30 @@ def test_aliases_as_people_use_them() -> None:
     document, wrong = parse("a.yml", text, environ={})
     assert not wrong and len(document.value["list"]) == 100
     assert parse("a.yml", "a: " + "9" * 5_000, environ={})[0].value == {"a": "9" * 5_000}
+
+
+def test_a_value_may_stand_in_a_file(tmp_path: Path) -> None:
+    held = tmp_path / "password"
+    held.write_text("p:'#\nq ${HOME}\r\n")
+    document, wrong = parse("f.yml", f"a: x${{file:{held}}}y\n", environ={"HOME": "no"})
+    assert (wrong, document.value) == ([], {"a": "xp:'#\nq ${HOME}y"})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "expected a file that can be read, got: No such file or directory"),
+        (b"canary\xff", "expected UTF-8 text, got other bytes"),
+        (b"canary" * 20_000, "expected at most 65,536 bytes, got more"),
+    ],
+)
+def test_a_file_that_holds_no_value_is_a_mistake(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    held = tmp_path / "password"
+    if content is not None:
+        held.write_bytes(content)
+    for path, expected in ((held, said), (held.name, "expected the whole path of a file")):
+        _, [mistake] = parse("f.yml", f"a: ${{file:{path}}}\n", environ={})
+        assert expected in mistake.text
+        assert "canary" not in mistake.text

@@ -25,6 +25,9 @@ from ingest.ddl.secrets import masked
         ("SET PASSWORD FOR bo = PASSWORD('h0rse')", None),
         ("CHANGE REPLICATION SOURCE TO SOURCE_HOST='db', SOURCE_PASSWORD='h0rse'", None),
         ("CREATE CREDENTIAL c WITH IDENTITY = 'bo', SECRET = 'h0rse'", None),
+        ("CREATE TABLE t (id int) ENGINE=FEDERATED CONNECTION='mysql://bo:h0rse@db/s/t'", None),
+        ("CREATE SUBSCRIPTION s CONNECTION 'host=db password=h0rse' PUBLICATION p", None),
+        ("CREATE USER MAPPING FOR bo SERVER s OPTIONS (user 'bo', password 'h0rse')", None),
     ],
 )
 def test_passwords_are_masked(statement: str, shown: str | None) -> None:
@@ -42,14 +45,23 @@ def test_passwords_are_masked(statement: str, shown: str | None) -> None:
         "CREATE UNIQUE INDEX i ON users (password)",
         "GRANT SELECT ON t TO bo",
         "DROP TABLE password",
+        "ALTER TABLE t ADD connection varchar(9) DEFAULT 'none'",
+        "ALTER TABLE t ADD link text COMMENT 'see https://docs.example/a:b@c'",
     ],
 )
 def test_statements_about_tables_stay(statement: str) -> None:
     assert masked(statement) == statement
 
 
+def test_a_login_in_an_address_is_masked() -> None:
+    statement = "CREATE STAGE s URL = 'sftp://bo:h0rse@host/x' COMMENT 'y'"
+    assert masked(statement) == "CREATE STAGE s URL = 'sftp://***@host/x' COMMENT 'y'"
+
+
 def test_a_long_statement_is_read_once() -> None:
     began = time.monotonic()
+    masked("SUBSCRIPTION a CONNECTION " * 40_000)
+    masked("a://" * 200_000)
     masked("GRANT x " + "PASSWORD FOR " * 40_000 + "'")
     masked("SET PASSWORD FOR " + "a" * 500_000)
     masked("CREATE " * 100_000)

@@ -36,6 +36,8 @@ class Invocation:
     no_wait: bool = False
     max_wait: float | None = None
     verbose: bool = False
+    any_layout: bool = False
+    """Whether the tables may be of another layout than this version works with."""
 
     @cached_property
     def console(self) -> Console:
@@ -63,6 +65,7 @@ class Invocation:
         from pipelines.platform.session import spark
         from pipelines.platform.stores import check_log_store
         from pipelines.platform.submitted import adapted
+        from pipelines.platform.table_layout import check_layout
         from pipelines.platform.warehouse import Warehouse, writable
 
         writable(settings)
@@ -75,6 +78,8 @@ class Invocation:
         warehouse = Warehouse(settings, session, root=str(self.config.root))
         most = 0.0 if self.no_wait else self.max_wait
         warehouse.patience = Patience(most=most, say=self.console.say)
+        if not self.any_layout:
+            check_layout(warehouse)
         return warehouse
 
     def sources(self, named: Iterable[str]) -> list[str]:

@@ -68,6 +68,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "ingest status --watch --interval 30",
         "ingest status --check",
     ),
+    "upgrade": ("ingest upgrade",),
     "validate": ("ingest validate --connect", "ingest --conf other/conf validate"),
     "version": ("ingest version --json",),
 }

@@ -185,6 +185,22 @@ def maintain(call: Invocation) -> None:
 
 
 @click.command()
+@patient
+@everywhere
+@click.pass_obj
+def upgrade(call: Invocation) -> None:
+    """Bring tables of an earlier version to this one's layout.
+
+    Where there is no way, it says why. Every other command refuses tables of another layout.
+    """
+    call.any_layout = True
+    warehouse = call.warehouse
+    from pipelines.platform.table_layout import upgrade
+
+    call.console.say(upgrade(warehouse))
+
+
+@click.command()
 @click.option("--source", "source", metavar="S", required=True, help="The source.")
 @patient
 @everywhere
@@ -331,7 +347,7 @@ def erase(
         call.console.say(f"erasure {done.erasure.id[:12]} is {done.erasure.status}; {told}")
 
 
-TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, erase, maintain)
+TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, erase, maintain, upgrade)
 
 
 def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:

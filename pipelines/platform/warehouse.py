@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -32,6 +33,8 @@ _SHUFFLE = "spark.sql.shuffle.partitions"
 _FEW = 50_000
 _LONGEST_NAME = 255
 _DRAFT = 5.0
+LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
+"""Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
 BRONZE = (
     ("source", "string"),
     ("topic", "string"),
@@ -339,7 +342,7 @@ def create_bronze(warehouse: Warehouse) -> None:
             "messages",
             BRONZE,
             partitioned_by=["source"],
-            properties={"delta.dataSkippingNumIndexedCols": "5"},
+            properties={"delta.dataSkippingNumIndexedCols": "5", **_layout()},
         )
 
 
@@ -362,8 +365,12 @@ def create_silver(warehouse: Warehouse) -> None:
         "cdc",
         [(c.name, f"{c.type} COMMENT {sql_text(c.text)}") for c in SILVER],
         partitioned_by=["source"],
-        properties={"delta.dataSkippingStatsColumns": statistics},
+        properties={"delta.dataSkippingStatsColumns": statistics, **_layout()},
     )
+
+
+def _layout() -> dict[str, str]:
+    return {LAYOUT_PROPERTY: f"{LAYOUT} {version('delta-cdc-ingest')}"}
 
 
 def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:

@@ -148,7 +148,7 @@ def test_every_verb_has_help(project: Project) -> None:
         ),
         *("plan", "rebuild", "reconcile", "redecode", "rejects", "report", "reset", "review"),
         "run",
-        *("silver", "sql", "status", "validate", "version"),
+        *("silver", "sql", "status", "upgrade", "validate", "version"),
     ]
     for verb in [[verb] for verb in verbs] + [["ddl", "show"], ["rejects", "list"]]:
         answer = project.ingest(*verb, "--help")

@@ -1,0 +1,122 @@
+"""The layout of the tables, a number: which versions of the product can work with them.
+
+It stands in a note beside the checkpoints, which is looked at whenever a command opens the
+warehouse, and, should that be lost, in a property of bronze and silver. Tables that say nothing are
+of the first layout. Columns that a version adds are no other layout: see `Warehouse.complete`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from ingest.errors import PlatformError
+from ingest.sql.casts import sql_text
+from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.leases import lease
+from pipelines.platform.warehouse import LAYOUT, LAYOUT_PROPERTY, Warehouse
+
+_FIRST = 1
+_TABLES = (("silver", "cdc"), ("bronze", "messages"))
+_PRODUCT = "delta-cdc-ingest"
+
+MIGRATIONS: Mapping[int, Callable[[Warehouse], None]] = {}
+"""By layout, what makes the next one of it. Each can be done again where it was cut short."""
+
+
+class Layout(NamedTuple):
+    """A layout, and the version of the product that first had it."""
+
+    number: int
+    version: str
+
+    def __str__(self) -> str:
+        written = f", which {_PRODUCT} {self.version} wrote" if self.version else ""
+        return f"layout {self.number}{written}"
+
+
+def found_layout(warehouse: Warehouse) -> Layout | None:
+    """The layout of the tables there are; None: there are none."""
+    noted = read_note(_file(warehouse))
+    if isinstance(noted.get("layout"), int):
+        return Layout(noted["layout"], str(noted.get("version") or ""))
+    there = [table for table in _TABLES if warehouse.exists(*table)]
+    if not there:
+        return None
+    said = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name(*there[0])}").collect()
+    held = next((row["value"] for row in said if row["key"] == LAYOUT_PROPERTY), "")
+    number, _, written = str(held).partition(" ")
+    return Layout(int(number), written) if number.isdigit() else Layout(_FIRST, "")
+
+
+def check_layout(warehouse: Warehouse) -> None:
+    """Raise PlatformError where this version cannot work with the tables; nothing is touched."""
+    found = found_layout(warehouse)
+    if found is None:
+        return
+    own = f"{_PRODUCT} {version(_PRODUCT)}"
+    if found.number > LAYOUT:
+        newer = f"{found.version} or a newer one" if found.version else "a newer one"
+        raise PlatformError(
+            f"expected tables of layout {LAYOUT} at most, which {own} works with, got {found}; "
+            f"install {newer}"
+        )
+    if found.number < LAYOUT:
+        raise PlatformError(
+            f"expected tables of layout {LAYOUT}, which {own} works with, got {found}; let no run "
+            "be at work, copy the tables, and run `ingest upgrade`"
+        )
+    if not _file(warehouse).exists():
+        # Who may only read the tables goes without it.
+        with suppress(OSError):
+            _note(warehouse, found)
+
+
+def upgrade(warehouse: Warehouse) -> str:
+    """Bring the tables to this version's layout; the sentence on what was done.
+
+    Raises PlatformError where there is no way there; what was done on the way stands.
+    """
+    found = found_layout(warehouse)
+    if found is None:
+        return "there are no tables yet"
+    if found.number >= LAYOUT:
+        check_layout(warehouse)
+        return f"the tables are of {found}, as this version has them: nothing to do"
+    with lease(warehouse, "gold"), lease(warehouse, "silver"), lease(warehouse, "bronze"):
+        for number in range(found.number, LAYOUT):
+            step = MIGRATIONS.get(number)
+            if step is None:
+                keep = f"work on with {_PRODUCT} {found.version}" if found.version else "keep them"
+                raise PlatformError(
+                    f"expected a way from layout {number} of the tables to {number + 1}, got none: "
+                    f"{keep}, or make new tables in another warehouse, from the messages that "
+                    "there still are"
+                )
+            step(warehouse)
+            _record(warehouse, Layout(number + 1, version(_PRODUCT)))
+    return f"the tables were of {found}, and are of layout {LAYOUT} now"
+
+
+def _record(warehouse: Warehouse, layout: Layout) -> None:
+    held = sql_text(f"{layout.number} {layout.version}")
+    for table in _TABLES:
+        if warehouse.exists(*table):
+            name = warehouse.name(*table)
+            warehouse.execute(
+                f"ALTER TABLE {name} SET TBLPROPERTIES ('{LAYOUT_PROPERTY}' = {held})"
+            )
+    _note(warehouse, layout)
+
+
+def _note(warehouse: Warehouse, layout: Layout) -> None:
+    noted = {"layout": layout.number, "version": layout.version}
+    write_whole(_file(warehouse), json.dumps(noted).encode())
+
+
+def _file(warehouse: Warehouse) -> Path:
+    return Path(warehouse.checkpoint("layout.json"))

@@ -34,6 +34,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.stream import decode_source
 from pipelines.silver.transactions import waiting
 from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+from pipelines.telemetry import otel
 from pipelines.telemetry.activity import Activity, Totals
 from pipelines.telemetry.reading import Reading
 from pipelines.telemetry.runs import now, record_run
@@ -205,6 +206,8 @@ class Run:
         self._looked_through = False
         verb = "run" if len(stages) > 1 else stages[0]
         self.activity = Activity(verb, sources=sources, targets=targets)
+        telemetry = self.activity.telemetry
+        self._instruments = otel.Instruments(telemetry.meter) if telemetry is not None else None
         self.outcome = Outcome(sources={name: Source() for name in sources})
         self._recorded = self.outcome.totals
         if console.log is not None:
@@ -243,9 +246,13 @@ class Run:
 
     def _shown(self, *, last: bool = False) -> None:
         """Give a reading to whoever watches; what fails there stops no run."""
-        if self._watch is not None:
+        if self._watch is not None or self._instruments is not None:
             try:
-                self._watch(self._reading(), last)
+                reading = self._reading()
+                if self._instruments is not None:
+                    self._instruments.show(reading)
+                if self._watch is not None:
+                    self._watch(reading, last)
             except Exception as error:
                 self._say(f"metrics are as they were: {described(error)}")
 
@@ -317,8 +324,11 @@ class Run:
         Bronze of every source comes before silver of any: a stream over bronze passes over all
         that was appended, other sources' rows too.
         """
+        with self.activity.passing():
+            return self._passed(again)
+
+    def _passed(self, again: bool) -> bool:
         brought = 0
-        self.activity.passes += 1
         failed = {name: done.error for name, done in self.outcome.sources.items()}
         for done in self.outcome.sources.values():
             done.error = None
@@ -329,7 +339,7 @@ class Run:
             for name in self._sources if "bronze" in self._stages else ():
                 if self._stop():
                     return False
-                with self.activity.timed("bronze"):
+                with self.activity.timed("bronze", source=name):
                     brought += self._bronze(name, advance)
             if again and not brought:
                 # What failed in silver was not tried once more.
@@ -341,7 +351,7 @@ class Run:
             for name in own if "silver" in self._stages else ():
                 if self._stop():
                     return False
-                with self.activity.timed("silver"):
+                with self.activity.timed("silver", source=name):
                     self._silver(name, advance)
             if "gold" in self._stages and own and not self._stop():
                 with self.activity.timed("gold"):
@@ -542,7 +552,8 @@ class Run:
 
     def _failed(self, source: str | None, error: Exception, stage: str = "") -> None:
         """Say and note what failed."""
-        text = described(error)
+        text = without_any(described(error), self._config)
+        otel.failed(self.activity.telemetry, text)
         if source is not None:
             # What fails names its source for those who call it by itself.
             text = stage + text.removeprefix(f"source {source}: ")

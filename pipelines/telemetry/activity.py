@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from pipelines.telemetry.latency import Latency
+from pipelines.telemetry.otel import Attributes, connected, span
 from pipelines.telemetry.runs import CADENCE, RunRow, now
 
 _BATCHES_MOST = 1_000
@@ -46,6 +47,7 @@ class Activity:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.latency = Latency()
         self._verb, self._sources, self._targets = verb, sources, targets
+        self.telemetry = connected()
         self._decoded: deque[EventTimes] = deque(maxlen=_BATCHES_MOST)
         self._merged: set[tuple[str, str]] = set()
         self.written = 0
@@ -58,13 +60,23 @@ class Activity:
         self._before = (self.passes, dict(self.seconds), self.latency.copy())
 
     @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Work of one of STAGES."""
+    def timed(self, stage: str, *, source: str | None = None) -> Iterator[None]:
+        """Work of one of STAGES, for a source where it is for one."""
         began = time.monotonic()
+        about = {} if source is None else {"ingest.source": source}
         try:
-            yield
+            with span(self.telemetry, f"ingest {stage}", about):
+                yield
         finally:
             self.seconds[stage] += time.monotonic() - began
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """One pass over the sources: a trace of its own."""
+        self.passes += 1
+        about: Attributes = {"ingest.run": self.run, "ingest.pass": self.passes}
+        with span(self.telemetry, f"ingest {self._verb}", about):
+            yield
 
     def decoded(self, batches: Sequence[EventTimes]) -> None:
         """Silver has these, and gold not yet."""

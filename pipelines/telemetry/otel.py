@@ -1,0 +1,160 @@
+"""Spans and metrics of a run for OpenTelemetry, where somebody collects them.
+
+A pass over the sources is a trace: the span `ingest run` (or the stage that was asked for), and one
+below it for each piece of work of a stage. Metrics are those of `pipelines.telemetry.metrics`, by
+the same names. Both go through OpenTelemetry's own API: to the providers that the process has, else
+by OTLP over HTTP to where the variables OTEL_EXPORTER_OTLP_… say. Without either nothing is
+imported, and nothing is sent. No span and no metric has more than names, counts and sentences
+without secrets.
+
+Source: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingest.errors import PlatformError
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Span, Tracer
+
+    from pipelines.telemetry.reading import Reading
+
+NAME = "delta-cdc-ingest"
+_VARIABLES = "OTEL_EXPORTER_OTLP_"
+_GAUGES = ("gauge", "info")
+
+Attributes = Mapping[str, str | int | float | bool]
+
+
+def _said() -> bool:
+    """Whether the variables say where to send what."""
+    return any(name.startswith(_VARIABLES) and text for name, text in os.environ.items())
+
+
+class Telemetry(NamedTuple):
+    """Where spans and metrics go."""
+
+    tracer: Tracer
+    meter: Meter
+
+
+def connected() -> Telemetry | None:
+    """Where they go; None where nobody collects.
+
+    Raises PlatformError where the variables say where to, and OpenTelemetry is not installed.
+    """
+    disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    said = _said() and not disabled
+    if disabled or not (said or "opentelemetry.sdk.trace" in sys.modules):
+        return None
+    try:
+        from opentelemetry import metrics, trace
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.trace import TracerProvider
+    except ModuleNotFoundError:
+        raise PlatformError(
+            f"{_VARIABLES}… says where to send spans and metrics, and OpenTelemetry is not "
+            f"installed: pip install '{NAME}[otel]', or unset it"
+        ) from None
+    own = version(NAME)
+    if not said and not isinstance(trace.get_tracer_provider(), TracerProvider):
+        # The library is there, and nobody has it at work.
+        return None
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        trace.set_tracer_provider(_traces(TracerProvider, own))
+    if said and not isinstance(metrics.get_meter_provider(), MeterProvider):
+        metrics.set_meter_provider(_metrics(MeterProvider, own))
+    return Telemetry(trace.get_tracer(NAME, own), metrics.get_meter(NAME, own))
+
+
+def _traces(provider: type[Any], own: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    made = provider(resource=_resource(own))
+    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return made
+
+
+def _metrics(provider: type[Any], own: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    return provider(metric_readers=[reader], resource=_resource(own))
+
+
+def _resource(own: str) -> Any:
+    from opentelemetry.sdk.resources import Resource
+
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES outrank these.
+    return Resource({"service.name": NAME, "service.version": own}).merge(Resource.create())
+
+
+@contextmanager
+def span(
+    telemetry: Telemetry | None, name: str, attributes: Attributes | None = None
+) -> Iterator[Span | None]:
+    """A span around what is done meanwhile; nothing where nobody collects."""
+    if telemetry is None:
+        yield None
+        return
+    with telemetry.tracer.start_as_current_span(name, attributes=attributes or {}) as begun:
+        yield begun
+
+
+def failed(telemetry: Telemetry | None, text: str) -> None:
+    """Mark the span at work as failed, with the sentence why, which has no secrets."""
+    if telemetry is None:
+        return
+    from opentelemetry.trace import Status, StatusCode, get_current_span
+
+    get_current_span().set_status(Status(StatusCode.ERROR, text))
+
+
+class Instruments:
+    """The metrics of the newest reading, as observable instruments of a meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._held: dict[str, list[tuple[float, dict[str, str]]]] = {}
+
+    def show(self, reading: Reading) -> None:
+        """Take over a reading; those metrics are made that were not there yet."""
+        from pipelines.telemetry.metrics import families
+
+        for family in families(reading):
+            if family.type == "histogram":
+                # Its buckets are made already, which no instrument takes.
+                continue
+            held = [
+                (sample.value, dict(sample.labels))
+                for sample in family.samples
+                if not sample.name.endswith("_created")
+            ]
+            made = family.name in self._held
+            self._held[family.name] = held
+            if not made:
+                gauge = family.type in _GAUGES
+                make = (
+                    self._meter.create_observable_gauge
+                    if gauge
+                    else self._meter.create_observable_counter
+                )
+                make(family.name, [self._observed(family.name)], description=family.documentation)
+
+    def _observed(self, name: str) -> Any:
+        from opentelemetry.metrics import Observation
+
+        def observe(_: object) -> Iterable[Observation]:
+            return [Observation(value, labels) for value, labels in self._held[name]]
+
+        return observe

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ import click
 from ingest.errors import TRY_AGAIN, ConfigError, LeaseHeld, PlatformError
 from pipelines.cli.completion import add_completion
 from pipelines.cli.context import (
+    FIRST_ROWS,
+    MOST_ROWS,
     Invocation,
     bad_sql,
     detailed,
@@ -375,7 +379,8 @@ def inspect(
 ) -> None:
     """Decode messages and print the silver rows they become.
 
-    The messages are those of FILEs, or of standard input, numbered from 0 as offsets are.
+    The messages are those of FILEs, or of standard input, numbered from 0 as offsets are. People
+    are shown 1,000 rows of them at most.
     What a source's YAML may say can be given here too, and is checked alike; it overrides --source.
     With --source, the targets that the tables file gives the messages' tables are listed last.
     """
@@ -393,9 +398,15 @@ def inspect(
     else:
         from pipelines.cli import screens
 
-        found = [dict(zip(inspection.SHOWN, inspection.compact(row), strict=True)) for row in rows]
+        found = [
+            dict(zip(inspection.SHOWN, inspection.compact(row), strict=True))
+            for row in islice(rows, MOST_ROWS)
+        ]
         shown = screens.inspected(found, verbose=call.verbose)
         screens.show(call.console, shown, nothing="no messages")
+        # What is not shown is read all the same: which tables came is asked of all.
+        if deque(rows, maxlen=1):
+            call.console.say(FIRST_ROWS)
         for text in tables.routed(call.config) if declared is not None else ():
             call.console.text(text)
     for text in tables.unmatched(table_names(given["keys"])):

@@ -343,6 +343,17 @@ def test_inspect_for_people(project: Project, monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
+def test_inspect_shows_people_no_more_than_they_can_read(project: Project) -> None:
+    pens = [canal("items", "INSERT", PEN, es=5, id_=n, keys=()) for n in range(1000)]
+    file = project.land("a.jsonl", [*pens, canal("mugs", "INSERT", PEN, es=5, id_=0, keys=())])
+    answer = project.ingest("inspect", str(file), "--keys", "shop.mugs: [id]")
+    assert answer.code == 0
+    # The last table is not shown, and yet it came.
+    assert answer.err == "the first 1,000 rows; --json gives all\n"
+    assert "mugs" not in answer.out
+    assert len(project.ingest("inspect", str(file), "--json").records) == 1003
+
+
 def test_inspect_takes_what_the_sources_yaml_says(project: Project) -> None:
     project.write(
         "conf/sources/shop.yml", SHOP + "epoch: 3\norder: source\nkeys: {shop.items: [name]}\n"

@@ -4,14 +4,16 @@ A JVM that starts Spark finds, reads and checks some 12,000 classes. With class 
 (https://openjdk.org/jeps/350, JEP 350, in every Java from 13 on) it writes what it has loaded to an
 archive as it ends, and the next one maps that into its memory.
 
-The first JVM of an installation writes a draft of its own; whoever starts next takes a draft that
-is whole for the archive. An archive is named by all that it was made of, so that another Java, jar
-or environment has another one; the JVM looks as well, and goes on without an archive that does not
-fit. An archive takes some 180 MB; MOST of them are kept.
+The first JVM of an installation writes a draft of its own, and its process, when it ends as it
+should, says so: one that was killed at once knew few classes. Whoever starts next takes such a
+draft for the archive, if it is whole. An archive is named by all that it was made of, so that
+another Java, jar or environment has another one; the JVM looks as well, and goes on without an
+archive that does not fit. An archive takes some 140 MB; MOST of them are kept.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import sys
@@ -23,11 +25,12 @@ from pathlib import Path
 from pipelines.platform.jars import cache
 
 MOST = 3
-"""How many archives are kept: those that were used last."""
+"""How many archives are kept: those that were used last, none of which makes room on its day."""
+_DAY = 24 * 3600
 _MAGIC = (0xF00BABA8).to_bytes(4, sys.byteorder)
 """How an archive begins (OpenJDK's `cds.h`); the JVM writes its beginning last."""
 _ABANDONED = 3600
-"""Seconds after which a draft that is not whole has nobody who writes it."""
+"""Seconds after which nobody finishes a draft any more."""
 _FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """What puts folders on the class path, of which no JVM makes an archive."""
 
@@ -53,10 +56,12 @@ def java_options(java: Path, spark: Path, jars: Iterable[Path]) -> list[str]:
         if archive.exists():
             os.utime(archive)
             return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
-        _tidy(folder)
+        if not _room(folder):
+            return []
     except OSError:
         return []
     draft = folder / f"{name}.{os.getpid()}.draft"
+    atexit.register(_say_ended, draft)
     return [f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
@@ -69,12 +74,24 @@ def _name(files: Iterable[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
+def _say_ended(draft: Path) -> None:
+    with suppress(OSError):
+        _ended(draft).touch()
+
+
+def _ended(draft: Path) -> Path:
+    """What is there when the process of a draft's JVM ended as it should."""
+    return draft.with_suffix(".ended")
+
+
 def _adopt(folder: Path, archive: Path) -> None:
     """Make a whole draft the archive, if there is one."""
-    for draft in sorted(folder.glob(f"{archive.stem}.*.draft")):
+    for ended in sorted(folder.glob(f"{archive.stem}.*.ended")):
+        draft = ended.with_suffix(".draft")
         with suppress(FileNotFoundError):  # another process was faster
             if not _whole(draft):
                 continue
+            ended.unlink()
             if archive.exists():
                 draft.unlink()
             else:
@@ -86,11 +103,17 @@ def _whole(draft: Path) -> bool:
         return stream.read(len(_MAGIC)) == _MAGIC
 
 
-def _tidy(folder: Path) -> None:
-    """Make room for one more archive, and remove drafts that nobody finishes."""
-    kept = sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime, reverse=True)
-    for file in kept[MOST - 1 :]:
+def _room(folder: Path) -> bool:
+    """Whether there is room for one more archive, once what nobody uses any more is removed: where
+    many environments took turns, each would leave one at every start."""
+    now = time.time()
+    for file in [*folder.glob("*.draft"), *folder.glob("*.ended")]:
+        with suppress(FileNotFoundError):
+            if now - file.stat().st_mtime > _ABANDONED:
+                file.unlink()
+    kept = sorted((file.stat().st_mtime, file) for file in folder.glob("*.jsa"))
+    for used, file in kept[: len(kept) - MOST + 1]:
+        if now - used < _DAY:
+            return False
         file.unlink(missing_ok=True)
-    for draft in folder.glob("*.draft"):
-        if time.time() - draft.stat().st_mtime > _ABANDONED:
-            draft.unlink(missing_ok=True)
+    return True

@@ -45,6 +45,9 @@ def test_one_jvm_leaves_its_classes_to_the_next(spark_home: Path) -> None:
     draft = options(spark_home)
     made = subprocess.run([java, *draft, "-version"], capture_output=True, text=True)
     assert (made.returncode, made.stdout) == (0, "")
+    # Its process may have been killed at once.
+    assert options(spark_home) == draft
+    class_archive._say_ended(Path(draft[0].removeprefix(DRAFT)))
     [used, *quiet] = options(spark_home)
     assert used.startswith(ARCHIVE)
     assert [str(file) for file in folder().iterdir()] == [used.removeprefix(ARCHIVE)]
@@ -56,10 +59,12 @@ def test_one_jvm_leaves_its_classes_to_the_next(spark_home: Path) -> None:
 def test_a_draft_counts_once_it_is_whole(spark_home: Path) -> None:
     draft = draft_of(spark_home)
     draft.write_bytes(bytes(16) + b"regions")
+    class_archive._say_ended(draft)
     assert draft_of(spark_home) == draft
     draft.write_bytes(class_archive._MAGIC + b"header, regions")
     second = draft.with_name(draft.name.replace(str(os.getpid()), "1"))
     second.write_bytes(class_archive._MAGIC + b"of a JVM beside it")
+    class_archive._say_ended(second)
     archive = folder() / f"{draft.name.partition('.')[0]}.jsa"
     assert options(spark_home)[0] == f"{ARCHIVE}{archive}"
     assert list(folder().iterdir()) == [archive]
@@ -73,12 +78,21 @@ def test_another_jar_has_another_archive(spark_home: Path) -> None:
 
 def test_few_archives_are_kept_and_no_old_drafts(spark_home: Path) -> None:
     folder().mkdir(parents=True)
-    for age, name in enumerate(["a.jsa", "b.jsa", "c.jsa", "d.jsa", "a.1.draft", "b.2.draft"]):
+    names = ["a.jsa", "b.jsa", "c.jsa", "d.jsa", "a.1.draft", "a.1.ended", "b.2.draft"]
+    for age, name in enumerate(names):
         (folder() / name).write_bytes(b"")
         os.utime(folder() / name, (10**9 - age, 10**9 - age))
     os.utime(folder() / "b.2.draft")
-    options(spark_home)
+    assert options(spark_home)
     assert sorted(file.name for file in folder().iterdir()) == ["a.jsa", "b.2.draft", "b.jsa"]
+
+
+def test_archives_in_use_make_no_room(spark_home: Path) -> None:
+    folder().mkdir(parents=True)
+    for name in ("a.jsa", "b.jsa", "c.jsa"):
+        (folder() / name).write_bytes(b"")
+    assert options(spark_home) == []
+    assert len(list(folder().iterdir())) == 3
 
 
 def test_folders_on_the_class_path_have_no_archive(

@@ -36,10 +36,10 @@ _LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")
 
 def masked(statement: str) -> str:
     """The statement without the passwords in it; of one about a table, without those of a
-    connection."""
-    patterns = [_CONNECTION] if _OF_TABLES.match(statement) else [_CONNECTION, _PASSWORD]
-    for pattern in patterns:
+    connection: an address may be the default of a column, which gold takes from here."""
+    of_table = _OF_TABLES.match(statement) is not None
+    for pattern in [_CONNECTION] if of_table else [_CONNECTION, _PASSWORD]:
         statement = pattern.sub(
             lambda found: f"{next(filter(None, found.groups()))}'{MASK}'", statement
         )
-    return _LOGIN.sub(MASK, statement) if "://" in statement else statement
+    return statement if of_table or "://" not in statement else _LOGIN.sub(MASK, statement)

@@ -6,7 +6,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
 
-.PHONY: setup demo docs test test-long test-live lint bench lock wheel archive clean
+.PHONY: setup demo docs test test-long test-live lint bench lock release wheel archive clean
 
 setup: .venv/ready
 
@@ -58,6 +58,11 @@ lock: setup
 	$(COMPILE) --group dev --all-extras --output-file .ci/requirements.lock pyproject.toml
 	$(COMPILE) --group live --constraint .ci/requirements.lock --output-file .ci/live.lock
 	$(BIN)/python .ci/lock_jars.py pipelines/platform/delta.jars pipelines/platform/kafka.jars tests/support/kafka_broker.jars tests/support/rocketmq_server.jars tests/support/s3.jars tests/live/canal.jars
+
+# Wheel, sdist and bill of materials in dist/release, looked through; the wheel plays the demo in an
+# environment of its own.
+release: setup
+	@$(JAVA) && $(BIN)/python .ci/release.py dist/release
 
 wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -13,7 +13,9 @@ value for it: its null means nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +25,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.values import jsontext
 from ingest.values.source_types import spark_type
-from ingest.wire.clock import Clock
+from ingest.wire.clock import Clock, epoch_micros
 from ingest.wire.contract import (
     SPACES_OF_JSON,
     Decoder,
@@ -42,15 +44,19 @@ from ingest.wire.typed_rows import TableRows, TypedRows
 
 _OPS = ("insert", "update", "delete", "truncate")
 _DIGITS = 10**10
+_PART = re.compile(r'"((?:[^"]|"")*+)"|([^."]++)')
 _NONE = msgspec.Raw(b"")
 
 
 class _Envelope(msgspec.Struct, gc=False):
     table: str | None = None
     op_type: str | None = None
-    op_ts: str | None = None
+    op_ts: Scalar = None
     current_ts: Any = None
     pos: Scalar = None
+    scn: Any = None
+    row_id: Any = None
+    username: Any = None
     xid: Scalar = None
     primary_keys: tuple[str, ...] | None = None
     tokens: dict[str, str | None] | None = None
@@ -82,6 +88,7 @@ def decoder(options: FormatOptions) -> Decoder:
         if envelope.op_type is None and envelope.payload:
             value = bytes(envelope.payload)
             envelope = jsontext.parse(value, _ENVELOPE.decode, warnings)
+        _refuse_confluent(envelope)
         op = ops.get(envelope.op_type or "")
         if op is None:
             raise DecodeError(
@@ -101,8 +108,8 @@ def decoder(options: FormatOptions) -> Decoder:
             key_columns=envelope.primary_keys or None,
             scn=text_of(envelope.pos),
             order=_order(envelope.pos),
-            event_time=clock.micros(envelope.op_ts, warnings),
-            sent_time=clock.sent_micros(envelope.current_ts, warnings),
+            event_time=_happened(envelope.op_ts, clock, warnings),
+            sent_time=_sent(envelope.current_ts, clock, warnings),
             tx_id=text_of(envelope.xid) or tokens.get("6") or tokens.get("TK-XID"),
             types=rows.types,
             warnings=warnings,
@@ -116,9 +123,47 @@ def decoder(options: FormatOptions) -> Decoder:
     return decode
 
 
+def _refuse_confluent(envelope: _Envelope) -> None:
+    """Raises unsupported for a row of Confluent's connector, whose metadata are columns here."""
+    if envelope.pos is None and None not in (envelope.scn, envelope.row_id, envelope.username):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected GoldenGate's op_type, got that of Confluent's Oracle CDC connector (scn, "
+            "row_id and username beside it), whose messages are not decoded: send the changes with "
+            "GoldenGate or with Debezium's Oracle connector",
+        )
+
+
+def _happened(given: Scalar, clock: Clock, warnings: list[str]) -> int | None:
+    """The time of a change: a text, or `${timestampmicro}`, a number of microseconds."""
+    text = str(given or "")
+    if text.isascii() and text.isdigit() and len(text) <= 20:
+        return epoch_micros(int(text), warnings, 1_000_000)
+    return clock.micros(text, warnings)
+
+
+def _sent(given: Any, clock: Clock, warnings: list[str]) -> int | None:
+    """The time of sending, written in the same ways; no change is refused for it."""
+    text = str(given)
+    if text.isascii() and text.isdigit() and len(text) <= 20:
+        with suppress(DecodeError):
+            return epoch_micros(int(text), warnings, 1_000_000)
+    return clock.sent_micros(given, warnings)
+
+
 def _names(text: str | None) -> TableName:
-    """Database, schema and table of `[catalog.]schema.table`; of two names the first is the db."""
-    parts = (text or "").split(".")
+    """Database, schema and table of `[catalog.]schema.table`; of two names the first is the db.
+
+    A name in double quotes may hold dots.
+    """
+    written = text or ""
+    if written.startswith('"'):
+        parts = [
+            quoted.replace('""', '"') if quoted else plain_
+            for quoted, plain_ in _PART.findall(written)
+        ]
+    else:
+        parts = written.split(".")
     if len(parts) < 3:
         return (parts[0] if len(parts) == 2 else None) or None, None, parts[-1] or None
     return ".".join(parts[:-2]), parts[-2], parts[-1]

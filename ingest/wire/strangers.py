@@ -86,6 +86,15 @@ _KINDS = (
         "enriched_properties='source', which Debezium's format reads",
     ),
     _Kind(
+        lambda top: any(name.startswith(("before.", "after.")) for name in top),
+        "it looks like Debezium's envelope that Connect's transformation Flatten took apart: leave "
+        "that out",
+    ),
+    _Kind(
+        _has("type", "binlog_filename", "binlog_position"),
+        f"it looks like NiFi's CaptureChangeMySQL: {_ELSEWHERE}",
+    ),
+    _Kind(
         lambda top: bytes(top.get("_cdc", b"")).startswith(b"{"),
         "it looks like the work of a transformation of Iceberg's sink: read the topic as the "
         "connector writes it",

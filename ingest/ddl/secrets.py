@@ -26,20 +26,25 @@ _PASSWORD = re.compile(
 )
 
 
-# Of a federated table (MySQL) or a subscription (PostgreSQL); logins in addresses.
+# Of a federated table (MySQL) or a subscription (PostgreSQL). Other quoted texts are passed over,
+# so that none is looked into; one that never ends is the rest.
 _CONNECTION = re.compile(
-    rf"(\bCONNECTION\s*+=\s*+){_QUOTED}|(\bSUBSCRIPTION\s++\S++\s++CONNECTION\s++){_QUOTED}",
+    rf"(\bCONNECTION\s*+=\s*+){_QUOTED}|(\bSUBSCRIPTION\s++\S++\s++CONNECTION\s++){_QUOTED}"
+    rf"|{_QUOTED}|['\"].*+",
     re.IGNORECASE | re.DOTALL,
 )
 _LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")
 
 
 def masked(statement: str) -> str:
-    """The statement without the passwords in it; of one about a table, without those of a
-    connection: an address may be the default of a column, which gold takes from here."""
-    of_table = _OF_TABLES.match(statement) is not None
-    for pattern in [_CONNECTION] if of_table else [_CONNECTION, _PASSWORD]:
-        statement = pattern.sub(
-            lambda found: f"{next(filter(None, found.groups()))}'{MASK}'", statement
-        )
-    return statement if of_table or "://" not in statement else _LOGIN.sub(MASK, statement)
+    """The statement without the passwords in it; of one about a table, whose texts may be data,
+    without that of its connection alone."""
+    statement = _CONNECTION.sub(_hidden, statement)
+    if _OF_TABLES.match(statement):
+        return statement
+    return _LOGIN.sub(MASK, _PASSWORD.sub(_hidden, statement))
+
+
+def _hidden(found: re.Match[str]) -> str:
+    before = next(filter(None, found.groups()), None)
+    return found[0] if before is None else f"{before}'{MASK}'"

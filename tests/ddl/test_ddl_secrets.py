@@ -46,7 +46,8 @@ def test_passwords_are_masked(statement: str, shown: str | None) -> None:
         "GRANT SELECT ON t TO bo",
         "DROP TABLE password",
         "ALTER TABLE t ADD connection varchar(9) DEFAULT 'none'",
-        "ALTER TABLE t ADD link text COMMENT 'see https://docs.example/a:b@c'",
+        "ALTER TABLE t ADD link varchar(99) DEFAULT 'https://bo:none@docs.example/a'",
+        "ALTER TABLE t ADD link varchar(99) DEFAULT 'CONNECTION=''none'' or \\'x'",
         "ALTER TABLE t ADD link varchar(99) DEFAULT 'https://guest:guest@host/x'",
     ],
 )
@@ -63,6 +64,8 @@ def test_a_long_statement_is_read_once() -> None:
     began = time.monotonic()
     masked("SUBSCRIPTION a CONNECTION " * 40_000)
     masked("a://" * 200_000)
+    masked("'" + "\\'" * 300_000)
+    masked("CREATE TABLE t CONNECTION=" + "'\\'\"" * 200_000)
     masked("GRANT x " + "PASSWORD FOR " * 40_000 + "'")
     masked("SET PASSWORD FOR " + "a" * 500_000)
     masked("CREATE " * 100_000)

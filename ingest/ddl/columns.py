@@ -30,6 +30,7 @@ _NO_TYPE = {"NOT", "NULL", "DEFAULT", "CONSTRAINT", "CHECK", "PRIMARY", "UNIQUE"
     "AS",
     "ENCRYPT",
     "DECRYPT",
+    "ANNOTATIONS",
     "COMMENT",
     "COLLATE",
     "ENABLE",
@@ -61,7 +62,7 @@ _AFTER_DEFAULT = {"NOT", "NULL", "COMMENT", "PRIMARY", "UNIQUE", "KEY", "AUTO_IN
     "IDENTITY",
     *_VERBS,
 }
-_AFTER_COMPUTED = _AFTER_DEFAULT | {"STORED", "VIRTUAL", "PERSISTED"}
+_AFTER_COMPUTED = _AFTER_DEFAULT | {"STORED", "VIRTUAL", "PERSISTED", "PERSISTENT"}
 _TYPE_TAIL = {"PRECISION", "VARYING", "UNSIGNED", "SIGNED", "ZEROFILL", "LARGE", "OBJECT", "ARRAY"}
 _TYPE_AFTER = {
     "LONG": {"RAW", "VARCHAR", "VARBINARY"},
@@ -83,7 +84,7 @@ _ATTRIBUTES = set(
     WITHOUT ANNOTATIONS DOMAIN SCOPE IS OPTIONS LOB COLUMN CLUSTERING SKIP_INDEX MIN_MAX SUM TO
     AUTOINCREMENT KEY_BLOCK_SIZE UTF8 UTF8MB4 LATIN1 GBK UCS2 UTF16 UTF32 BY_DEFAULT INCREMENT
     MINVALUE MAXVALUE CYCLE CACHE NOCYCLE NOCACHE ORDER NOORDER INLINE LENGTH LOGGED COMPACT
-    BFILE STORE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
+    BFILE STORE SECUREFILE BASICFILE AS COMMENT AND OR IN BETWEEN LIKE TRUE FALSE GLOBAL LOCAL
     """.split()
 )
 # What a database takes a name for, where other databases mean another type by it.
@@ -107,6 +108,8 @@ _BEHIND_TYPE = (
     ("WITHOUT", "TIME", "ZONE"),
     *(("FOR", kind, "DATA") for kind in ("BIT", "SBCS", "MIXED")),  # Db2
 )
+# What has a column's words in it, and speaks of other rows or of storage.
+_NOT_OF_COLUMN = (("SET", "NULL"), ("SET", "DEFAULT"), ("STORE", "AS"))
 # Elements of a column list that define no column; INDEX and KEY are names outside MySQL.
 _CONSTRAINTS = {"CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "EXCLUDE"}
 _MYSQL_INDEXES = {"INDEX", "KEY", "FULLTEXT", "SPATIAL"}
@@ -141,8 +144,9 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
 
 
 def at_constraint(reader: TokenReader) -> bool:
+    clustering = reader.at("CLUSTERING") and reader.at("KEY", ahead=1)  # TokuDB
     return reader.at_any(_CONSTRAINTS) or (
-        reader.dialect == "mysql" and reader.at_any(_MYSQL_INDEXES)
+        reader.dialect == "mysql" and (clustering or reader.at_any(_MYSQL_INDEXES))
     )
 
 
@@ -157,7 +161,7 @@ def read_constraint(reader: TokenReader) -> Element:
         while not (reader.at("(") or reader.at_end() or reader.at(",")):
             reader.take()  # an index name, USING BTREE, CLUSTERED
         keys = read_key(reader) if reader.at("(") else ()
-    elif reader.at_any(_MYSQL_INDEXES | {"UNIQUE"}):
+    elif reader.at_any(_MYSQL_INDEXES | {"UNIQUE", "CLUSTERING"}):
         kind = "create_index"
     reader.skip()
     return Element(keys=keys, kind=kind)
@@ -258,6 +262,8 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
     """
     if reader.accept("REFERENCES"):
         reader.path()
+    elif any(reader.accept(*words) for words in _NOT_OF_COLUMN):
+        pass
     elif reader.accept("CHARACTER", "SET"):
         reader.take()
     elif reader.at_any(_NAMED):

@@ -315,14 +315,17 @@ def by_arrival(logs: Logs, chance: random.Random, *, partitions: int) -> list[Li
     return lines
 
 
-def by_source(logs: Logs, chance: random.Random, *, partitions: int, base: int) -> list[Line]:
-    """The logs as a connector sends them: each delivery at a new place, some changes twice."""
-    sent = [(dress, logged) for dress, of_table in logs for logged in of_table]
+def by_source(logs: Logs, chance: random.Random, *, partitions: int) -> list[Line]:
+    """The logs as a connector sends them: each delivery at a new place, some changes twice.
+
+    Positions are counted from the first change of each log.
+    """
+    sent = [(dress, logged, of_table[0].number) for dress, of_table in logs for logged in of_table]
     sent += chance.sample(sent, len(sent) // 5)
     chance.shuffle(sent)
     offsets = [0] * partitions
     lines = []
-    for dress, logged in sent:
+    for dress, logged, base in sent:
         lane = chance.randrange(partitions)
         text = debezium(logged, dress, chance, base=base)
         lines.append(Line(lane, offsets[lane], START + chance.randrange(10**6), text))

@@ -47,7 +47,9 @@ _STATEMENTS = tuple(
 )
 _TYPES = frozenset(f'"{word}"'.encode() for word in (*_ROWS, *_CONTROLS, *_STATEMENTS))
 _NOT_OURS = frozenset(("isDdl", "mysqlType", "sqlType", "version", "commitTs", "action", "payload"))
-_MARKS = frozenset(("xid", "xoffset", "commit", "position", "primary_key_columns", "thread_id"))
+_MARKS = frozenset(("xid", "xoffset", "commit", "position", "thread_id", "primary_key_columns")) | {
+    "primaryKeyColumns"
+}
 """Names of which no other format's rows have any: without one nothing is deleted."""
 _CONTENT = frozenset(("data", "def", "sql", "encrypted"))
 _LAST_ROW = 2**62
@@ -66,6 +68,9 @@ class _Envelope(msgspec.Struct, gc=False):
     commit: bool | None = None
     position: str | None = None
     primary_key_columns: tuple[str, ...] | None = None
+    camel_key_columns: tuple[str, ...] | None = msgspec.field(
+        default=None, name="primaryKeyColumns"
+    )
     data: msgspec.Raw = _NONE
     old: msgspec.Raw = _NONE
     sql: str | None = None
@@ -98,10 +103,15 @@ def decoder(options: FormatOptions) -> Decoder:
         if op == "truncate" or event.kind == "ddl":
             _state(event, envelope, spark, warnings=warnings)
         elif event.kind == "change":
-            event.key_columns = envelope.primary_key_columns or key_of_message(message.key)
+            event.key_columns = (
+                envelope.primary_key_columns
+                or envelope.camel_key_columns
+                or key_of_message(message.key)
+            )
             rows = tables.of((event.db, event.schema, event.table), keys=event.key_columns)
             event.types = rows.types
             _images(event, envelope, rows, warnings=warnings)
+            _name_keys(event)
             if not whole:
                 _doubt(event, warnings)
         yield event
@@ -199,6 +209,18 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
         warnings.append(Code.PARTIAL_IMAGE.value)
         event.after_image = word = "partial"
     event.before, event.before_image = before, word
+
+
+def _name_keys(event: Event) -> None:
+    """`output_naming_strategy: underscore_to_camelcase` renames columns, and not those of keys."""
+    row = event.before if event.after is None else event.after
+    if event.key_columns is None or row is None or all(name in row for name in event.key_columns):
+        return
+    camels = {name.lower(): name for name in row if "_" not in name}
+    event.key_columns = tuple(
+        name if name in row else camels.get(name.replace("_", "").lower(), name)
+        for name in event.key_columns
+    )
 
 
 def _doubt(event: Event, warnings: list[str]) -> None:

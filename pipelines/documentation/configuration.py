@@ -74,6 +74,7 @@ def reference(what: str) -> str:
         if what == "settings" and not any(models_in(field.annotation)):
             variable = next(v for v, place in VARIABLES.items() if ".".join(place) == path)
             lines.append(f"- Environment: `{variable}`")
+        lines.append(f"- Since: {key.since}")
         lines += ["", fenced("yaml", _yaml(what, path, key.example))]
         if key.wrong is not None:
             wrong = yaml.safe_dump(key.wrong, default_flow_style=True, width=1000).strip()

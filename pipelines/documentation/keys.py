@@ -10,13 +10,14 @@ class Key(NamedTuple):
     """One key: what it says, an example and a wrong value, both as YAML has them.
 
     `wrong` is None where any text will do. `schema` is its JSON Schema where the model's own type
-    is what the key becomes, not what may be written.
+    is what the key becomes, not what may be written. `since`: the version that first knew it.
     """
 
     text: str
     example: Any
     wrong: Any = None
     schema: Mapping[str, Any] | None = None
+    since: str = "0.1.0"
 
 
 _DAYS = {"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]{0,4} days?$"}, {"type": "null"}]}

@@ -63,6 +63,9 @@ def test_every_column_has_a_meaning() -> None:
 def test_every_key_has_a_sentence(what: str) -> None:
     _, _, keys = FILES[what]
     assert {path for of_file, path in KEYS if of_file == what} == set(keys)
+    changes = (ROOT / "docs/changelog.md").read_text(encoding="utf-8")
+    released = set(re.findall(r"^## (\S+)$", changes, re.MULTILINE))
+    assert {key.since for key in keys.values()} <= released
 
 
 @pytest.mark.parametrize(("what", "path"), KEYS, ids=" ".join)

@@ -309,9 +309,29 @@ def read_default(
         if reader.accept("FOR"):
             while reader.at_any({"INSERT", "AND", "UPDATE", "ONLY"}):
                 reader.take()
+    if reader.dialect == "db2" and _at_no_value(reader):
+        return _own_default(source_type, type_)
     first = _pass_expression(reader, _AFTER_DEFAULT)
     tokens = reader.tokens[first : reader.index]
     return literal_default(tokens, source_type, type_) or (None, reader.written(first))
+
+
+def _at_no_value(reader: TokenReader) -> bool:
+    ended = reader.at_end() or reader.at(",") or reader.at(")")
+    return ended or (not reader.at("NULL") and reader.at_any(_AFTER_DEFAULT))
+
+
+def _own_default(source_type: str | None, type_: str | None) -> tuple[str | None, str | None]:
+    """What Db2 takes where `DEFAULT` names no value; rows that exist get other dates than new ones.
+
+    Source: https://www.ibm.com/docs/en/db2/11.5?topic=statements-alter-table.
+    """
+    name = parse_type(source_type or "").name
+    if type_ in ("int", "bigint", "double"):
+        return "0", None
+    if type_ is not None and type_.startswith("decimal("):
+        return _decimal("0", int(type_[:-1].partition(",")[2])), None
+    return ("", None) if name == "varchar" else (None, "DEFAULT")
 
 
 def _pass_expression(reader: TokenReader, ends: set[str]) -> int:

@@ -54,6 +54,11 @@ _SECONDS: dict[str | tuple[str, str], int] = {
     for dialect, digits in (("mysql", 0), ("oracle", 6), ("postgres", 6), ("tsql", 7), ("db2", 6))
     for name in ("timestamp", "time", "timestamp with time zone", "timestamptz", "timetz")
 }
+# Types of one moment, by how many digits of a second they keep; a minute is none of them.
+_MOMENTS = {("oracle", "date"): 0, ("tsql", "smalldatetime"): -1, ("tsql", "datetime"): 3}
+_LENGTH = re.compile(r"(\d{1,9})\s+(char|byte)", re.IGNORECASE)
+_BYTES_MOST = 4
+"""Bytes of one character."""
 _TEXTS = {"char", "varchar", "varchar2", "nchar", "nvarchar", "nvarchar2", "character"} | {
     "character varying",
     "binary",
@@ -103,7 +108,13 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
             return _compared(ranks[old.name], ranks[new.name])
     holds, held = _capacity(after, dialect), _capacity(before, dialect)
     if holds is not None and held is not None:
-        return _compared(held, holds)
+        units = _unit(old), _unit(new)
+        if units == ("byte", "char") and held == holds:
+            return "widening"
+        return _compared(held * _BYTES_MOST if units == ("char", "byte") else held, holds)
+    keeps, kept = _moment(new, dialect), _moment(old, dialect)
+    if keeps is not None and kept is not None:
+        return _compared(kept, keeps)
     if old.name == new.name:
         return _sized(_numbers(old, dialect), _numbers(new, dialect))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
@@ -128,6 +139,19 @@ def _numbers(type_: SourceType, dialect: str) -> tuple[int, ...]:
     return type_.numbers or (() if default is None else (default,))
 
 
+def _moment(type_: SourceType, dialect: str) -> int | None:
+    """How many digits of a second Oracle's or SQL Server's type without a zone keeps."""
+    if type_.name not in ("timestamp", "datetime2"):
+        return _MOMENTS.get((dialect, type_.name))
+    return _numbers(type_, dialect)[0] if dialect in ("oracle", "tsql") else None
+
+
+def _unit(type_: SourceType) -> str:
+    """`char` or `byte`, where the length tells."""
+    length = _LENGTH.fullmatch(type_.args.strip())
+    return length[2].lower() if length else ""
+
+
 def _capacity(source_type: str, dialect: str) -> int | None:
     """How much a text or binary type holds; None for other types."""
     type_ = parse_type(source_type)
@@ -135,6 +159,9 @@ def _capacity(source_type: str, dialect: str) -> int | None:
         return None
     if type_.numbers:
         return type_.numbers[0]
+    length = _LENGTH.fullmatch(type_.args.strip())
+    if length is not None:
+        return int(length[1])
     unbounded = type_.args.strip().lower() == "max" or type_.name.endswith("varying")
     if dialect == "postgres" and type_.name in ("text", "varchar"):
         unbounded = True

@@ -34,8 +34,9 @@ def read_cases() -> list[Any]:
 
 @pytest.mark.parametrize("case", read_cases())
 def test_statement_is_reviewed(case: dict[str, Any]) -> None:
-    statement = parse(case["sql"], dialect=case.get("dialect", "mysql"))
-    options = {name: case[name] for name in OPTIONS if name in case}
+    dialect = case.get("dialect", "mysql")
+    statement = parse(case["sql"], dialect=dialect)
+    options = {name: case[name] for name in OPTIONS if name in case} | {"dialect": dialect}
     found = review(statement, **options)
     assert (found.kind, found.risk) == (case["kind"], case["risk"])
     assert [

@@ -24,12 +24,26 @@ _CAPACITY = {"tinytext": 255, "text": 65_535, "mediumtext": 1 << 24, "longtext":
     "clob": 1 << 32,
     "nclob": 1 << 32,
     "bytea": 1 << 32,
+    "bpchar": 1 << 32,
+    "citext": 1 << 32,
+    "ntext": 1 << 32,
+    "image": 1 << 32,
 }
+# What other types come to as text, which holds all of them.
+_AS_TEXT = {"json": 1 << 30, "jsonb": 1 << 30, "xml": 1 << 30, "uuid": 36, "uniqueidentifier": 36}
+_NAMES = {"bool": "boolean", "numeric": "decimal", "dec": "decimal", "fixed": "decimal"} | {
+    "timestamptz": "timestamp with time zone",
+    "timetz": "time with time zone",
+}
+"""Other names of types, in every database that knows them; all but `bool` of MySQL."""
+_UNBOUNDED = {"postgres": ("text", "varchar"), "tsql": ("text",)}
+_NATIONAL = {"nchar", "nvarchar", "ntext"}
 _WHOLE = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "integer": 4, "bigint": 8} | {
     "int1": 1,
     "int2": 2,
     "int3": 3,
     "int4": 4,
+    "int8": 8,
     "int16": 2,
     "int24": 3,
     "int32": 4,
@@ -52,7 +66,7 @@ _SECONDS: dict[str | tuple[str, str], int] = {
 } | {
     (dialect, name): digits
     for dialect, digits in (("mysql", 0), ("oracle", 6), ("postgres", 6), ("tsql", 7), ("db2", 6))
-    for name in ("timestamp", "time", "timestamp with time zone", "timestamptz", "timetz")
+    for name in ("timestamp", "time", "timestamp with time zone", "time with time zone")
 }
 # Types of one moment, by how many digits of a second they keep; a minute is none of them.
 _MOMENTS = {("oracle", "date"): 0, ("tsql", "smalldatetime"): -1, ("tsql", "datetime"): 3}
@@ -91,11 +105,11 @@ def widens(old: str, new: str) -> bool:
 
 def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "mysql") -> str:
     """The risk of a source type changing while gold keeps `type_`; `before` None = not known."""
-    new = parse_type(after)
+    new = _named(after, dialect)
     if before is None:
         sized = type_ in ("string", "binary") and new.name in _TEXTS
         return "widening" if sized else "none"
-    old = parse_type(before)
+    old = _named(before, dialect)
     if (old.name, old.args, old.unsigned) == (new.name, new.args, new.unsigned):
         return "none"
     if old.name == new.name and old.members and new.members:
@@ -105,8 +119,13 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
         if old.name in ranks and new.name in ranks:
             if old.unsigned != new.unsigned:
                 return "destructive"
+            if ranks is _FLOATING and len(new.numbers) > max(1, len(old.numbers)):
+                return "destructive"  # MySQL's FLOAT(7,4) rounds
             return _compared(ranks[old.name], ranks[new.name])
     holds, held = _capacity(after, dialect), _capacity(before, dialect)
+    held = _AS_TEXT.get(old.name) if held is None else held
+    if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
+        return "destructive"
     if holds is not None and held is not None:
         units = _unit(old), _unit(new)
         if units == ("byte", "char") and held == holds:
@@ -119,6 +138,16 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
         return _sized(_numbers(old, dialect), _numbers(new, dialect))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
     return "widening" if enumerated else "destructive"
+
+
+def _named(source_type: str, dialect: str) -> SourceType:
+    """The type by the name that all its names have, with a decimal's scale and without a width."""
+    type_ = parse_type(source_type)
+    name = _NAMES.get(type_.name, type_.name)
+    if dialect == "mysql" and name in ("boolean", "year"):
+        return type_._replace(name="tinyint" if name == "boolean" else name, args="")
+    scaled = name in ("decimal", "number") and re.fullmatch(r"\s*\d+\s*", type_.args)
+    return type_._replace(name=name, args=f"{type_.args},0" if scaled else type_.args)
 
 
 def assumed(after: str, type_: str) -> str | None:
@@ -163,7 +192,7 @@ def _capacity(source_type: str, dialect: str) -> int | None:
     if length is not None:
         return int(length[1])
     unbounded = type_.args.strip().lower() == "max" or type_.name.endswith("varying")
-    if dialect == "postgres" and type_.name in ("text", "varchar"):
+    if type_.name in _UNBOUNDED.get(dialect, ()):
         unbounded = True
     return 1 << 32 if unbounded else _CAPACITY.get(type_.name, 1)
 

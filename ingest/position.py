@@ -12,7 +12,7 @@ condition: there is no other comparator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import xxhash
@@ -55,6 +55,27 @@ def position(
         row,
         half,
     )
+
+
+def position_columns(
+    *,
+    epochs: Sequence[int],
+    snapshots: Sequence[bool],
+    orders: Sequence[tuple[int, ...]],
+    streams: Sequence[int],
+    offsets: Sequence[int],
+    halves: Sequence[int],
+) -> list[Sequence[int] | int]:
+    """`position` of many events, each its message's first: the LENGTH numbers by column, a number
+    alone where it is the same in all."""
+    sizes = set(map(len, orders))
+    if len(sizes) > 1:
+        orders = [(*order, *_ZEROS[max(sizes) - len(order)]) for order in orders]
+    numbers: list[Sequence[int] | int] = [*zip(*orders, strict=True)]
+    phases: Sequence[int] | int = STREAMED
+    if any(snapshots):
+        phases = [SNAPSHOT if snapshot else STREAMED for snapshot in snapshots]
+    return [epochs, phases, *numbers, *_ZEROS[5 - max(sizes)], streams, offsets, 0, halves]
 
 
 @lru_cache(maxsize=65_536)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ingest.events import DECODED
-from ingest.position import LENGTH, Pos
+from ingest.position import LENGTH, S1, Pos
 from ingest.wire.contract import Texts
 
 _TYPES = {
@@ -35,6 +36,9 @@ SCHEMA = pa.schema([(column.name, _TYPES[column.type]) for column in DECODED])
 _SCALARS = frozenset((str, int))
 _NONE = frozenset((None,))
 _PACK = struct.Struct(f"{LENGTH}q").pack
+_OFFSET = 4
+_NAMES_MOST = 2**19
+"""Characters of repeated names that are kept of a table."""
 
 
 def record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -61,8 +65,8 @@ class RowTexts(NamedTuple):
 
 
 def table_batch(columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
-    """Silver rows given by column: a list of values, Repeated or RowTexts; a column that is not
-    given is null. Raises what Arrow does not take."""
+    """Silver rows given by column: a list of values, an array, Repeated or RowTexts; a column that
+    is not given is null. Raises what Arrow does not take."""
     arrays = []
     for field, build in zip(SCHEMA, _BUILD, strict=True):
         values = columns.get(field.name)
@@ -76,6 +80,8 @@ def table_batch(columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
                 arrays.append(pa.repeat(pa.scalar(found, field.type), count))
         elif values.__class__ is RowTexts:
             arrays.append(_maps_of(values, field.type))
+        elif isinstance(values, pa.Array):
+            arrays.append(values)
         else:
             arrays.append(build(values, field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
@@ -87,7 +93,21 @@ def _maps_of(maps: RowTexts, type_: pa.DataType) -> pa.Array:
     if not sent:
         return pa.nulls(len(rows), type_)
     items = pa.array(list(chain.from_iterable(sent)), pa.string())
-    return pa.MapArray.from_arrays(_offsets(rows), _names([names] * len(sent)), items)
+    return pa.MapArray.from_arrays(_offsets(rows), _names_of(names, len(sent)), items)
+
+
+def _names_of(names: tuple[str, ...], count: int) -> pa.Array:
+    """The names of as many rows, end to end: those of a part are mostly the beginning of what was
+    made for the last."""
+    most = 1 << max(count - 1, 1).bit_length()
+    if most * (sum(map(len, names)) + _OFFSET * len(names)) > _NAMES_MOST:
+        return _names([names] * count)
+    return _repeated_names(names, most).slice(0, count * len(names))
+
+
+@lru_cache(maxsize=64)
+def _repeated_names(names: tuple[str, ...], count: int) -> pa.Array:
+    return _names([names] * count)
 
 
 def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
@@ -138,6 +158,24 @@ def _positions(values: tuple[Pos | None, ...], type_: pa.DataType) -> pa.Array:
     buffer = pa.py_buffer(b"".join([_PACK(*pos) for pos in values if pos is not None]))
     numbers = pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
     return pa.ListArray.from_arrays(_offsets(values), numbers)
+
+
+def positions(columns: Sequence[Sequence[int] | int], count: int) -> tuple[pa.Array, pa.Array]:
+    """`pos` and `s1` of as many rows, from the LENGTH numbers of `pos`: each the value of every
+    row, or one number for all. Raises OverflowError and what else Arrow does not take."""
+    flat = array("q", bytes(8 * LENGTH * count))
+    for place, values in enumerate(columns):
+        if isinstance(values, int):
+            flat[place::LENGTH] = array("q", (values,)) * count
+        else:
+            flat[place::LENGTH] = array("q", values)
+    offsets = array("i", range(0, LENGTH * count + 1, LENGTH))
+    pos = pa.ListArray.from_arrays(_integers(offsets, pa.int32()), _integers(flat, pa.int64()))
+    return pos, _integers(flat[LENGTH + S1 :: LENGTH], pa.int64())
+
+
+def _integers(numbers: array[int], type_: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _structs(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:

@@ -9,29 +9,60 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from pyarrow import compute
 
 from ingest import position as order
 from ingest.codes import Code
 from ingest.decode.keys import hash_keys
-from ingest.decode.silver_rows import Repeated, RowTexts, table_batch
-from ingest.decode.source import SourceDecoder, micros_of_record
+from ingest.decode.silver_rows import Repeated, RowTexts, positions, table_batch
+from ingest.decode.source import SourceDecoder
 from ingest.events import complete
 from ingest.identity import change_hashes
 from ingest.wire.contract import Changes, Message, Texts
 
 
+class Coordinates(NamedTuple):
+    """Where the messages of a part stood, as columns of silver: topic, partition, offset, epoch and
+    `ms`, their arrival in milliseconds."""
+
+    columns: pa.RecordBatch
+
+    @classmethod
+    def of(cls, bronze: pa.RecordBatch) -> Coordinates:
+        """Those of the messages in a batch of bronze."""
+        ms = bronze.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+        if "place" in bronze.schema.names:
+            ms = compute.coalesce(bronze.column("place"), ms)
+        found = bronze.select(["topic", "partition", "offset", "epoch"])
+        return cls(found.append_column("ms", ms))
+
+    def silver(self, at: Sequence[int]) -> dict[str, pa.Array]:
+        """The columns of silver of some messages, given by their indexes, which go up."""
+        found = self.columns
+        if len(at) < found.num_rows:
+            found = found.take(pa.array(at, pa.int32()))
+        ms = found.column("ms")
+        known = compute.if_else(compute.greater_equal(ms, 0), ms, None)
+        arrived = compute.multiply_checked(known, 1000).cast(pa.timestamp("us", "UTC"))
+        names = "topic", "partition", "offset", "epoch"
+        return {**{name: found.column(name) for name in names}, "arrived": arrived}
+
+
 class Batch(NamedTuple):
-    """Messages of one source and one format, with the epoch of each; `now` in microseconds."""
+    """Messages of one source and one format, with the epoch of each and the coordinates of the
+    whole part; `now` in microseconds."""
 
     reader: SourceDecoder
     format: str
     messages: Sequence[Message]
     epochs: Sequence[int]
+    coordinates: Coordinates
     now: int
 
 
@@ -44,7 +75,7 @@ class Table(NamedTuple):
 
     def known(self, reader: SourceDecoder) -> bool:
         """Whether there is a row of the column types already, or none is needed."""
-        return reader.knows(self.changes.events[0])
+        return reader.knows(self.changes.event)
 
     def tail(self) -> Table:
         """All changes but the first."""
@@ -53,11 +84,10 @@ class Table(NamedTuple):
 
 def table_of(changes: Changes, batch: Batch) -> Table | None:
     """The changes with all that their source says of them; None where they are read one by one."""
-    reader, events = batch.reader, changes.events
+    reader, event = batch.reader, changes.event
     if reader.defaults is not None:
-        for event in events:
-            complete(event, reader.defaults)
-    keys = reader.declared_keys(events[0]) or events[0].key_columns or None
+        complete(event, reader.defaults)
+    keys = reader.declared_keys(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
     if keys is None:
         if any(message.key is not None for message in messages):
@@ -67,8 +97,11 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
     elif len({key.lower() for key in keys}) < len(keys):
         return None
     _, by_arrival = reader.place(batch.format, messages[0].topic, messages[0].partition)
-    if not by_arrival and any(event.order is None and not event.snapshot for event in events):
-        return None
+    orders = changes.each("order")
+    if not by_arrival and None in orders:
+        placed = zip(orders, changes.each("snapshot"), strict=True)
+        if any(order is None and not snapshot for order, snapshot in placed):
+            return None
     return Table(changes, keys, by_arrival)
 
 
@@ -76,80 +109,76 @@ def silver_batch(table: Table, batch: Batch) -> pa.RecordBatch:
     """The silver rows of a table's changes. Raises what Arrow does not take."""
     changes = table.changes
     messages = [batch.messages[at] for at in changes.at]
-    epochs = [batch.epochs[at] for at in changes.at]
     return table_batch(
         {
-            **_of_transport(table, batch, messages, epochs=epochs),
+            **_of_transport(table, batch, messages),
             **_of_events(table, batch, messages),
-            **_of_rows(table, messages),
+            **_of_rows(table),
         },
         len(messages),
     )
 
 
-def _of_transport(
-    table: Table, batch: Batch, messages: Sequence[Message], *, epochs: Sequence[int]
-) -> dict[str, Any]:
-    reader, events, by_arrival = batch.reader, table.changes.events, table.by_arrival
-    place = reader.place
-    streams = [place(batch.format, one.topic, one.partition)[0] for one in messages]
-    if by_arrival:
-        orders: list[tuple[int, ...]] = [reader.arrival(one) for one in messages]
+def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
+    """Where the changes stand: at the transport, and in the one order."""
+    reader, changes, place = batch.reader, table.changes, batch.reader.place
+    if table.by_arrival:
+        orders = [reader.arrival(message) for message in messages]
     else:
-        orders = [event.order or () for event in events]
-    positions = [
-        order.position(
-            epoch=epoch,
-            snapshot=event.snapshot,
-            order=found,
-            stream=stream,
-            offset=message.offset,
-            row=0,
-            half=event.half,
-        )
-        for epoch, event, found, stream, message in zip(
-            epochs, events, orders, streams, messages, strict=True
-        )
-    ]
+        orders = [found or () for found in changes.each("order")]
+    pos, s1 = positions(
+        order.position_columns(
+            epochs=[batch.epochs[at] for at in changes.at],
+            snapshots=changes.each("snapshot"),
+            orders=orders,
+            streams=[place(batch.format, one.topic, one.partition)[0] for one in messages],
+            offsets=[message.offset for message in messages],
+            halves=changes.each("half"),
+        ),
+        len(messages),
+    )
     return {
         "kind": Repeated("change"),
         "source": Repeated(reader.source),
-        "topic": [message.topic for message in messages],
-        "partition": [message.partition for message in messages],
-        "offset": [message.offset for message in messages],
         "row": Repeated(0),
-        "pos": positions,
-        "epoch": epochs,
-        "s1": [pos[order.S1] for pos in positions],
-        "arrived": [micros_of_record(message) for message in messages],
+        "pos": pos,
+        "s1": s1,
         "decoded_at": Repeated(batch.now),
+        **batch.coordinates.silver(changes.at),
     }
+
+
+_AS_TOLD = (
+    *("op", "op_raw", "before_image", "after_image", "id", "sequenceId", "storeDataSequence"),
+    *("scn", "event_time", "sent_time", "tx_id", "extra"),
+)
 
 
 def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
-    events, types = table.changes.events, table.changes.events[0].types
+    """What is said of the changes beside their rows."""
+    changes, event = table.changes, table.changes.event
+    told, types = changes.told, event.types
     columns: dict[str, Any] = {
-        name: [getattr(event, name) for event in events]
-        for name in ("op_raw", "id", "sequenceId", "storeDataSequence", "scn", "sent_time", "extra")
+        name: told[name] if name in told else Repeated(getattr(event, name)) for name in _AS_TOLD
     }
-    doubts = [event.warnings for event in events]
+    formats = told.get("format", (event.format,))
+    doubts = changes.each("warnings")
     if table.by_arrival:
-        for at, message in enumerate(messages):
-            if message.place is not None:
-                doubts[at] = [*(doubts[at] or ()), Code.CLOCK_STEPPED_BACK.value]
+        stepped = Code.CLOCK_STEPPED_BACK.value
+        doubts = [
+            found if message.place is None else [*(found or ()), stepped]
+            for found, message in zip(doubts, messages, strict=True)
+        ]
     return {
         **columns,
-        "unavailable": Repeated(events[0].unavailable or None),
-        "format": [event.format or batch.format for event in events],
-        "op": [event.op for event in events],
-        "db": Repeated(events[0].db),
-        "schema": Repeated(events[0].schema),
-        "table": Repeated(events[0].table),
+        "format": [given or batch.format for given in formats]
+        if len(formats) > 1
+        else Repeated(formats[0] or batch.format),
+        "unavailable": Repeated(event.unavailable or None),
+        "db": Repeated(event.db),
+        "schema": Repeated(event.schema),
+        "table": Repeated(event.table),
         "key_columns": Repeated(table.keys),
-        "before_image": [event.before_image for event in events],
-        "after_image": [event.after_image for event in events],
-        "event_time": [event.event_time for event in events],
-        "tx_id": [event.tx_id for event in events],
         "schema_id": Repeated(None if types is None else types.id),
         "warnings": [
             list(dict.fromkeys(found)) if found and len(found) > 1 else found or None
@@ -158,22 +187,23 @@ def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[
     }
 
 
-def _of_rows(table: Table, messages: Sequence[Message]) -> dict[str, Any]:
+def _of_rows(table: Table) -> dict[str, Any]:
     """The images, the keys in them, and the hashes of both."""
     changes, key_names = table.changes, table.keys
-    _, events, names, before, after = changes
-    keys: Sequence[Texts | None] = [None] * len(events)
+    names, before, after = changes.names, changes.before, changes.after
+    ops = changes.each("op")
+    keys: Sequence[Texts | None] = [None] * len(ops)
     keys_before = keys
     found: dict[str, Any] = {}
     if key_names is not None:
         old, new = _picked(key_names, names, before), _picked(key_names, names, after)
         keys = [
-            was if event.op == "delete" or now is None else now
-            for event, was, now in zip(events, old, new, strict=True)
+            was if op == "delete" or now is None else now
+            for op, was, now in zip(ops, old, new, strict=True)
         ]
         keys_before = [
-            was if event.op == "update" and now is not None else None
-            for event, was, now in zip(events, old, new, strict=True)
+            was if op == "update" and now is not None else None
+            for op, was, now in zip(ops, old, new, strict=True)
         ]
         found = {
             "key": RowTexts(key_names, keys),
@@ -182,11 +212,11 @@ def _of_rows(table: Table, messages: Sequence[Message]) -> dict[str, Any]:
         }
     digests = change_hashes(
         zip(
-            [event.op for event in events],
+            ops,
             _objects(key_names or (), keys),
             _objects(names, before),
             _objects(names, after),
-            [event.unavailable or None for event in events],
+            repeat(changes.event.unavailable or None, len(ops)),
             strict=True,
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ingest.events import Event
@@ -79,28 +80,34 @@ Texts = tuple[str | None, ...]
 """The canonical texts of a row, in the order of its columns."""
 
 
+PER_CHANGE = (
+    *("op", "op_raw", "before_image", "after_image", "id", "sequenceId", "storeDataSequence"),
+    *("scn", "event_time", "sent_time", "tx_id", "extra", "format", "order", "snapshot", "half"),
+    "warnings",
+)
+"""The fields of Event in which changes of one table can differ, their rows aside."""
+
+
 class Changes(NamedTuple):
     """Changes of one table whose rows have the same columns, read by column: one event a message.
 
-    `at`: the index of each one's message. `events`: what is said of each, its images aside; they
-    have the same table, types, key columns and unavailable columns. `names`: the columns of all
-    images. `before`, `after`: the rows, None where there is no such image.
+    `at`: the index of each one's message, going up. `event`: what is said of all of them, images
+    aside. `told`: the fields of Event in which they differ, some of PER_CHANGE, each with its value
+    of each change. `names`: the columns of all images. `before`, `after`: the rows, None where
+    there is no such image.
     """
 
     at: list[int]
-    events: list[Event]
+    event: Event
+    told: Mapping[str, Sequence[Any]]
     names: tuple[str, ...]
     before: list[Texts | None]
     after: list[Texts | None]
 
-    def add(
-        self, at: int, event: Event, *, before: Texts | None = None, after: Texts | None = None
-    ) -> None:
-        """One change more, of the message with this index."""
-        self.at.append(at)
-        self.events.append(event)
-        self.before.append(before)
-        self.after.append(after)
+    def each(self, field: str) -> Sequence[Any]:
+        """A field's value of each change."""
+        values = self.told.get(field)
+        return [getattr(self.event, field)] * len(self.at) if values is None else values
 
     def without(self, lost: Collection[int]) -> Changes:
         """The same without the columns in these places."""
@@ -119,8 +126,41 @@ class Changes(NamedTuple):
 
     def tail(self) -> Changes:
         """All but the first."""
-        at, events, names, before, after = self
-        return Changes(at[1:], events[1:], names, before[1:], after[1:])
+        return self._replace(
+            at=self.at[1:],
+            told={field: values[1:] for field, values in self.told.items()},
+            before=self.before[1:],
+            after=self.after[1:],
+        )
+
+
+class ChangeList:
+    """Changes of one table that are told event by event; `names` are the columns of all images."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._at: list[int] = []
+        self._events: list[Event] = []
+        self._before: list[Texts | None] = []
+        self._after: list[Texts | None] = []
+
+    def add(
+        self, at: int, event: Event, *, before: Texts | None = None, after: Texts | None = None
+    ) -> None:
+        """One change more, of the message with this index. All have the same table, types, key
+        columns and unavailable columns."""
+        self._at.append(at)
+        self._events.append(event)
+        self._before.append(before)
+        self._after.append(after)
+
+    def changes(self) -> list[Changes]:
+        """They as Changes; none where there are none."""
+        events = self._events
+        if not events:
+            return []
+        told = {field: list(map(attrgetter(field), events)) for field in PER_CHANGE}
+        return [Changes(self._at, events[0], told, self._names, self._before, self._after)]
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]

@@ -18,6 +18,7 @@ Scalar = int | str | None
 """A number as a JSON integer or as its text."""
 
 _MOST = 2**63
+_WHOLE = frozenset((int,))
 _UNKNOWN_TIMES = ("0", "-1")
 # Years 2001 to 2100: what can be the time in front of a store sequence.
 _SECONDS = range(10**9, 4_102_444_800)
@@ -77,6 +78,21 @@ def sent_micros_of(given: Any, warnings: list[str]) -> int | None:
     if found is None and str(given) not in _UNKNOWN_TIMES:
         warnings.append(Code.SENT_TIME_UNREAD.value)
     return found
+
+
+def plain_numbers(given: list[Any]) -> list[int] | None:
+    """Numbers, where all are JSON integers that `number_of` gives as they are; else None."""
+    if given and _WHOLE.issuperset(map(type, given)) and 0 <= min(given) and max(given) < _MOST:
+        return given
+    return None
+
+
+def plain_millis(given: list[Any]) -> list[int] | None:
+    """Times, where all are milliseconds that `micros_of` and `sent_micros_of` give as microseconds
+    without a look at them; else None."""
+    if given and _WHOLE.issuperset(map(type, given)) and 10**11 <= min(given):
+        return given if max(given) < 10**14 else None
+    return None
 
 
 def split_sequence(

@@ -345,3 +345,93 @@ def test_what_is_regular(name: str, values: list[bytes], by_column: int) -> None
         for number, value in enumerate(values)
     ]
     assert check({"s": decode_spec(source)}, sent) == by_column
+
+
+SOURCES = (
+    b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"file":"f.1","pos":1,"row":0',
+    b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"file":"f.1","pos":2,"row":0,"gtid":"g"',
+    b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"ts_us":5,"file":"f.2","pos":1,"row":0',
+    b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"ts_us":0,"file":"f.2","pos":1,"row":0',
+    b'"connector":"mysql","db":"d","table":"u","ts_ms":%d,"file":"f.2","pos":1,"row":0',
+    b'"connector":"mysql","db":"","table":"t","schema_name":"s","ts_ms":%d,"file":"f.1","pos":1',
+    b'"db":"d","table":"t","ts_ms":%d,"file":"f.1","pos":3,"row":0,"snapshot":"first"',
+    b'"db":"d","table":"t","ts_ms":%d,"lsn":7,"txId":8',
+    b'"db":"d","table":"t","ts_ms":%d,"scn":9',
+    b'"connector":"postgresql","db":"d","schema":"s","table":"t","ts_ms":%d,"lsn":7,"txId":8',
+    b'"connector":"postgresql","db":"d","schema":"s","table":"t","ts_ms":%d,"sequence":"[\\"3\\",\\"4\\"]"',
+    b'"connector":"oracle","db":"d","schema":"s","table":"t","ts_ms":%d,"scn":"12"',
+)
+TIMES = (5, 0, -1, 1_735_689_600_000, 1_735_689_600_001, 10**17)
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(seed=st.integers(0, 2**64 - 1))
+def test_neighbours_of_debezium(seed: int) -> None:
+    """A change is read for itself, whatever stands beside it."""
+    chance = random.Random(seed)
+    first = chance.randrange(len(SOURCES) - 1)
+    sources = SOURCES[first : first + chance.randint(1, 3)]
+    rows = chance.sample(
+        (b'{"a":1,"b":"x"}', b'{"a":2,"b":null}', b'{"b":"y","a":1}', b'{"a":0}'), 2
+    )
+    times = chance.sample(TIMES, chance.randint(1, 2))
+    keys = chance.sample((None, b'{"a":1}', b'{"a":2}', b'{"b":2}', b'{"c":1}', b"7"), 2)
+    sent = []
+    for offset in range(chance.randint(4, 16)):
+        word = chance.choice((b"c", b"u", b"d", b"r"))
+        before = chance.choice((*rows, b"null")) if word in b"ud" else b"null"
+        value = b'{"before":%b,"after":%b,"source":{%b},"op":"%b","ts_ms":%d,"transaction":%b}' % (
+            before,
+            b"null" if word == b"d" else chance.choice(rows),
+            chance.choice(sources) % chance.choice(times),
+            word,
+            chance.choice(times),
+            chance.choice((b"null", b"null", b'{"id":"t:1"}')),
+        )
+        message = Message(value, chance.choice(keys), topic="t", offset=offset, timestamp=offset)
+        sent.append(("s", 0, message))
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    options = {"replica_identity": chance.choice(("full", "unknown"))}
+    source = Source.model_validate(
+        {"name": "s", "kafka": kafka, "format": "debezium", "options": options}
+    )
+    check({"s": spec(source, order=chance.choice(("auto", "source", "arrival")))}, sent)
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(seed=st.integers(0, 2**64 - 1))
+def test_neighbours_of_canal(seed: int) -> None:
+    """The same: times and numbers of every form, ids that some messages lack, other keys, types."""
+    chance = random.Random(seed)
+    rows = chance.sample(
+        (b'{"a":"1","b":"x"}', b'{"a":"2","b":null}', b'{"b":"y","a":"1"}', b'{"a":0,"b":"z"}'), 2
+    )
+    times = chance.sample((b"5", b"0", b"-1", b'"1704164645000"', b"null", b"1e3"), 1)
+    times += [b"1704164645000", b"1704164645001"]
+    ids = chance.sample((b"7", b"8", b"null", b'"9"', b"-1", b"9223372036854775808"), 2)
+    types = chance.sample((b'{"a":"int","b":"text"}', b'{"a":"timestamp"}', b"null"), 2)
+    beside = chance.sample(
+        (b"", b',"gtid":"g"', b',"_tidb":{"commitTs":5}', b',"pkNames":["a"]', b',"pkNames":[]'), 2
+    )
+    sent = []
+    for offset in range(chance.randint(4, 16)):
+        word = chance.choice((b"INSERT", b"UPDATE", b"DELETE", b"INIT"))
+        old = chance.choice((b"null", b'[{"b":"w"}]', b'[{"a":-0}]', b'[{"a":"2"}]'))
+        value = (
+            b'{"data":[%b],"old":%b,"database":"%b","table":"t","isDdl":false,"type":"%b","es":%b,'
+            b'"ts":%b,"id":%b,"mysqlType":%b%b}'
+        ) % (
+            chance.choice(rows),
+            old if word == b"UPDATE" else b"null",
+            chance.choice((b"d", b"d", b"")),
+            word,
+            *(chance.choice(times) for _ in range(2)),
+            *(chance.choice(of) for of in (ids, types, beside)),
+        )
+        sent.append(("s", 0, Message(value, topic="t", offset=offset, timestamp=offset)))
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    options = {"order_key": chance.choice(("id", "id", "commit_ts"))}
+    source = Source.model_validate(
+        {"name": "s", "kafka": kafka, "format": "canal", "options": options}
+    )
+    check({"s": spec(source, order=chance.choice(("auto", "source", "arrival")))}, sent)

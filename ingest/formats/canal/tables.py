@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.events import Event
+from ingest.events import Event, Types
 from ingest.formats.canal.envelope import Envelope, TiDB, op_of
 from ingest.formats.canal.events import event_of
 from ingest.formats.canal.rows import RowReader, RowReaders, doubtful
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName, Texts
 from ingest.wire.forms import Forms, Part
+from ingest.wire.scalars import plain_millis, plain_numbers
 from ingest.wire.text_columns import TextRows, read_tables, text_rows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
@@ -27,11 +30,12 @@ NO_CODES = (b"", b"null")
 _FORM = Part(Envelope, {"_tidb": Part(TiDB)}, frozenset(("tableChanges",)))
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, gc=False):
     """One change as it was sent; `row` and `old` are places in the list of all images."""
 
     at: int
-    event: Event
+    op: str
+    envelope: Envelope
     row: int
     old: int | None
 
@@ -60,61 +64,57 @@ class Tables:
     def read(self, messages: Sequence[tuple[int, Message]]) -> list[Changes]:
         """The regular changes among messages, table by table."""
         texts: list[bytes] = []
-        found: list[tuple[_Sent, Envelope]] = []
+        found: list[_Sent] = []
         for at, message in messages:
             value = message.value or b""
             envelope = self._forms.read(value, message.topic) if jsontext.is_utf8(value) else None
-            sent = self._sent(at, envelope, texts) if envelope is not None else None
-            if sent is not None and envelope is not None:
-                found.append((sent, envelope))
+            sent = _sent(at, envelope, texts) if envelope is not None else None
+            if sent is not None:
+                found.append(sent)
         images = jsontext.plain_images(texts, marked=False)
+        return read_tables(
+            self._tables(found, images),
+            lambda table, group: self._changes(table, group, images, texts=texts),
+        )
+
+    def _tables(
+        self, found: list[_Sent], images: list[dict[str, Any] | None]
+    ) -> dict[_Table, list[_Sent]]:
+        """The changes by their table, without those of which an image is not regular."""
         tables: dict[_Table, list[_Sent]] = {}
-        for sent, envelope in found:
-            row, event = images[sent.row], sent.event
+        last: tuple[object, ...] = ()
+        group: list[_Sent] = []
+        for sent in found:
+            row = images[sent.row]
             if row is None:
                 continue
             if sent.old is not None:
                 old = images[sent.old]
                 if old is None or not old.keys() <= row.keys():
                     continue
-            table = _Table(
-                (event.db, event.schema, event.table),
-                bytes(envelope.mysqlType),
-                bytes(envelope.sqlType),
-                event.key_columns,
-                envelope.id is not None,
-                envelope.unlogged,
-                tuple(row),
+            envelope = sent.envelope
+            known = (
+                *(envelope.database, envelope.table, envelope.pkNames, envelope.id is None),
+                *(envelope.unlogged, bytes(envelope.mysqlType), bytes(envelope.sqlType)),
+                (columns := tuple(row)),
             )
-            tables.setdefault(table, []).append(sent)
-        return read_tables(
-            tables, lambda table, group: self._changes(table, group, images, texts=texts)
-        )
+            # A change has mostly the table of the one before.
+            if known != last:
+                group = tables.setdefault(self._table(envelope, columns), [])
+                last = known
+            group.append(sent)
+        return tables
 
-    def _sent(self, at: int, envelope: Envelope, texts: list[bytes]) -> _Sent | None:
-        """A change with its images, which join `texts`; None where the message is not regular."""
-        warnings: list[str] = []
-        tidb = envelope.tidb
-        if tidb is not None and (tidb.onlyHandleKey or tidb.claimCheckLocation):
-            return None
-        try:
-            op = op_of(envelope)
-            if op not in _ROWS:
-                return None
-            event = event_of(envelope, op, self._options, warnings=warnings)
-        except DecodeError:
-            return None
-        rows, olds = bytes(envelope.data), bytes(envelope.old)
-        has_old = olds not in _NO_ROWS
-        if not rows.startswith(b"[{") or (has_old and op != "update"):
-            return None
-        if has_old and not olds.startswith(b"[{"):
-            return None
-        place = len(texts)
-        texts.append(rows[1:-1])
-        if has_old:
-            texts.append(olds[1:-1])
-        return _Sent(at, event, place, place + 1 if has_old else None)
+    def _table(self, envelope: Envelope, columns: tuple[str, ...]) -> _Table:
+        return _Table(
+            self._options.completed((envelope.database, None, envelope.table)),
+            bytes(envelope.mysqlType),
+            bytes(envelope.sqlType),
+            envelope.pkNames or None,
+            envelope.id is not None,
+            envelope.unlogged,
+            columns,
+        )
 
     def _reader(self, table: _Table) -> RowReader:
         readers = self._readers[table.with_id]
@@ -140,28 +140,149 @@ class Tables:
             [texts[one.row] for one in group],
             reader.readings(table.columns),
         )
+        placed = [(place, sent) for place, sent in enumerate(group) if place not in rows.odd]
+        said = _said([sent for _, sent in placed], self._options)
         details = _ChangeDetails(table, reader, rows)
-        changes = Changes([], [], table.columns, [], [])
-        for place, sent in enumerate(group):
-            event, row = sent.event, rows.rows[place]
-            if place in rows.odd:
+        found: list[_Change] = []
+        for number, (place, sent) in enumerate(placed):
+            warnings = said.warnings[number]
+            if warnings is None:
                 continue
-            event.types = reader.types
-            word = details.word(event, place, images[sent.row] or {})
-            before: Texts | None = None
+            row, deleted = rows.rows[place], sent.op == "delete"
+            word = details.word(sent.op, place, images[sent.row] or {}, warnings=warnings)
+            before: Texts | None = row if deleted else None
             if sent.old is not None:
-                before = details.before(event, row, images[sent.old] or {}, raw=texts[sent.old])
+                changed = images[sent.old] or {}
+                before = details.before(row, changed, raw=texts[sent.old], warnings=warnings)
                 if before is None:
                     continue
-            elif event.op == "update":
-                word = details.without_old(event, word)
-            elif event.op == "delete":
-                before = row
-            event.before_image = None if before is None else word
-            event.after_image = None if event.op == "delete" else word
-            after = None if event.op == "delete" else row
-            changes.add(sent.at, event, before=before, after=after)
-        return [changes]
+            elif sent.op == "update":
+                word = details.without_old(word, warnings)
+            found.append(_Change(number, sent.at, word, before, None if deleted else row))
+        return _told(table, said, found, types=reader.types)
+
+
+class _Change(msgspec.Struct, gc=False):
+    """A change with its rows, and how complete these are; `number`: its place in what is said."""
+
+    number: int
+    at: int
+    word: str
+    before: Texts | None
+    after: Texts | None
+
+
+def _told(
+    table: _Table, said: _Said, found: list[_Change], *, types: Types | None
+) -> list[Changes]:
+    """The changes of a table that are read by column."""
+    if not found:
+        return []
+    told = said.told
+    if len(found) < len(said.warnings):
+        told = said.of([one.number for one in found])
+    told["before_image"] = [None if one.before is None else one.word for one in found]
+    told["after_image"] = [None if one.after is None else one.word for one in found]
+    db, schema, name = table.names
+    return [
+        Changes(
+            [one.at for one in found],
+            Event(
+                op="update", db=db, schema=schema, table=name, key_columns=table.keys, types=types
+            ),
+            told,
+            table.columns,
+            [one.before for one in found],
+            [one.after for one in found],
+        )
+    ]
+
+
+def _sent(at: int, envelope: Envelope, texts: list[bytes]) -> _Sent | None:
+    """A change with its images, which join `texts`; None where the message is not regular."""
+    tidb = envelope.tidb
+    if tidb is not None and (tidb.onlyHandleKey or tidb.claimCheckLocation):
+        return None
+    try:
+        op = op_of(envelope)
+    except DecodeError:
+        return None
+    rows, olds = bytes(envelope.data), bytes(envelope.old)
+    has_old = olds not in _NO_ROWS
+    if op not in _ROWS or not rows.startswith(b"[{") or (has_old and op != "update"):
+        return None
+    if has_old and not olds.startswith(b"[{"):
+        return None
+    place = len(texts)
+    texts.append(rows[1:-1])
+    if has_old:
+        texts.append(olds[1:-1])
+    return _Sent(at, op, envelope, place, place + 1 if has_old else None)
+
+
+class _Said(NamedTuple):
+    """What changes say beside their rows, field by field of Event; the warnings of one that has to
+    be read by itself are None."""
+
+    told: dict[str, Sequence[Any]]
+    warnings: Sequence[list[str] | None]
+
+    def of(self, kept: Sequence[int]) -> dict[str, Sequence[Any]]:
+        """The same of some of the changes."""
+        return {field: [values[at] for at in kept] for field, values in self.told.items()}
+
+
+_FIELDS = (
+    *("op", "op_raw", "id", "scn", "order", "snapshot", "event_time", "sent_time", "tx_id"),
+    "warnings",
+)
+
+
+def _said(group: list[_Sent], options: FormatOptions) -> _Said:
+    """What `event_of` says of each change."""
+    envelopes = [sent.envelope for sent in group]
+    plain = _plainly_said(group, envelopes) if options.options["order_key"] != "commit_ts" else None
+    if plain is not None:
+        return plain
+    events: list[Event | None] = []
+    for sent in group:
+        try:
+            events.append(event_of(sent.envelope, sent.op, options, warnings=[]))
+        except DecodeError:
+            events.append(None)
+    told: dict[str, Sequence[Any]] = {
+        field: [None if event is None else getattr(event, field) for event in events]
+        for field in _FIELDS
+    }
+    return _Said(told, told["warnings"])
+
+
+def _plainly_said(group: list[_Sent], envelopes: list[Envelope]) -> _Said | None:
+    """The same by column, where all times and numbers are as Canal sends them; None where one has
+    to be looked at."""
+    times = plain_millis([one.es for one in envelopes])
+    sent_times = plain_millis([one.ts for one in envelopes])
+    ids = [one.id for one in envelopes]
+    numbers = plain_numbers(ids) if any(number is not None for number in ids) else [0] * len(ids)
+    if times is None or sent_times is None or numbers is None:
+        return None
+    if any(one.tidb is not None for one in envelopes):
+        return None
+    ops = [sent.op for sent in group]
+    warnings: list[list[str]] = [[] for _ in group]
+    told: dict[str, Sequence[Any]] = {
+        "op": ops,
+        "op_raw": [one.type for one in envelopes],
+        "id": [None if number is None else str(number) for number in ids],
+        "order": list(zip(times, numbers, strict=True)),
+        "snapshot": [op == "snapshot" for op in ops],
+        "event_time": [time * 1000 for time in times],
+        "sent_time": [time * 1000 for time in sent_times],
+        "warnings": warnings,
+    }
+    if any(one.gtid for one in envelopes):
+        told["tx_id"] = [one.gtid or None for one in envelopes]
+    return _Said(told, warnings)
 
 
 class _ChangeDetails:
@@ -175,29 +296,33 @@ class _ChangeDetails:
         self._textual = table.with_id
         self._doubts = rows.doubts
 
-    def word(self, event: Event, place: int, image: dict[str, Any]) -> str:
-        """How complete a change's row is; the event is warned of what is doubtful in it."""
-        shape, warnings = self._shape, _warnings(event)
+    def word(self, op: str, place: int, image: dict[str, Any], *, warnings: list[str]) -> str:
+        """How complete a change's row is; `warnings` are told what is doubtful in it."""
+        shape = self._shape
         if shape.word != "full":
             warnings.append(Code.PARTIAL_IMAGE.value)
-        doubts = self._doubts.get(place, [])
-        untyped = [] if shape.typed else [Code.UNTYPED.value]
-        if doubts and untyped and self._textual and jsontext.all_text(image.values()):
-            warnings += untyped + doubts
-        else:
-            warnings += doubts + untyped
-        if shape.short and event.op in ("update", "delete"):
+        doubts = self._doubts.get(place)
+        if doubts or not shape.typed:
+            doubts = doubts or []
+            untyped = [] if shape.typed else [Code.UNTYPED.value]
+            if doubts and untyped and self._textual and jsontext.all_text(image.values()):
+                warnings += untyped + doubts
+            else:
+                warnings += doubts + untyped
+        if shape.short and op in ("update", "delete"):
             return doubtful(shape.word, warnings)
         return shape.word
 
-    def before(self, event: Event, row: Texts, old: dict[str, Any], *, raw: bytes) -> Texts | None:
+    def before(
+        self, row: Texts, old: dict[str, Any], *, raw: bytes, warnings: list[str]
+    ) -> Texts | None:
         """The row before an update: that after it, overlaid with what changed; None where that has
         to be read by itself."""
         if 0 in old.values() and jsontext.has_negative_zero(raw):
             return None
         textual = self._textual and jsontext.all_text(old.values())
         try:
-            changed = self._reader.changed(old, raw, textual=textual, warnings=_warnings(event))
+            changed = self._reader.changed(old, raw, textual=textual, warnings=warnings)
         except (DecodeError, *jsontext.UNREADABLE):
             return None
         before = list(row)
@@ -205,11 +330,6 @@ class _ChangeDetails:
             before[self._places[name]] = text
         return tuple(before)
 
-    def without_old(self, event: Event, word: str) -> str:
+    def without_old(self, word: str, warnings: list[str]) -> str:
         """How complete the row is of an update of which nothing before it was sent."""
-        return self._reader.without_old(word, self._names, _warnings(event))
-
-
-def _warnings(event: Event) -> list[str]:
-    assert event.warnings is not None
-    return event.warnings
+        return self._reader.without_old(word, self._names, warnings)

@@ -28,7 +28,7 @@ from ingest.formats.dataworks.record import (
     record_event,
 )
 from ingest.values import jsontext
-from ingest.wire.contract import Changes, FormatOptions, Message
+from ingest.wire.contract import ChangeList, Changes, FormatOptions, Message
 from ingest.wire.doubled_names import check_names
 from ingest.wire.forms import Forms, Part
 from ingest.wire.text_columns import TextRows, read_tables, text_rows
@@ -85,7 +85,7 @@ class Tables:
             if len(kinds) == 1 and () not in kinds:
                 tables.setdefault((sent.table, kinds.pop()), []).append(sent)
         return read_tables(
-            tables, lambda table, group: [_changes(*table, group, images=images, texts=texts)]
+            tables, lambda table, group: _changes(*table, group, images=images, texts=texts)
         )
 
     def _sent(self, at: int, record: Record, value: bytes, *, texts: list[bytes]) -> _Sent | None:
@@ -153,7 +153,7 @@ def _changes(
     *,
     images: list[dict[str, Any] | None],
     texts: list[bytes],
-) -> Changes:
+) -> list[Changes]:
     places = [at for one in group for at in (one.before, one.after) if at is not None]
     rows = text_rows(
         [images[at] or {} for at in places],
@@ -161,7 +161,7 @@ def _changes(
         table.rows.readings(columns),
     )
     shape = table.rows.shape(columns)
-    changes = Changes([], [], columns, [], [])
+    changes = ChangeList(columns)
     last = 0
     for sent in group:
         before = after = None
@@ -177,7 +177,7 @@ def _changes(
         event.after_image = None if after is None else shape.word
         _warn(event, shape.warnings, rows, images=(before, after))
         changes.add(sent.at, event, before=rows.row(before), after=rows.row(after))
-    return changes
+    return changes.changes()
 
 
 def _warn(

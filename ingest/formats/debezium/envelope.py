@@ -8,6 +8,7 @@ What Debezium's connectors do not say of a value or a change, in whichever encod
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from ingest.wire.contract import SPACES_OF_JSON, Loss, TableName
 Number = int | str | None
 
 _NO_TIME = (None, "", "null")
+_WHOLE = frozenset((int,))
 _LATEST_MS = canonical.LATEST // 1000
 _SNAPSHOTS: set[bool | str | None] = {True, "true", "first", "last", "incremental"}
 _SNAPSHOTS |= {"first_in_data_collection", "last_in_data_collection"}
@@ -224,6 +226,18 @@ def micros(source: Source | Inner) -> int | None:
             Code.BAD_VALUE, f"expected a time within years 1..9999, got {str(count)[:40]} µs"
         )
     return count if count not in (0, -1, -1000) else None
+
+
+def plain_times(told: Sequence[Source | Inner]) -> list[int] | None:
+    """`micros` of many, and `sent_micros`, where all say whole numbers as connectors send them;
+    None where each has to be asked."""
+    us: list[Any] = [one.ts_us for one in told]
+    ms: list[Any] = [one.ts_ms for one in told]
+    if _WHOLE.issuperset(map(type, us)):
+        return us if us and 0 < min(us) and max(us) <= canonical.LATEST else None
+    if not _WHOLE.issuperset(map(type, ms)) or us.count(None) < len(us):
+        return None
+    return [time * 1000 for time in ms] if 0 < min(ms) and max(ms) < _LATEST_MS else None
 
 
 def sent_micros(inner: Inner | Source, warnings: list[str]) -> int | None:

@@ -39,7 +39,7 @@ def plain_event(
         snapshot=is_snapshot(source),
         event_time=micros(source),
         sent_time=sent_time,
-        scn=str(source.scn) if source.scn is not None else None,
+        scn=scn_of(source),
         tx_id=transaction_of(source, transaction),
         warnings=warnings,
     )
@@ -65,7 +65,7 @@ def row_event(
         schema=names[1],
         table=names[2],
         key_columns=key_columns,
-        scn=str(source.scn) if source.scn is not None else None,
+        scn=scn_of(source),
         order=order_of(source),
         snapshot=op == "snapshot" or is_snapshot(source),
         event_time=micros(source),
@@ -74,6 +74,11 @@ def row_event(
         types=types,
         warnings=warnings,
     )
+
+
+def scn_of(source: Source) -> str | None:
+    """Oracle's log position, as sent."""
+    return None if source.scn is None else str(source.scn)
 
 
 def joined_id(text: str) -> str:

@@ -2,13 +2,17 @@
 
 Regular is an envelope as the topic's others have it, with images of one set of columns whose values
 are scalars, none of them the placeholder of an unavailable one. What such a message means is
-decided by the functions that decide it for one message: those of `Rows`, and `row_event`.
+decided by the functions that decide it for one message: those of `Rows`, and of `row_event`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
@@ -21,11 +25,15 @@ from ingest.formats.debezium.envelope import (
     Source,
     Transaction,
     family_of_connector,
+    is_snapshot,
+    micros,
     names_of,
+    plain_times,
     sent_micros,
 )
-from ingest.formats.debezium.events import row_event
+from ingest.formats.debezium.events import scn_of, transaction_of
 from ingest.formats.debezium.flattened import Flattened
+from ingest.formats.debezium.order import order_of
 from ingest.formats.debezium.rows import Rows, completeness
 from ingest.formats.debezium.schema import Block
 from ingest.values import jsontext
@@ -36,11 +44,12 @@ from ingest.wire.text_columns import TextRows, read_tables, text_rows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
 _NO_IMAGE = (b"", b"null")
+_NONE = frozenset((None,))
 _START = b'{"schema":'
 _TOPICS_MOST, _OPENINGS_MOST = 100, 32
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, gc=False):
     """One change as it was sent; `before` and `after` are places in the list of all images."""
 
     at: int
@@ -142,36 +151,54 @@ class Tables:
             if sent is not None:
                 found.append((sent, envelope[1], message))
         images = jsontext.plain_images(texts, marked=True)
-        tables: dict[_Table, list[_Sent]] = {}
-        for sent, block, message in found:
-            table = self._table(sent, block, message, images=images)
-            if table is not None:
-                tables.setdefault(table, []).append(sent)
         return read_tables(
-            tables, lambda table, group: self._changes(table, group, images, texts=texts)
+            self._tables(found, images),
+            lambda table, group: self._changes(table, group, images, texts=texts),
         )
 
-    def _table(
-        self, sent: _Sent, block: Block, message: Message, *, images: list[dict[str, Any] | None]
-    ) -> _Table | None:
-        """The table of a change; None where an image is not regular."""
-        family = family_of_connector(sent.source)
-        columns: tuple[str, ...] | None = None
-        for place in (sent.before, sent.after):
-            if place is None:
+    def _tables(
+        self, found: Sequence[tuple[_Sent, Block, Message]], images: list[dict[str, Any] | None]
+    ) -> dict[_Table, list[_Sent]]:
+        """The changes by their table, without those of which an image is not regular."""
+        tables: dict[_Table, list[_Sent]] = {}
+        last: tuple[object, ...] = ()
+        last_block: Block | None = None
+        group: list[_Sent] = []
+        for sent, block, message in found:
+            columns = _columns(sent, images)
+            if columns is None:
                 continue
-            image = images[place]
-            if image is None or (columns is not None and tuple(image) != columns):
-                return None
-            columns = tuple(image)
-        if sent.before is not None and family == "postgres" and not self._rows.full_identity:
-            # what of it is made up, each value tells
+            source = sent.source
+            key = self._rows.keys.names(message.key, needed=False) if message.key else None
+            known = (
+                *(source.db, source.schema, source.table, key, columns),
+                *(source.connector, source.lsn is None, source.scn is None),
+            )
+            # A change has mostly the table of the one before.
+            if known != last or block is not last_block:
+                table = self._table(sent, block, key, columns=columns)
+                if table is None:
+                    continue
+                group = tables.setdefault(table, [])
+                usual = source.db and source.table and not self._invents(table.family)
+                last, last_block = (known if usual else ()), block
+            group.append(sent)
+        return tables
+
+    def _table(
+        self, sent: _Sent, block: Block, key: tuple[str, ...] | None, *, columns: tuple[str, ...]
+    ) -> _Table | None:
+        """The table of a change; None where the change has to be read by itself."""
+        family = family_of_connector(sent.source)
+        if sent.before is not None and self._invents(family):
             return None
-        key = self._rows.keys.names(message.key, needed=False) if message.key else None
-        assert columns is not None
         if key and not set(key) <= set(columns):
             return None
         return _Table(names_of(sent.source), family, block, key, columns)
+
+    def _invents(self, family: str) -> bool:
+        """Whether rows before hold values that are made up: which, each value tells."""
+        return family == "postgres" and not self._rows.full_identity
 
     def _changes(
         self,
@@ -199,71 +226,115 @@ class Tables:
         }
         if self._rows.merge and "partial" in words.values():
             return []
-        event_of = _ChangeDetails(table, columns, rows, words=words)
-        changes = Changes([], [], shape, [], [])
-        old, new = 0, begins
-        for sent in group:
-            before = after = None
-            if sent.before is not None:
-                before, old = old, old + 1
-            if sent.after is not None:
-                after, new = new, new + 1
-            event = event_of(sent, before, after)
-            if event is not None:
-                changes.add(sent.at, event, before=rows.row(before), after=rows.row(after))
-        return [changes]
-
-
-class _ChangeDetails:
-    """Tells of each change of a table what is said of it beside its rows."""
-
-    def __init__(
-        self, table: _Table, columns: Columns, rows: TextRows, *, words: dict[bool, str]
-    ) -> None:
-        self._names, self._key, self._types = table.names, table.key, columns.types
-        self._words = words
-        self._after_word = "full" if columns.sent <= len(table.columns) else "partial"
-        self._untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
-        self._doubts, self._odd = rows.doubts, rows.odd
-
-    def __call__(self, sent: _Sent, before: int | None, after: int | None) -> Event | None:
-        """The event without its rows, whose places are given; None where the change has to be read
-        by itself."""
-        if before in self._odd or after in self._odd:
-            return None
-        inner = sent.inner
-        warnings: list[str] = []
-        sent_time = sent_micros(inner, warnings)
-        after_word = before_word = None
-        if after is not None:
-            after_word = self._after_word
-            self._warn(warnings, after, after_word)
-        if before is not None:
-            before_word = self._words[after is not None]
-            self._warn(warnings, before, before_word)
-        try:
-            event = row_event(
-                sent.op,
-                op_raw=inner.op,
-                source=sent.source,
-                names=self._names,
-                key_columns=self._key,
-                types=self._types,
-                sent_time=sent_time,
-                warnings=warnings,
-                transaction=inner.transaction,
+        before, after = count(), count(begins)
+        placed = [
+            _Placed(
+                sent,
+                next(before) if sent.before is not None else None,
+                next(after) if sent.after is not None else None,
             )
-        except DecodeError:
-            return None
-        event.before_image, event.after_image = before_word, after_word
-        return event
+            for sent in group
+        ]
+        return _told(table, columns, placed, rows=rows, words=words)
 
-    def _warn(self, warnings: list[str], row: int, word: str) -> None:
-        if row in self._doubts:
-            warnings += self._doubts[row]
-        warnings += self._untyped
-        if word == "partial":
-            warnings.append(Code.PARTIAL_IMAGE.value)
+
+class _Placed(msgspec.Struct, gc=False):
+    """A change, with the places of its images among the rows of its table."""
+
+    sent: _Sent
+    before: int | None
+    after: int | None
+
+
+def _columns(sent: _Sent, images: list[dict[str, Any] | None]) -> tuple[str, ...] | None:
+    """The columns that both images of a change have; None where one is not regular."""
+    columns: tuple[str, ...] | None = None
+    for place in (sent.before, sent.after):
+        if place is not None:
+            image = images[place]
+            if image is None:
+                return None
+            found = tuple(image)
+            if columns is not None and found != columns:
+                return None
+            columns = found
+    return columns
+
+
+def _told(
+    table: _Table,
+    columns: Columns,
+    placed: list[_Placed],
+    *,
+    rows: TextRows,
+    words: dict[bool, str],
+) -> list[Changes]:
+    """What is said of the changes of a table, field by field as `row_event` says it of one; without
+    those that have to be read by themselves."""
+    if rows.odd:
+        placed = [o for o in placed if o.before not in rows.odd and o.after not in rows.odd]
+    placed, event_times = _event_times(placed)
+    if not placed:
+        return []
+    group = [one.sent for one in placed]
+    inners = [sent.inner for sent in group]
+    sources = [sent.source for sent in group]
+    after_word = "full" if columns.sent <= len(table.columns) else "partial"
+    before_words = [None if o.before is None else words[o.after is not None] for o in placed]
+    after_words = [None if one.after is None else after_word for one in placed]
+    warnings: list[list[str]] = [[] for _ in placed]
+    told: dict[str, Sequence[Any]] = {
+        "op": [sent.op for sent in group],
+        "op_raw": [inner.op for inner in inners],
+        "before_image": before_words,
+        "after_image": after_words,
+        "event_time": event_times,
+        "sent_time": plain_times(inners) or list(map(sent_micros, inners, warnings)),
+        "order": list(map(order_of, sources)),
+        "snapshot": [s.op == "snapshot" or is_snapshot(s.source) for s in group],
+        "warnings": warnings,
+    }
+    if not _NONE.issuperset([source.scn for source in sources]):
+        told["scn"] = list(map(scn_of, sources))
+    if any(inner.transaction for inner in inners) or any(s.gtid or s.txId for s in sources):
+        told["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
+    untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
+    if rows.doubts or untyped or "partial" in (*words.values(), after_word):
+        for one, own, before, after in zip(
+            placed, warnings, before_words, after_words, strict=True
+        ):
+            for place, word in ((one.after, after), (one.before, before)):
+                if place is not None:
+                    own += rows.doubts.get(place, ())
+                    own += untyped
+                    own += [Code.PARTIAL_IMAGE.value] if word == "partial" else []
+    (db, schema, name), key = table.names, table.key
+    return [
+        Changes(
+            [sent.at for sent in group],
+            Event(
+                op="update", db=db, schema=schema, table=name, key_columns=key, types=columns.types
+            ),
+            told,
+            table.columns,
+            [rows.row(one.before) for one in placed],
+            [rows.row(one.after) for one in placed],
+        )
+    ]
+
+
+def _event_times(placed: list[_Placed]) -> tuple[list[_Placed], Sequence[int | None]]:
+    """The changes whose time can be read, and these times in microseconds."""
+    plain = plain_times([one.sent.source for one in placed])
+    if plain is not None:
+        return placed, plain
+    readable: list[_Placed] = []
+    times: list[int | None] = []
+    for one in placed:
+        with suppress(DecodeError):
+            times.append(micros(one.sent.source))
+            readable.append(one)
+    return readable, times
 
 
 def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:

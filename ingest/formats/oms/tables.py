@@ -17,7 +17,7 @@ from ingest.formats.oms.extended_types import LightTypes
 from ingest.formats.oms.keys import key_names, sent_key
 from ingest.formats.oms.records import Images, Meta, Record, record_event, split_images
 from ingest.values import jsontext
-from ingest.wire.contract import Changes, FormatOptions, Message, TableName, Texts
+from ingest.wire.contract import ChangeList, Changes, FormatOptions, Message, TableName, Texts
 from ingest.wire.forms import Forms, Part
 from ingest.wire.text_columns import TextRows, read_tables, text_rows
 from ingest.wire.typed_rows import TypedRows
@@ -126,7 +126,7 @@ def _changes(
         table.rows.readings(table.columns),
     )
     details = _ChangeDetails(table, rows)
-    found: dict[tuple[int, ...], Changes] = {}
+    found: dict[tuple[int, ...], ChangeList] = {}
     last = 0
     for sent in group:
         before = after = None
@@ -137,9 +137,9 @@ def _changes(
         lost = details.complete(sent, before, after)
         if lost is None:
             continue
-        changes = found.setdefault(lost, Changes([], [], table.columns, [], []))
+        changes = found.setdefault(lost, ChangeList(table.columns))
         changes.add(sent.at, sent.event, before=rows.row(before), after=rows.row(after))
-    return [changes.without(lost) for lost, changes in found.items()]
+    return [one.without(lost) for lost, changes in found.items() for one in changes.changes()]
 
 
 class _ChangeDetails:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import gc
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyarrow import compute
 
 from ingest.codes import Code
 from ingest.decode.silver_rows import record_batch
@@ -183,25 +184,30 @@ def _in_order(pieces: list[_Piece]) -> pa.RecordBatch:
 def _messages(batch: pa.RecordBatch) -> list[Message]:
     columns = {name: batch.column(name) for name in batch.schema.names}
     times = columns["timestamp"].cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
-    headers = columns["headers"]
-    if headers.null_count == len(headers):
-        sent: list[object] = [()] * len(headers)
-    else:
-        sent = [
-            [(header["key"], header["value"]) for header in row] if row else ()
-            for row in headers.to_pylist()
-        ]
+    count = batch.num_rows
     fields = zip(
         columns["value"].to_pylist(),
         columns["key"].to_pylist(),
-        sent,
+        _headers(columns["headers"]),
         columns["topic"].to_pylist(),
         columns["partition"].to_pylist(),
         columns["offset"].to_pylist(),
         times.to_pylist(),
-        columns["place"].to_pylist() if "place" in columns else [None] * len(headers),
-        [None] * len(headers),
+        columns["place"].to_pylist() if "place" in columns else [None] * count,
+        [None] * count,
         strict=True,
     )
     # Half the time of calling Message for each.
     return list(map(partial(tuple.__new__, Message), fields))
+
+
+def _headers(column: pa.ListArray) -> Sequence[Sequence[tuple[str, bytes | None]]]:
+    """The headers of each message, those of all of them taken apart at once."""
+    if column.null_count == len(column):
+        return [()] * len(column)
+    # flat without what stands behind nulls and before and after a slice
+    pairs = column.flatten()
+    names, values = pairs.field("key").to_pylist(), pairs.field("value").to_pylist()
+    sent = zip(names, values, strict=True)
+    sizes = compute.list_value_length(column).fill_null(0).to_pylist()
+    return [list(islice(sent, size)) if size else () for size in sizes]

@@ -21,7 +21,7 @@ from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
 from ingest.errors import DecodeError
 from ingest.events import DECODED, Event, complete, without_empty
-from ingest.files.record import framing_error, gap
+from ingest.files.record import ERROR_HEADER, framing_error, gap
 from ingest.formats import FORMATS
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
@@ -162,11 +162,14 @@ class SourceDecoder:
         if tables is None:
             tables = self._tables[name] = make(self._options[name])
         least = self._least
+        telling = FORMATS[name].headers | {ERROR_HEADER}
         return tables(
             [
                 (at, message)
                 for at, message in messages
-                if message.value and not message.headers and len(message.value) <= least
+                if message.value
+                and len(message.value) <= least
+                and (not message.headers or telling.isdisjoint([n for n, _ in message.headers]))
             ]
         )
 

@@ -164,8 +164,9 @@ class ChangeList:
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]
-"""Messages, each with its index, without headers -> the changes that can be read by column, each
-exactly as the decoder reads it; never raises. The other messages are left to the decoder."""
+"""Messages, each with its index, without headers that say something -> the changes that can be read
+by column, each exactly as the decoder reads it; never raises. The other messages are left to the
+decoder."""
 
 
 class Loss(NamedTuple):
@@ -194,6 +195,7 @@ class Format(NamedTuple):
     gives what it has read of it, or true: both are `Message.read` to the decoder.
     `envelope`: the dotted paths of the objects in a JSON message, or in lists of it, whose names
     are the format's own, not columns; in them no name has two values.
+    `headers`: the names of those that its decoder reads, where `tables` does not.
     `flat`: a message may be a row whose columns stand on the top level.
     `empty`: a message without a value says something by its key, and is decoded.
     `order` is what `order: auto` means, `log` names the log whose positions the format tells where
@@ -213,6 +215,7 @@ class Format(NamedTuple):
     recognise: Callable[[TopLevel], bool] | None = None
     recognise_bytes: Callable[[Message], object] | None = None
     envelope: tuple[str, ...] = ()
+    headers: frozenset[str] = frozenset()
     flat: bool = False
     empty: bool = False
     log: str | None = None

@@ -347,6 +347,17 @@ def test_what_is_regular(name: str, values: list[bytes], by_column: int) -> None
     assert check({"s": decode_spec(source)}, sent) == by_column
 
 
+@pytest.mark.parametrize("headers", [(("h", b"1"), ("h", None)), (("__debezium.context", b"x"),)])
+def test_headers_that_say_nothing(headers: tuple[tuple[str, bytes | None], ...]) -> None:
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = Source.model_validate({"name": "s", "kafka": kafka, "format": "debezium"})
+    sent = [
+        ("s", 0, Message(value, headers=headers[:number], topic="t", offset=number))
+        for number, value in enumerate(of_debezium(b"null", b'{"a":1}'))
+    ]
+    assert check({"s": decode_spec(source)}, sent) == 4
+
+
 SOURCES = (
     b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"file":"f.1","pos":1,"row":0',
     b'"connector":"mysql","db":"d","table":"t","ts_ms":%d,"file":"f.1","pos":2,"row":0,"gtid":"g"',
@@ -360,6 +371,13 @@ SOURCES = (
     b'"connector":"postgresql","db":"d","schema":"s","table":"t","ts_ms":%d,"lsn":7,"txId":8',
     b'"connector":"postgresql","db":"d","schema":"s","table":"t","ts_ms":%d,"sequence":"[\\"3\\",\\"4\\"]"',
     b'"connector":"oracle","db":"d","schema":"s","table":"t","ts_ms":%d,"scn":"12"',
+)
+HEADERS = (
+    (),
+    (("h", b"1"), ("h", None)),
+    (("h", b"1"), ("__debezium.newkey", b'{"a":9}')),
+    (("__debezium.oldkey", b'{"a":9}'),),
+    (("ingest.error", b"bad_framing: no end"),),
 )
 TIMES = (5, 0, -1, 1_735_689_600_000, 1_735_689_600_001, 10**17)
 
@@ -388,7 +406,10 @@ def test_neighbours_of_debezium(seed: int) -> None:
             chance.choice(times),
             chance.choice((b"null", b"null", b'{"id":"t:1"}')),
         )
-        message = Message(value, chance.choice(keys), topic="t", offset=offset, timestamp=offset)
+        headers = chance.choice(HEADERS) if chance.random() < 0.3 else ()
+        message = Message(
+            value, chance.choice(keys), headers, topic="t", offset=offset, timestamp=offset
+        )
         sent.append(("s", 0, message))
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
     options = {"replica_identity": chance.choice(("full", "unknown"))}

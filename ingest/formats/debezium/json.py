@@ -33,7 +33,7 @@ from ingest.formats.debezium.envelope import (
 from ingest.formats.debezium.events import plain_event
 from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
 from ingest.formats.debezium.mongodb import document_event
-from ingest.formats.debezium.rows import NO_IMAGE, Rows
+from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
 from ingest.formats.debezium.schema import Block
 from ingest.formats.debezium.tables import Tables
 from ingest.formats.debezium.topics import (
@@ -278,6 +278,7 @@ FORMAT = Format(
     flat=True,
     recognise=recognise,
     envelope=_ENVELOPE,
+    headers=frozenset((OLD_KEY, NEW_KEY)),
     options={
         "tombstone": Option(
             "choice",

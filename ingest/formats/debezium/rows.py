@@ -35,7 +35,8 @@ from ingest.wire.contract import FormatOptions, Message, TableName
 from ingest.wire.contradictions import refuse_after
 
 _UNTYPED = Code.UNTYPED.value
-_OLD_KEY, _NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+OLD_KEY, NEW_KEY = "__debezium.oldkey", "__debezium.newkey"
+"""The headers of the two messages that a changed key becomes."""
 
 
 class Image(NamedTuple):
@@ -151,9 +152,9 @@ class Rows:
         if message.headers:
             for name, value in message.headers:
                 # a changed key comes as a delete and a create that name each other's key
-                if name == _NEW_KEY and op == "delete":
+                if name == NEW_KEY and op == "delete":
                     event.half = 0
-                elif name == _OLD_KEY and op == "insert":
+                elif name == OLD_KEY and op == "insert":
                     event.key_before = self.keys.row(value, columns, names, family=family)
 
     def _after(

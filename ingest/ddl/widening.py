@@ -70,11 +70,17 @@ _SECONDS: dict[str | tuple[str, str], int] = {
 }
 # Types of one moment, by how many digits of a second they keep; a minute is none of them.
 _MOMENTS = {("oracle", "date"): 0, ("tsql", "smalldatetime"): -1, ("tsql", "datetime"): 3}
-_LENGTH = re.compile(r"(\d{1,9})\s+(char|byte)", re.IGNORECASE)
+_LENGTH = re.compile(r"(\d{1,9})\s*([kmg]?)\s*(|char|byte|octets|codeunits\d+)", re.IGNORECASE)
+_UNITS = {"char": "char", "codeunits16": "char", "codeunits32": "char"} | {
+    "byte": "byte",
+    "octets": "byte",
+}
 _BYTES_MOST = 4
 """Bytes of one character."""
 _TEXTS = {"char", "varchar", "varchar2", "nchar", "nvarchar", "nvarchar2", "character"} | {
     "character varying",
+    "graphic",
+    "vargraphic",
     "binary",
     "varbinary",
     "raw",
@@ -122,7 +128,7 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
             if ranks is _FLOATING and len(new.numbers) > max(1, len(old.numbers)):
                 return "destructive"  # MySQL's FLOAT(7,4) rounds
             return _compared(ranks[old.name], ranks[new.name])
-    holds, held = _capacity(after, dialect), _capacity(before, dialect)
+    holds, held = _capacity(new, dialect), _capacity(old, dialect)
     held = _AS_TEXT.get(old.name) if held is None else held
     if dialect == "tsql" and old.name in _NATIONAL and new.name not in _NATIONAL:
         return "destructive"
@@ -143,7 +149,7 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
 def _named(source_type: str, dialect: str) -> SourceType:
     """The type by the name that all its names have, with a decimal's scale and without a width."""
     type_ = parse_type(source_type)
-    name = _NAMES.get(type_.name, type_.name)
+    name = _NAMES.get(type_.name, type_.name).removesuffix(" for bit data")
     if dialect == "mysql" and name in ("boolean", "year"):
         return type_._replace(name="tinyint" if name == "boolean" else name, args="")
     scaled = name in ("decimal", "number") and re.fullmatch(r"\s*\d+\s*", type_.args)
@@ -178,19 +184,16 @@ def _moment(type_: SourceType, dialect: str) -> int | None:
 def _unit(type_: SourceType) -> str:
     """`char` or `byte`, where the length tells."""
     length = _LENGTH.fullmatch(type_.args.strip())
-    return length[2].lower() if length else ""
+    return _UNITS.get(length[3].lower(), "") if length else ""
 
 
-def _capacity(source_type: str, dialect: str) -> int | None:
+def _capacity(type_: SourceType, dialect: str) -> int | None:
     """How much a text or binary type holds; None for other types."""
-    type_ = parse_type(source_type)
     if type_.name not in _TEXTS:
         return None
-    if type_.numbers:
-        return type_.numbers[0]
     length = _LENGTH.fullmatch(type_.args.strip())
     if length is not None:
-        return int(length[1])
+        return int(length[1]) << 10 * " kmg".index(length[2].lower() or " ")
     unbounded = type_.args.strip().lower() == "max" or type_.name.endswith("varying")
     if type_.name in _UNBOUNDED.get(dialect, ()):
         unbounded = True

@@ -181,10 +181,12 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
         reconstruction.source, reconstruction.target, changes, misfits="misfits", more=", voided"
     )
     rows = f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
+    # By a name of its own: a MERGE does not read tables that its source has in a condition.
+    found = reconstruction.frames.view(warehouse.session.sql(rows))
     with alone():
         done = warehouse.execute(
             f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
-USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM ({rows})) s ON r.id = s.id
+USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM {found}) s ON r.id = s.id
 WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
   status = 'open', code = s.code, error = s.error, misfits = NULL, at = s.at,
   version = r.version + 1

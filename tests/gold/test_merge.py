@@ -16,6 +16,7 @@ import pytest
 
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.reconstruction import as_applied
+from pipelines.operations.rebuild import rebuild
 from pipelines.targets.progress import progress_of
 from tests.support.merge_scenarios import Laboratory, Row, Scenario, scenarios
 
@@ -245,6 +246,16 @@ def test_a_run_with_nothing_new_writes_nothing(finished: Finished) -> None:
 def test_history_makes_the_same(finished: Finished) -> None:
     """Versions of shards, a table that a column orders, rows that were there twice."""
     assert finished.laboratory.differing(REMADE) == {}
+
+
+def test_made_anew_beside_changes_that_wait(finished: Finished) -> None:
+    """For a key that another source table's row holds (27)."""
+    laboratory, name = finished.laboratory, "r27_shard_key_conflict_that_stays"
+    warehouse, config = laboratory.warehouse, laboratory.config
+    rebuild(warehouse, config, name, routes=known_targets(warehouse, config).routes)
+    assert laboratory.rows(name) == finished.gold[ROUNDS][name]
+    waiting = [{"code": "shard_key_conflict", "status": "open"}]
+    assert _narrowed(laboratory.rejects()[name], waiting) == waiting
 
 
 def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> None:

@@ -9,6 +9,7 @@ so).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple, assert_never, overload
 
 import msgspec
@@ -271,4 +272,32 @@ def defaults(entries: Lineage) -> list[Default]:
             current[new] = len(found)
             named = isinstance(change, RenameColumn)
             found.append(Default(name_after(change), text, pos, named=named))
+    return found
+
+
+class Added(NamedTuple):
+    """Where a column was added with a literal DEFAULT, and that as canonical text: rows from before
+    have had it since."""
+
+    since: Pos
+    text: str
+
+
+def added_with_default(entries: Lineage) -> dict[str, Added]:
+    """The columns of today, in lower case, that were added with a literal DEFAULT, whatever they
+    were called then. Renames at one position are made at once."""
+    found: dict[str, Added] = {}
+    for pos, several in groupby(entries, lambda entry: entry.pos):
+        changes = [entry.change for entry in several if not entry.hidden]
+        before = dict(found)
+        for name in freed(changes):
+            found.pop(name, None)
+        for change in changes:
+            match change:
+                case AddColumn(name, _, text) if text is not None:
+                    found[name.lower()] = Added(pos, text)
+                case RenameColumn(old, new) if old.lower() in before:
+                    found[new.lower()] = before[old.lower()]
+                case _:
+                    pass
     return found

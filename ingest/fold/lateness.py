@@ -12,6 +12,7 @@ the batch is folded:
 | there or not | that is a partial image, where the batch also deletes the key |
 | there | at the row's place in the source's log, but another delivery than the row's (43) |
 | there | below the row, if it is a partial image or partial images came before (44, 45) |
+| there | below the row, if that came before the target had all its columns (28) |
 | there, soft-deleted | below the row: what it held is decided by what lies below the delete (30) |
 | there | above the row, but below a change that was not written as it changed nothing (38) |
 | not there | that is a partial image, with no whole image of the batch before it |
@@ -44,6 +45,7 @@ class LatenessBounds(NamedTuple):
     last_removal: Pos | None = None
     partials: bool = False
     last_baseless: Pos | None = None
+    last_narrow: Pos | None = None
 
 
 class Verdict(NamedTuple):
@@ -169,7 +171,9 @@ def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
     if not event.by_arrival and event.pos[:SOURCE_PART] == stored[:SOURCE_PART]:
         return True
     if event.pos < stored:
-        return event.partial or bounds.partials
+        # What came before a column was known, and lacks it, leaves it to what lies below.
+        narrow = bounds.last_narrow is not None and stored <= bounds.last_narrow
+        return event.partial or bounds.partials or narrow
     return bounds.last_noop is not None and event.pos < bounds.last_noop
 
 

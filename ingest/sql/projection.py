@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ingest.ddl.changes import Lineage, retypings
-from ingest.position import in_log, source_part
+from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
+from ingest.position import in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text, sql_text
 from ingest.sql.delivery import listed
@@ -89,9 +89,18 @@ class Projection:
         """SQL of a key column's text: from the event's key, else from its images.
 
         Where silver's key is not the target's, the images come first: a key may tell a column too.
+        A row from before a key column was added has had its literal DEFAULT since.
         """
         if name == self.shard:
             return self.text("", name)
+        sent = self._sent_key_value(name, before=before)
+        added = added_with_default(self.lineage).get(name.lower())
+        if added is None:
+            return sent
+        early = f"{in_log('pos')} < {pos_literal(added.since)}"
+        return f"coalesce({sent}, IF({early}, {sql_text(added.text)}, NULL))"
+
+    def _sent_key_value(self, name: str, *, before: bool) -> str:
         if not self.native:
             image, key = ("before", "key_before") if before else ("coalesce(after, before)", "key")
             return f"coalesce({self.text(image, name)}, {self.text(key, name)})"
@@ -141,6 +150,23 @@ class Projection:
             return CHANGES_KEY
         before, after = self.key_text(before=True), self.key_text()
         return f"({_MOVING} AND coalesce(({before}) <> ({after}), false))"
+
+    @property
+    def may_change_key(self) -> str:
+        """SQL that is true for every change, as it came, that gave its row another key; of these
+        `events` tells which did. Before a key column was renamed the key's values stand elsewhere.
+        """
+        return self.changes_key if self.native or not self.key_renamed else _MOVING
+
+    @property
+    def key_renamed(self) -> bool:
+        """Whether a key column had another name before."""
+        names = {name.lower() for name in self.keys}
+        return any(
+            isinstance(entry.change, RenameColumn)
+            and names & {entry.change.old.lower(), entry.change.new.lower()}
+            for entry in self.lineage
+        )
 
     def misfits(self) -> list[tuple[str, str]]:
         """(column, SQL that is true where the after image has a misfit), where there can be one."""

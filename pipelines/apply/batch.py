@@ -135,6 +135,19 @@ class TableBatch:
         return {image for stats in self.stats for image in stats.images}
 
     @property
+    def spellings(self) -> tuple[str, ...]:
+        """What gold is to remember of the names that images had for the target's columns; see
+        `Watermarks.spellings`."""
+        columns = {name.lower(): name for name in self.projection.columns}
+        known, sent = self.watermarks.spellings, {name for image in self.images for name in image}
+        others = {name for name in (*known, *sent) if columns.get(name.lower(), name) != name}
+        own = {columns[name.lower()] for name in others}
+        if self.watermarks.applied is not None:
+            # Of a column that had no other name so far, what came before had its own.
+            sent |= own - {columns[name.lower()] for name in known if name.lower() in columns}
+        return tuple(sorted(others | (own & {*known, *sent})))
+
+    @property
     def image(self) -> tuple[str, ...] | None:
         """The one list of column names that all of the batch's images have, in their order."""
         return next(iter(self.images)) if len(self.images) == 1 else None

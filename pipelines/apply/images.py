@@ -68,6 +68,7 @@ def _applied(
         version=frames.warehouse.last_commit("gold", batch.target).version,
         changes=batch.history_changes,
         widest=widest(batch),
+        spellings=batch.spellings,
     )
     return after, counts
 

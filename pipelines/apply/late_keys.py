@@ -208,7 +208,7 @@ def _named_above(
 
 def _naming(batch: TableBatch, what: str, *, where: str = "true") -> str:
     """SQL of the earlier changes that move a key, or for which the SQL `what` is true."""
-    return batch.earlier(f"{where} AND ({what} OR {batch.projection.changes_key})")
+    return batch.earlier(f"{where} AND ({what} OR {batch.projection.may_change_key})")
 
 
 def _find_prior_images(

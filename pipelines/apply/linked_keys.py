@@ -74,7 +74,7 @@ def _key_changes(
 ) -> _Changes | None:
     """The changes of the key; None where there was none. `unhashed`: the batches of silver with
     changes that have no hash of the key, and how many."""
-    where, most = batch.projection.changes_key, batch.history_changes
+    where, most = batch.projection.may_change_key, batch.history_changes
     if batch.watermarks.last_removal is None and not batch.total("key_changes"):
         return None
     if batch.projection.native:

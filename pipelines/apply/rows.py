@@ -107,6 +107,7 @@ def watermarks_after(
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
         widest=widest(batch),
+        spellings=batch.spellings,
         key_overridden=before.key_overridden or (named and not batch.projection.native),
     )
 
@@ -156,6 +157,7 @@ def _run(batch: TableBatch) -> Run:
             last_removal=watermarks.last_removal,
             partials=watermarks.partials or batch.partial,
             last_baseless=watermarks.last_baseless,
+            last_narrow=watermarks.last_narrow,
         ),
     )
 

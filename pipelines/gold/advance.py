@@ -175,6 +175,9 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns))
+    if not fresh and new:
+        widened = {label: known.widened() for label, known in row.watermarks.items()}
+        row = replace(row, watermarks=widened)
     if not fresh:
         row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
     if keys:

@@ -158,14 +158,14 @@ def _table_batch(
     route, stats = feed.route, feed.stats
     if route.mask_secret is not None:
         offer_secret(warehouse.session, config.mask_secret)
-    projection = projection_of(config, feed, contract.keys, columns=columns)
+    projection = projection_of(
+        config, feed, contract.keys, columns=columns, known=watermarks.spellings
+    )
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
         projection = replace(projection, native=False)
     if projection.keys and not projection.native:
-        stats = with_key_changes(
-            warehouse, stats, feed.later_names, condition=projection.changes_key
-        )
+        stats = with_key_changes(warehouse, stats, feed.later_names, projection=projection)
     placeless = 0
     if projection.sequence:
         stats, placeless = with_places(warehouse, stats, feed.later_names, projection=projection)
@@ -307,11 +307,17 @@ def declared_keys(
 
 
 def projection_of(
-    config: Config, feed: Feed, keys: tuple[str, ...], *, columns: dict[str, str]
+    config: Config,
+    feed: Feed,
+    keys: tuple[str, ...],
+    *,
+    columns: dict[str, str],
+    known: tuple[str, ...],
 ) -> Projection:
-    """How the source table becomes rows of the target."""
+    """How the source table becomes rows of the target. `known`: names of images from before that
+    are spelled otherwise than the target's columns."""
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
-    images = {image for each in stats for image in each.images}
+    images = {known, *(image for each in stats for image in each.images)}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()
     if shard and shard not in by_lower:

@@ -81,6 +81,9 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     if keyed or again or restored or renamed or refill_needed(entry, store.applied(entry)):
         return True
+    if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
+        # Versions that the column alone told apart are one from now on.
+        return True
     masked = {name.lower() for name in route.masks}
     if any(
         isinstance(e, AddColumn) and e.default is not None and e.name.lower() in masked

@@ -248,6 +248,7 @@ def _conservative_watermarks(batch: TableBatch) -> Watermarks:
         last_baseless=applied if partials else None,
         key_overridden=_key_overridden(batch),
         unhashed=bool(batch.total("unhashed")),
+        spellings=batch.spellings,
         horizons=batch.watermarks.horizons,
         changes=batch.total("changes"),
         widest=max((stats.widest for stats in batch.stats), default=0),

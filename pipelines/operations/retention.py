@@ -100,7 +100,7 @@ def trim_target(
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
     changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
-    key_changes = events(batch.projection, batch.history(batch.projection.changes_key))
+    key_changes = events(batch.projection, batch.history(batch.projection.may_change_key))
     base = "NOT partial AND lacks = 0 AND op <> 'delete'"
     base = base if batch.soft else f"({base} OR op = 'delete')"
     rows = frames.view(

@@ -145,7 +145,7 @@ def _clear(projection: Projection) -> Projection:
 def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
     """The spans of the person's keys in one source table."""
     projection = _clear(batch.projection)
-    changes = events(projection, batch.history(batch.projection.changes_key))
+    changes = events(projection, batch.history(batch.projection.may_change_key))
     spans: dict[tuple[Key, Pos | None, Pos | None], Span] = {}
     spans[asked, None, None] = Span(projection.label, asked, None, None)
     begun: dict[Key, Mapping[str, Any]] = {}

@@ -15,6 +15,7 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
+from ingest.sql.lineage import translated
 from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
 from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
@@ -238,15 +239,18 @@ def with_key_changes(
     stats: Sequence[BatchStats],
     later_names: Iterable[SourceTable],
     *,
-    condition: str,
+    projection: Projection,
 ) -> list[BatchStats]:
-    """The statistics of a table with key changes counted by `condition`, for keys that silver does
-    not know. `later_names`: other names that the table has had."""
+    """The statistics of a table with key changes counted as `projection` has the key, which silver
+    does not know. `later_names`: other names that the table has had."""
     images = (image for each in stats for image in each.images)
     aside = any(steps_aside(name) for image in images for name in image)
     changes = _changes(warehouse, stats, later_names, aside=aside)
+    if projection.key_renamed:
+        changes = translated(f"{changes} AND {projection.may_change_key}", projection.lineage)
     row = warehouse.session.sql(
-        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) WHERE {condition}"
+        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) "
+        f"WHERE {projection.changes_key}"
     ).first()
     if row is None or not row["key_changes"]:
         return list(stats)
@@ -268,7 +272,7 @@ def with_places(
     changes = _changes(warehouse, stats, later_names, aside=projection.aside)
     row = warehouse.session.sql(
         f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {projection.changes_key}) AS last_removal "
+        f"max(p) FILTER (WHERE op = 'delete' OR {projection.may_change_key}) AS last_removal "
         f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
         f"WHERE op <> 'truncate' OR {voids}"
     ).first()

@@ -70,8 +70,10 @@ class Watermarks:
 
     Positions: `applied` is the highest applied, `last_removal` the highest of an applied delete,
     key change or truncate, `last_noop` the highest that may have been skipped because it changed
-    nothing, `last_baseless` the highest of a partial image without base. `batch_high_positions`:
-    for some of silver's batches, in order, the highest position that changes have up to there.
+    nothing, `last_baseless` the highest of a partial image without base, `last_narrow` the highest
+    applied when the target last got a column: rows up to there may be from images without it.
+    `batch_high_positions`: for some of silver's batches, in order, the highest position that
+    changes have up to there.
 
     `truncates`: the newest truncates, and `truncate_times` when they happened (µs), where the rows
     that they leave behind show that; `more_truncates`: silver has others.
@@ -79,7 +81,8 @@ class Watermarks:
     `partials`: partial images have come. `key_overridden`: changes have come that name no key, or
     another one than the target's. `unhashed`: changes have come for which silver has no hash of the
     key. `domain`: what its positions are positions in (`ingest.decode.spec.domain`). `tenant`: the
-    one of OceanBase that its changes name.
+    one of OceanBase that its changes name. `spellings`: names of images that are some column's of
+    the target in another case, and those of these columns that came as they are spelled there.
 
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
     that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of
@@ -95,10 +98,12 @@ class Watermarks:
     more_truncates: bool = False
     partials: bool = False
     last_baseless: Pos | None = None
+    last_narrow: Pos | None = None
     key_overridden: bool = False
     unhashed: bool = False
     domain: str | None = None
     tenant: str | None = None
+    spellings: tuple[str, ...] = ()
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
     batch_high_positions: tuple[tuple[int, Pos], ...] = ()
@@ -110,7 +115,7 @@ class Watermarks:
         """From JSON."""
         pos = {
             name: tuple(stored[name]) if stored.get(name) else None
-            for name in ("applied", "last_removal", "last_noop", "last_baseless")
+            for name in ("applied", "last_removal", "last_noop", "last_baseless", "last_narrow")
         }
         return cls(
             **pos,
@@ -122,6 +127,7 @@ class Watermarks:
             unhashed=stored.get("unhashed", True),
             domain=stored.get("domain"),
             tenant=stored.get("tenant"),
+            spellings=tuple(stored.get("spellings", ())),
             horizons=tuple(
                 Horizon(tuple(below), batch, time)
                 for below, batch, time in stored.get("horizons", ())
@@ -150,6 +156,10 @@ class Watermarks:
             half = _HIGH_POSITIONS_MOST // 2
             kept = [*kept[:half:2], *kept[half:]]
         return (*kept, (last, high))
+
+    def widened(self) -> Watermarks:
+        """The watermarks once the target has got another column."""
+        return replace(self, last_narrow=self.applied)
 
     @property
     def all_truncates(self) -> dict[Pos, int | None] | None:

@@ -50,6 +50,11 @@ def gone(**row: Any) -> Any:
     return {"type": "DELETE", "row": row, "types": None, "keys": ("id",)}
 
 
+def moved(old: str, keys: Sequence[str] = ("id",), **row: Any) -> Any:
+    """An update that changes `id`, which was `old`."""
+    return {**now(keys=keys, **row), "old": {"id": old}}
+
+
 def valid(since: int, until: int | None) -> Row:
     """The interval of a version, from and to so many seconds after T0."""
     start, end = (
@@ -157,6 +162,20 @@ CASES: dict[str, Case] = {
             {"id": 1, "a": "x", "c": 7, **valid(1, 6)},
             {"id": 1, "a": "y", "c": 5, **valid(6, 7)},
             {"id": 1, "a": "z", "c": 6, **valid(7, None)},
+        ],
+        statuses=["applied"],
+    ),
+    # Versions that a dropped column alone told apart are one.
+    "versions_dropped": Case(
+        rounds=[
+            [(1, put(id=1, a="x", c=1)), (2, now(id=1, a="x", c=2))],
+            [(5, "ALTER TABLE versions_dropped DROP COLUMN c"), (6, now(id=1, a="y"))],
+        ],
+        options="stored_as_scd_type: 2",
+        decisions=[("approve", "DROP COLUMN")],
+        rows=[
+            {"id": 1, "a": "x", **valid(1, 6)},
+            {"id": 1, "a": "y", **valid(6, None)},
         ],
         statuses=["applied"],
     ),
@@ -465,6 +484,47 @@ CASES: dict[str, Case] = {
         ],
         statuses=["applied"],
     ),
+    # What names no value of a key column that was added later has had its DEFAULT since.
+    "key_added": Case(
+        rounds=[
+            [(1, put(id=n, a="x")) for n in (1, 2, 3)]
+            + [(2, gone(id=1, a="x")), (3, moved("3", id=4, a="x"))],
+            [
+                (
+                    5,
+                    "ALTER TABLE key_added ADD COLUMN c int NOT NULL DEFAULT 7, "
+                    "DROP PRIMARY KEY, ADD PRIMARY KEY (id, c)",
+                ),
+                (6, put(keys=["id", "c"], id=1, a="new", c=8)),
+                (7, now(keys=["id", "c"], id=2, a="y", c=7)),
+            ],
+            [(8, put(keys=["id", "c"], id=2, a="z", c=8))],
+        ],
+        decisions=[("approve", "PRIMARY")],
+        rows=[
+            {"id": 1, "a": "new", "c": 8},
+            {"id": 2, "a": "y", "c": 7},
+            {"id": 2, "a": "z", "c": 8},
+            {"id": 4, "a": "x", "c": 7},
+        ],
+        statuses=["applied"],
+    ),
+    # A key that no message names: changes of it from before it was renamed are found by its name
+    # of then.
+    "unsaid_key": Case(
+        rounds=[
+            [(1, put(keys=[], id=1, a="x")), (3, moved("1", keys=[], id=2, a="x"))],
+            [
+                (5, "ALTER TABLE unsaid_key RENAME COLUMN id TO pk"),
+                (6, put(keys=[], pk=3, a="z")),
+            ],
+            [(2, now(keys=[], id=1, a="late")), (7, now(keys=[], pk=3, a="w"))],
+        ],
+        options="keys: [id]",
+        decisions=[("approve", "RENAME")],
+        rows=[{"pk": 2, "a": "x"}, {"pk": 3, "a": "w"}],
+        statuses=["applied"],
+    ),
     # A new type of a part of the key, which no DDL announced.
     "part_of_key": Case(
         rounds=[
@@ -671,7 +731,7 @@ def messages(table: str, number: int, case: Case) -> Iterator[tuple[int, int, An
                 *(of, what["type"], row),
                 es=T0 + 1000 * es,
                 id_=offset,
-                old={} if what["type"] == "UPDATE" else None,
+                old=what.get("old", {}) if what["type"] == "UPDATE" else None,
                 types=types,
                 keys=what["keys"],
             )
@@ -792,7 +852,13 @@ def test_ledger(played: Any, table: str) -> None:
         assert waiting == list(CASES[table].waiting)
 
 
-@pytest.mark.parametrize("table", ["added", "called", "renamed", "retyped_key", "versions_added"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        *("added", "called", "key_added", "renamed", "retyped_key", "unsaid_key"),
+        *("versions_added", "versions_dropped"),
+    ],
+)
 def test_history_makes_the_same(
     played: Any, table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

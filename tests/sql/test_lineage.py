@@ -10,6 +10,7 @@ import pytest
 
 from ingest.ddl.changes import (
     AddColumn,
+    Added,
     AlterColumnType,
     ChangeKey,
     ColumnChange,
@@ -21,6 +22,7 @@ from ingest.ddl.changes import (
     RenameColumn,
     RenameTable,
     SchemaChange,
+    added_with_default,
     brings,
     brought,
     column_of,
@@ -158,6 +160,26 @@ def test_an_insert_without_a_column_that_has_a_default_is_read_otherwise() -> No
     )
     assert reaches(entries, at(7), at(8), images=[["id"]])
     assert not reaches(entries[1:], at(7), at(8), images=[["id"]])
+
+
+def test_columns_that_came_with_a_default() -> None:
+    entries = (
+        LineageEntry(at(5), AddColumn("C", "int", "1")),
+        LineageEntry(at(5), AddColumn("d", "int", "2")),
+        LineageEntry(at(5), AddColumn("e", "int", "3")),
+        LineageEntry(at(5), AddColumn("f", "int", "4"), hidden=True),
+        LineageEntry(at(6), RenameColumn("c", "D")),
+        LineageEntry(at(6), RenameColumn("d", "C")),
+        LineageEntry(at(7), DropColumn("E")),
+        LineageEntry(at(8), AddColumn("e", "int")),
+        LineageEntry(at(9), RenameColumn("x", "y")),
+    )
+    assert added_with_default(entries[:4]) == {
+        "c": Added(at(5), "1"),
+        "d": Added(at(5), "2"),
+        "e": Added(at(5), "3"),
+    }
+    assert added_with_default(entries) == {"d": Added(at(5), "1"), "c": Added(at(5), "2")}
 
 
 def test_a_default_ends_with_its_column() -> None:

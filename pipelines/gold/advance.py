@@ -9,10 +9,11 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
-from ingest.ddl.changes import renamed
+from ingest.ddl.changes import ChangeKey, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
+from ingest.position import Pos
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.modes import apply
@@ -281,11 +282,27 @@ def _check_key(
     ledger: Ledger,
     hinted_keys: tuple[str, ...],
 ) -> None:
-    """Enter another key that the YAML or the messages name now; the target's own stays."""
-    own = named_keys(config, route, stats, lineage=ledger.lineage(table)) or hinted_keys
-    named = (*own, *shard_of(route))
-    if own and {name.lower() for name in named} != {key.lower() for key in keys}:
-        ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
+    """Enter other keys that the YAML or the messages name now; the target's own stays."""
+    found = named_keys(config, route, stats, lineage=ledger.lineage(table))
+    held = {key.lower() for key in keys}
+    top = highest(each.highest for each in stats) or ()
+    for own in found or [hinted_keys]:
+        named = (*own, *shard_of(route))
+        if not own or {name.lower() for name in named} == held:
+            continue
+        if not _of_before(ledger, table, top, beside=len(found) > 1):
+            ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
+
+
+def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) -> bool:
+    """Whether messages up to `top` that name another key are from before a change of it that was
+    applied, or may be, where others stand `beside` them."""
+    return any(
+        isinstance(effect, ChangeKey) and (beside or (entry.pos or ()) > top)
+        for entry in ledger.of(table)
+        if entry.status == "applied"
+        for effect in entry.effects
+    )
 
 
 def _unsent(

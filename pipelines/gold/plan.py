@@ -248,18 +248,15 @@ def shard_of(route: Route) -> tuple[str, ...]:
     return (route.shard_column,) if route.shard_column else ()
 
 
-def key_columns(route: Route, stats: Sequence[BatchStats]) -> tuple[str, ...]:
-    """The key columns that the YAML names, else those that the messages name; () = unknown.
+def one_key(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """The one key among those found; () = there is none.
 
-    Raises TableError where messages name different ones.
+    Raises TableError where there are several.
     """
-    if route.keys:
-        return route.keys
-    found = {names for each in stats for names in each.key_columns if names}
     if len(found) > 1:
-        listed = " and ".join(f"({', '.join(names)})" for names in sorted(found))
+        listed = " and ".join(f"({', '.join(names)})" for names in found)
         raise TableError(f"the messages name different keys, {listed}; set keys for the table")
-    return next(iter(found), ())
+    return found[0] if found else ()
 
 
 def key_of(
@@ -279,22 +276,22 @@ def key_of(
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = named_keys(config, route, stats, lineage=lineage) or hinted_keys
+    named = one_key(named_keys(config, route, stats, lineage=lineage)) or hinted_keys
     return named + shard_of(route) if named else ()
 
 
 def named_keys(
     config: Config, route: Route, stats: Sequence[BatchStats], *, lineage: Lineage
-) -> tuple[str, ...]:
-    """The key columns that the YAML or the messages name now, by what they are called now."""
-    declared = declared_for(config.sources[route.source].keys, stats[-1].table[1:])
-    if not route.keys and declared:
-        return renamed(gold_names(declared), lineage, ())
-    now = [
-        each._replace(key_columns=tuple(renamed(names, lineage, ()) for names in each.key_columns))
-        for each in stats
-    ]
-    return renamed(key_columns(route, now), lineage, ())
+) -> list[tuple[str, ...]]:
+    """The key columns that the YAML names, else the keys that the messages name, by what they are
+    called now."""
+    declared = route.keys or gold_names(
+        declared_for(config.sources[route.source].keys, stats[-1].table[1:]) or ()
+    )
+    if declared:
+        return [renamed(declared, lineage, ())]
+    found = {names for each in stats for names in each.key_columns if names}
+    return sorted({renamed(names, lineage, ()) for names in found})
 
 
 def declared_keys(

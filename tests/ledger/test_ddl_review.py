@@ -487,7 +487,7 @@ CASES: dict[str, Case] = {
     # What names no value of a key column that was added later has had its DEFAULT since.
     "key_added": Case(
         rounds=[
-            [(1, put(id=n, a="x")) for n in (1, 2, 3)]
+            [(1, put(id=n, a="x")) for n in (1, 2, 3, 5)]
             + [(2, gone(id=1, a="x")), (3, moved("3", id=4, a="x"))],
             [
                 (
@@ -498,7 +498,8 @@ CASES: dict[str, Case] = {
                 (6, put(keys=["id", "c"], id=1, a="new", c=8)),
                 (7, now(keys=["id", "c"], id=2, a="y", c=7)),
             ],
-            [(8, put(keys=["id", "c"], id=2, a="z", c=8))],
+            # One from before, which names the key of then.
+            [(4, gone(id=5, a="x")), (8, put(keys=["id", "c"], id=2, a="z", c=8))],
         ],
         decisions=[("approve", "PRIMARY")],
         rows=[

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.demo import Demo
+    from tests.support.kafka_broker import Broker
 
 ROOT = Path(__file__).parent.parent
 # Code that is generated for a handful of rows costs more than it saves.
@@ -96,12 +97,18 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of a real broker; give each test topics of its own."""
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker, with all its listeners; give each test topics of its own."""
     from tests.support.kafka_broker import broker
 
-    with broker(tmp_path_factory.mktemp("kafka")) as bootstrap:
-        yield bootstrap
+    with broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_broker: Broker) -> str:
+    """The servers of its listener that lets everybody in."""
+    return kafka_broker.bootstrap
 
 
 @pytest.fixture(scope="session")
@@ -128,9 +135,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow: set[Path] = set()
     for item in items:
-        for fixture in ("spark", "kafka"):
+        for fixture, marker in (("spark", "spark"), ("kafka_broker", "kafka")):
             if fixture in getattr(item, "fixturenames", ()):
-                item.add_marker(fixture)
+                item.add_marker(marker)
                 slow.add(item.path)
 
     def turn(item: pytest.Item) -> int:

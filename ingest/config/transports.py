@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ingest.config.alerts import Duration
 from ingest.config.mistakes import shown
-from ingest.config.model import Broken, ConfigModel, SomeNames, Text
+from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole
 
 # Spark sets these itself and refuses a query that gives them (Spark, Structured Streaming + Kafka
 # Integration Guide, "Kafka Specific Configurations").
@@ -93,12 +94,18 @@ ClientOptions = Annotated[
 
 
 class Kafka(ConfigModel):
-    """Topics of one Kafka cluster. `options` reach the client as `kafka.…`, secrets included."""
+    """Topics of one Kafka cluster. `options` reach the client as `kafka.…`, secrets included;
+    `max_delay` is in seconds."""
 
     bootstrap_servers: Annotated[Text, AfterValidator(_servers)]
     topics: SomeNames | None = None
     topics_pattern: Annotated[Text, AfterValidator(_regex)] | None = None
     starting_offsets: Annotated[str, AfterValidator(_offsets)] = "earliest"
+    lost: Literal["fail", "go_on"] = "fail"
+    group: Text | None = None
+    max_offsets_per_batch: Annotated[Whole, Field(ge=1)] = 500_000
+    min_offsets_per_batch: Annotated[Whole, Field(ge=1)] = 1
+    max_delay: Duration = 900
     options: ClientOptions = Field(default={}, repr=False)
 
     @classmethod
@@ -107,6 +114,10 @@ class Kafka(ConfigModel):
             yield ("topics_pattern",), "expected either topics or topics_pattern, got both"
         if given.get("topics") is None and given.get("topics_pattern") is None:
             yield (), "expected topics or topics_pattern, got neither"
+        least, most = given.get("min_offsets_per_batch"), given.get("max_offsets_per_batch")
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            wanted = f"expected at most max_offsets_per_batch, {most}, got {least}"
+            yield ("min_offsets_per_batch",), wanted
         options = given.get("options")
         options = options if isinstance(options, dict) else {}
         for option in options:

@@ -13,7 +13,9 @@ Where the checkpoint is lost, bronze itself tells which files it has.
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -22,7 +24,9 @@ from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.config.transports import Files
-from ingest.errors import IngestError, SourceError
+from ingest.errors import IngestError, PlatformError, SourceError
+from ingest.files.framing import records
+from ingest.wire.contract import Message
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
 from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
 from pipelines.bronze.records import (
@@ -33,7 +37,7 @@ from pipelines.bronze.records import (
     by_path,
     unreadable,
 )
-from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
 from pipelines.platform.checkpoints import spoilt
 from pipelines.platform.console import counted
 from pipelines.platform.failures import gist, log_hint
@@ -71,10 +75,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     if not is_uri(files.path):
         new, closed = openable(new, root=root)
         bad += closed
-    if files.order == "path":
-        new.sort(key=lambda file: file.path)
-    else:
-        new.sort(key=lambda file: (file.modified, file.path))
+    new = _ordered(new, files)
     for part in _parts(new, MOST_CONTENT if is_uri(files.path) else MOST_BYTES):
         if stop():
             break
@@ -100,6 +101,48 @@ def _any_session() -> SparkSession:
         return spark(warehouse=Path(scratch))
 
 
+def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
+    """A few records of the newest files, or of the oldest; raises PlatformError where their folder
+    does not exist, or only Spark could list them."""
+    declared = _declared(source)
+    if is_uri(declared.path):
+        raise PlatformError(
+            f"source {source.name}: {declared.path} is read by Spark alone; name a copied file"
+        )
+    listed, _ = list_local(source.name, declared.path, root=root)
+    found: deque[Message] = deque()
+    ordered = list(enumerate(_ordered(listed, declared)))
+    for number, file in reversed(ordered) if sampling.newest else ordered:
+        left = sampling.limit - len(found)
+        if left <= 0:
+            break
+        read = _first_or_last(file.path, number, declared, root=root, count=left, sampling=sampling)
+        if sampling.newest:
+            found.extendleft(reversed(read))
+        else:
+            found.extend(read)
+    return list(found)
+
+
+def _first_or_last(
+    path: str, number: int, declared: Files, *, root: str, count: int, sampling: Sampling
+) -> list[Message]:
+    """The first records of a file, or its last, which takes to read all of it."""
+    with open(located(path, root), "rb") as stream:
+        messages = (
+            message(record, path, partition=number, offset=at)
+            for at, record in enumerate(records(stream, declared.framing, name=path))
+        )
+        return list(deque(messages, count) if sampling.newest else islice(messages, count))
+
+
+def _ordered(files: list[Listed], declared: Files) -> list[Listed]:
+    """The files in the order in which they are numbered."""
+    if declared.order == "path":
+        return sorted(files, key=lambda file: file.path)
+    return sorted(files, key=lambda file: (file.modified, file.path))
+
+
 def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many files bronze has not read; None where only Spark could list them, or they cannot be
     listed now. Raises SourceError where the log of files is damaged."""
@@ -114,7 +157,7 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     return sum(file.path not in read for file in listed)
 
 
-FILES = Transport(append, reach, unread)
+FILES = Transport(append, reach, sample, unread)
 
 
 def _declared(source: Source) -> Files:

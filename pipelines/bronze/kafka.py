@@ -1,44 +1,66 @@
-"""Kafka to bronze, by Spark's own source of Structured Streaming."""
+"""Kafka to bronze, by Spark's own source of Structured Streaming.
+
+What Spark's source does not tell is asked beside it (`kafka_topics`): what is there, and what is
+gone of that which was to be read (`lost_offsets`). Where only Java can log in, Spark reads alone.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import socket
-from pathlib import Path
+import time
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import IngestError, PlatformError, SourceError
+from ingest.sql.casts import sql_text
+from ingest.wire.contract import Message
+from pipelines.bronze import queues
+from pipelines.bronze.kafka_api.cluster import NoPermission, NoTopic
+from pipelines.bronze.kafka_api.login import Unsupported
+from pipelines.bronze.kafka_topics import (
+    FAILURES,
+    KEY_HEADER,
+    Held,
+    explained,
+    topics_of,
+)
+from pipelines.bronze.lost_offsets import Loss, Standing, offsets_read
+from pipelines.bronze.queues import Partition, Span
 from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Bronze, Reached, Stop, Transport, Waiting
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, Waiting
 from pipelines.platform.checkpoints import damaged
+from pipelines.platform.console import counted
 from pipelines.platform.failures import cause, log_hint
-from pipelines.platform.rows import rows
 from pipelines.platform.secrets import without_secrets
 from pipelines.platform.session import connect_kafka
 from pipelines.platform.warehouse import Warehouse
 
-MOST_OFFSETS = 500_000
 # The clients' own patience is a minute and more, and Spark asks three times.
 PATIENCE = {
     "kafka.default.api.timeout.ms": "20000",
     "kafka.request.timeout.ms": "15000",
 }
 KNOCK_SECONDS = 3.0
+_ATTEMPTS = 5
+"""How often a source goes on after messages that are gone while others go, in one run."""
 
+_KEY = f"coalesce(key, get(filter(headers, h -> h.key = {sql_text(KEY_HEADER)}), 0).value)"
 _REASON = re.compile(
     r"terminated with exception: (.*?)(?: SQLSTATE: \w+)?\s*(?:=== |\Z)", re.DOTALL
 )
-# Where Kafka's classes came by ADD JAR, a task's failure reaches the driver without its reason; the
-# one failure of tasks that read Kafka is that the offsets are gone.
+# Where Kafka's classes came by ADD JAR, a task's failure reaches the driver without its reason.
+_UNTOLD = "UnknownReason"
 _LOST = re.compile(r"data may have been lost|data loss|OffsetOutOfRange|UnknownReason", re.I)
 _STOOD = re.compile(r"Current Committed Offsets: \{[^\n]*?: (\{.*\})\}")
 _CHANGED = re.compile(r"Reason: ([^\n]*)")
+_REFUSED = re.compile(
+    r"Sasl\w*Exception|SslAuthentication|SSLHandshake|\w+AuthorizationException|mechanism"
+)
 
 
 def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
@@ -47,7 +69,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     On `stop` the batch at work is given up: the next run does it again, and none is doubled.
 
     Raises:
-        PlatformError: no broker answers, or this Spark cannot read Kafka.
+        PlatformError: no broker answers or lets the source in, or this Spark cannot read Kafka.
         SourceError: the topics cannot be read from where the source stands.
     """
     kafka = _declared(source)
@@ -55,103 +77,169 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
         knock(source.name, kafka.bootstrap_servers)
     connect_kafka(warehouse.session)
     checkpoint = warehouse.checkpoint("bronze", source.name)
-    reader = warehouse.session.readStream.format("kafka").options(**_options(kafka))
+    lost: list[Loss] = []
+    for attempt in range(_ATTEMPTS):
+        held = _held(source)
+        standing = Standing(warehouse, source, checkpoint)
+        standing.finish()
+        if held is not None:
+            lost += _settled(standing, held)
+        if _rests(source, standing, held):
+            return Bronze(source.name, 0)
+        reader = warehouse.session.readStream.format("kafka").options(
+            **_options(kafka, standing.starting(held))
+        )
+        try:
+            messages = reader.load().withColumn("key", F.expr(_KEY))
+            count = append_stream(warehouse, source, messages, checkpoint=checkpoint, stop=stop)
+        except PySparkException as error:
+            damage = damaged(source.name, checkpoint, remove=checkpoint)
+            if damage is None and _goes_on(error, kafka, held) and attempt < _ATTEMPTS - 1:
+                # What went while the stream began is found when it is looked for once more.
+                continue
+            if damage is None and _UNTOLD in str(error) and not _is_lost(warehouse, source):
+                damage = SourceError(
+                    f"source {source.name}: Spark's tasks cannot read Kafka, though all messages"
+                    f" that are to be read are there{log_hint()}"
+                )
+            raise damage or _explained(error, source, checkpoint=checkpoint) from error
+        said = tuple(f"{loss}: gone before it was read; a row of silver says so" for loss in lost)
+        return Bronze(source.name, count, failed=_noted(source, checkpoint), lost=said)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _held(source: Source) -> Held | None:
+    """What the topics hold; None where only Spark can ask, or finds better words for what fails.
+
+    Raises PlatformError where a topic is missing or forbidden.
+    """
     try:
-        messages = append_stream(warehouse, source, reader.load(), checkpoint=checkpoint, stop=stop)
-    except PySparkException as error:
-        damage = damaged(source.name, checkpoint, remove=checkpoint)
-        raise damage or _explained(error, source.name, kafka, checkpoint=checkpoint) from error
-    return Bronze(source.name, messages)
+        return topics_of(_declared(source)).held()
+    except (NoTopic, NoPermission) as error:
+        raise explained(error, source) from None
+    except FAILURES:
+        return None
+
+
+def _settled(standing: Standing, held: Held) -> list[Loss]:
+    """The losses that are noted now; raises SourceError where the source cannot go on."""
+    losses = standing.losses(held)
+    standing.check(losses)
+    if losses:
+        standing.go_on(losses, held)
+    else:
+        standing.remember(held)
+    return losses
+
+
+def _rests(source: Source, standing: Standing, held: Held | None) -> bool:
+    """Whether too little waits, and not for too long."""
+    kafka = _declared(source)
+    if kafka.min_offsets_per_batch <= 1 or held is None:
+        return False
+    read, ended = standing.read(), standing.last_batch()
+    if read is None or ended is None or time.time() - ended >= (kafka.max_delay or 0):
+        return False
+    waits = sum(wait.end - wait.start for wait in _beyond(held.spans, read, kafka))
+    return waits < kafka.min_offsets_per_batch
+
+
+def _goes_on(error: PySparkException, kafka: Kafka, held: Held | None) -> bool:
+    """Whether what failed is a loss that the source is to go on after."""
+    return kafka.lost == "go_on" and held is not None and _LOST.search(str(error)) is not None
+
+
+def _is_lost(warehouse: Warehouse, source: Source) -> bool:
+    """Whether messages are gone, as far as can be told."""
+    held = _held(source)
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    return held is None or bool(Standing(warehouse, source, checkpoint).losses(held))
+
+
+def _noted(source: Source, checkpoint: str) -> tuple[str, ...]:
+    """Notes how far the source is for the consumer group that it declares; what fails of that."""
+    kafka, read = _declared(source), offsets_read(checkpoint)
+    if kafka.group is None or read is None:
+        return ()
+    try:
+        topics_of(kafka).commit(kafka.group, read)
+    except FAILURES as error:
+        text = str(explained(error, source)).removeprefix(f"source {source.name}: ")
+        return (f"the consumer group {kafka.group} is not told how far it is: {text}",)
+    return ()
 
 
 def reach(source: Source, root: str) -> Reached:
-    """Finds a broker that listens; raises PlatformError where none does."""
-    servers = _declared(source).bootstrap_servers
-    knock(source.name, servers)
-    return Reached(True, f"a broker of {servers} is reachable; topics and login not tried")
+    """Asks for what the topics hold; raises PlatformError where nobody answers or lets it in."""
+    kafka = _declared(source)
+    knock(source.name, kafka.bootstrap_servers)
+    try:
+        held = topics_of(kafka).held()
+    except Unsupported as error:
+        servers = kafka.bootstrap_servers
+        return Reached(True, f"a broker of {servers} is reachable; not tried: {error}")
+    except FAILURES as error:
+        raise explained(error, source) from None
+    count = sum(span.following - span.lowest for span in held.spans.values())
+    names = ", ".join(sorted(held.topics)) or f"no topic yet like {kafka.topics_pattern}"
+    return Reached(True, f"{counted(count, 'messages')} in {names}")
+
+
+def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
+    """A few messages of all topics; raises as `reach` does, and where only Java can log in."""
+    kafka = _declared(source)
+    knock(source.name, kafka.bootstrap_servers)
+    try:
+        return queues.sampled(topics_of(kafka), sampling)
+    except FAILURES as error:
+        raise explained(error, source) from None
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """None: what the topics hold is not asked for."""
-    return None
+    """How many offsets the topics hold above those that were read; None where that cannot be told
+    now."""
+    try:
+        return sum(wait.end - wait.start for wait in waiting(warehouse, source))
+    except PlatformError:
+        return None
 
 
 def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
-    """What the topics hold beyond the offsets that were read last, partition by partition; what
-    waits is read for it, and nothing is kept."""
+    """What the topics hold beyond the offsets that were read last, partition by partition. Offsets
+    without a message, of transactions and compacted topics, are among them."""
     kafka = _declared(source)
     if warehouse.local:
         knock(source.name, kafka.bootstrap_servers)
-    connect_kafka(warehouse.session)
-    checkpoint = warehouse.checkpoint("bronze", source.name)
-    reader = warehouse.session.read.format("kafka")
-    whole = {**_options(kafka), "startingOffsets": "earliest"}
     try:
-        start = kafka.starting_offsets
-        read = _offsets_read(checkpoint)
-        if read is not None:
-            # Spark asks for a place in every partition; -2 is the earliest, of those that are new.
-            there = _partitions(reader.options(**whole).load())
-            places: dict[str, dict[str, int]] = {}
-            for topic, number in there:
-                places.setdefault(topic, {})[str(number)] = read.get((topic, number), -2)
-            start = json.dumps(places)
-        if start == "latest":
-            return []
-        passed: set[_TopicPartition] = set()
-        if read is None and start != "earliest":
-            start, passed = _without_latest(start)
-        messages = reader.options(**{**whole, "startingOffsets": start}).load()
-        spans = messages.groupBy("topic", "partition").agg(F.min("offset"), F.max("offset"))
-        found = rows(spans)
-        return sorted(
-            Waiting(topic, number, first, last + 1)
-            for topic, number, first, last in found
-            if (topic, number) not in passed
-        )
-    except PySparkException as error:
-        raise _explained(error, source.name, kafka, checkpoint=checkpoint) from error
+        held = topics_of(kafka).held()
+    except FAILURES as error:
+        raise explained(error, source) from None
+    standing = Standing(warehouse, source, warehouse.checkpoint("bronze", source.name))
+    return _beyond(held.spans, standing.read(), kafka)
 
 
-_TopicPartition = tuple[str, int]
+def _beyond(
+    held: dict[Partition, Span], read: dict[Partition, int] | None, kafka: Kafka
+) -> list[Waiting]:
+    """What partitions hold beyond that which was read."""
+    if read is None and kafka.starting_offsets == "latest":
+        return []
+    if read is None and kafka.starting_offsets != "earliest":
+        read = {
+            Partition(topic, int(number)): offset
+            for topic, offsets in json.loads(kafka.starting_offsets).items()
+            for number, offset in offsets.items()
+        }
+    found = []
+    for place, span in held.items():
+        start = (read or {}).get(place, -2)
+        start = span.following if start == -1 else max(start, span.lowest)
+        if start < span.following:
+            found.append(Waiting(*place, start, span.following))
+    return sorted(found)
 
 
-def _without_latest(starting_offsets: str) -> tuple[str, set[_TopicPartition]]:
-    """The places at which to begin, and the partitions among them that begin at their end, -1: a
-    query that is no stream may not begin there, and nothing waits in them."""
-    places = json.loads(starting_offsets)
-    passed = {
-        (topic, int(number))
-        for topic, offsets in places.items()
-        for number, offset in offsets.items()
-        if offset == -1
-    }
-    for topic, number in passed:
-        places[topic][str(number)] = -2
-    return json.dumps(places), passed
-
-
-def _partitions(messages: DataFrame) -> list[_TopicPartition]:
-    """The partitions that a relation would read; none is read."""
-    spans = [each.offsetRange() for each in messages._jdf.queryExecution().toRdd().partitions()]
-    return [(span.topic(), span.partition()) for span in spans]
-
-
-def _offsets_read(checkpoint: str) -> dict[_TopicPartition, int] | None:
-    """Where the batch that was committed last ended; None where none was."""
-    done = [int(name.name) for name in Path(checkpoint, "commits").glob("[0-9]*")]
-    if not done:
-        return None
-    text = Path(checkpoint, "offsets", str(max(done))).read_text(encoding="utf-8")
-    offsets = json.loads(text.splitlines()[-1])
-    return {
-        (topic, int(partition)): offset
-        for topic, by_partition in offsets.items()
-        for partition, offset in by_partition.items()
-    }
-
-
-KAFKA = Transport(append, reach, unread, waiting)
+KAFKA = Transport(append, reach, sample, unread, waiting)
 
 
 def _declared(source: Source) -> Kafka:
@@ -159,7 +247,7 @@ def _declared(source: Source) -> Kafka:
     return source.kafka
 
 
-def _options(kafka: Kafka) -> dict[str, str]:
+def _options(kafka: Kafka, starting: str) -> dict[str, str]:
     subscribed = (
         {"subscribe": ",".join(kafka.topics)}
         if kafka.topics
@@ -170,10 +258,10 @@ def _options(kafka: Kafka) -> dict[str, str]:
         **kafka.options,
         **subscribed,
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "startingOffsets": kafka.starting_offsets,
+        "startingOffsets": starting,
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(MOST_OFFSETS),
+        "maxOffsetsPerTrigger": str(kafka.max_offsets_per_batch),
     }
 
 
@@ -195,11 +283,9 @@ def knock(source: str, servers: str) -> None:
     )
 
 
-def _explained(
-    error: PySparkException, source: str, kafka: Kafka, *, checkpoint: str
-) -> IngestError:
+def _explained(error: PySparkException, source: Source, *, checkpoint: str) -> IngestError:
     """One sentence instead of Spark's report of a failed query."""
-    text = str(error)
+    kafka, where, text = _declared(source), f"source {source.name}:", str(error)
     found = _REASON.search(text)
     message = found[1] if found else text.partition("\n")[0]
     reason = " ".join(message.partition("\n\tat ")[0].split())
@@ -207,7 +293,7 @@ def _explained(
         stood = _STOOD.search(text)
         why = _CHANGED.search(text)
         return SourceError(
-            f"source {source}: Kafka no longer holds the messages that follow those read last"
+            f"{where} Kafka no longer holds the messages that follow those read last"
             + (f" (read up to {stood[1]})" if stood else "")
             + (f": {why[1]}" if why else "")
             + "; they aged out, or a topic was deleted or made anew. To go on with what Kafka has,"
@@ -215,22 +301,20 @@ def _explained(
             " result; raise the source's epoch where its numbering starts again."
         )
     if "UnknownTopicOrPartition" in text:
-        return SourceError(
-            f"source {source}: {kafka.bootstrap_servers} has not all of the topics"
-            f" {', '.join(kafka.topics or ())}: create what is missing or correct kafka.topics."
-        )
+        return explained(NoTopic(""), source)
     if "must specify all TopicPartitions" in text:
         return SourceError(
-            f"source {source}: kafka.starting_offsets has to name every partition, -2 for the"
+            f"{where} kafka.starting_offsets has to name every partition, -2 for the"
             f" earliest offset, -1 for the latest: {reason.rpartition('care.')[2].strip()}."
         )
     if "TimeoutException" in text:
         return PlatformError(
-            f"source {source}: no answer from the Kafka broker {kafka.bootstrap_servers} in time:"
+            f"{where} no answer from the Kafka broker {kafka.bootstrap_servers} in time:"
             f" {reason}; check that it runs and how it is to be reached (kafka.options)."
         )
     root = cause(error)
     if root is not None and root.partition(": ")[2] not in reason:
         reason = f"{reason.rstrip('.')}: {root}"
     reason = without_secrets(reason, kafka.options)
-    return SourceError(f"source {source}: Kafka cannot be read: {reason}{log_hint()}")
+    kind = PlatformError if _REFUSED.search(text) else SourceError
+    return kind(f"{where} Kafka cannot be read: {reason}{log_hint()}")

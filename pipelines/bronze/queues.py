@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -25,7 +26,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER, Record
+from ingest.wire.contract import Message
 from pipelines.bronze.records import COLUMNS, record_batch
+from pipelines.bronze.transport import Sampling, message
 from pipelines.platform.failures import cause, log_hint
 
 try:
@@ -129,21 +132,39 @@ def stream(
 def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
     """The sentence on a stream that failed, and the way out of it; `checkpoint` is its folder."""
     where = f"source {source.name}:"
-    text = stopped(error)
-    if text is None:
-        reason = cause(error) or str(error).partition("\n")[0]
-        return SourceError(f"{where} its queues cannot be read: {reason}{log_hint()}")
-    if "not read yet" in text:
-        return SourceError(
-            f"{where} {text}. To go on with what is there, set {source.transport}.lost: go_on;"
-            " a row of silver then says which are missing."
+    match stopped(error):
+        case None:
+            reason = cause(error) or str(error).partition("\n")[0]
+            return SourceError(f"{where} its queues cannot be read: {reason}{log_hint()}")
+        case Lost() as found:
+            return SourceError(
+                f"{where} {found.text}. To go on with what is there, set {source.transport}.lost:"
+                " go_on; a row of silver then says which are missing."
+            )
+        case MadeAnew() as found:
+            return SourceError(
+                f"{where} {found.text}. Its numbering starts again: raise the source's epoch,"
+                f" remove the folder {checkpoint} and run again."
+            )
+        case found:
+            return SourceError(f"{where} {found.text}")
+
+
+def sampled(client: Client, sampling: Sampling) -> list[Message]:
+    """The newest or the oldest messages that all partitions hold, by their times, then offsets; as
+    many as are asked for, where there are. None is taken as read."""
+    found: list[Message] = []
+    for place, span in client.spans().items():
+        start, end = span.lowest, span.following
+        if sampling.newest:
+            start = max(start, end - sampling.limit)
+        records = client.read(place, start=start, end=end)
+        found += (
+            message(record, place.topic, partition=place.number, offset=record.offset or 0)
+            for record in islice(records, sampling.limit)
         )
-    if "made anew" in text:
-        return SourceError(
-            f"{where} {text}. Its numbering starts again: raise the source's epoch, remove the"
-            f" folder {checkpoint} and run again."
-        )
-    return SourceError(f"{where} {text}")
+    found.sort(key=lambda one: (one.timestamp or 0, one.topic, one.partition, one.offset))
+    return found[-sampling.limit :] if sampling.newest else found[: sampling.limit]
 
 
 def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
@@ -172,18 +193,30 @@ def _noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:
     return found
 
 
-def stopped(error: Exception) -> str | None:
-    """The sentence with which reading ended, from the text in which Spark hands it on; None where
-    something else failed."""
-    found = re.search(rf"{_MARK}: ([^\n]*)", str(error))
-    return found and found[1]
-
-
 class Stopped(Exception):
-    """Reading cannot go on; its text is found by `stopped`."""
+    """Reading cannot go on. Spark hands an exception on as text, in which `stopped` finds it."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(f"{_MARK}: {' '.join(text.split())}")
+        self.text = " ".join(text.split())
+        super().__init__(f"{_MARK} {type(self).__name__}: {self.text}")
+
+
+class Lost(Stopped):
+    """Messages are gone that were not read yet."""
+
+
+class MadeAnew(Stopped):
+    """A partition was deleted and made anew: its offsets begin again."""
+
+
+def stopped(error: Exception) -> Stopped | None:
+    """What ended reading, from the text in which Spark hands it on; None where something else
+    failed."""
+    found = re.search(rf"{_MARK} (\w+): ([^\n]*)", str(error))
+    if found is None:
+        return None
+    kinds = {kind.__name__: kind for kind in (Stopped, Lost, MadeAnew)}
+    return kinds[found[1]](found[2])
 
 
 class _Slice(InputPartition):
@@ -283,7 +316,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lost = f"{start}-{upto - 1}"
                 if self._lost == "fail":
                     text = f"{place} no longer holds its messages {lost}, which were not read yet"
-                    raise Stopped(text) from None
+                    raise Lost(text) from None
                 yield Record(None, headers=((GAP_HEADER, lost.encode()),), offset=start)
                 start = upto
 
@@ -294,7 +327,8 @@ def planned(
     """How far a batch goes that begins at `start` and takes `most` messages, all where that is
     None. Of each partition it takes a share by what waits there, and at least one message.
 
-    Raises Stopped where a partition ends below where it is to be read from.
+    Raises MadeAnew, or Stopped where it is to begin with, where a partition ends below the place
+    from which it is to be read.
     """
     offsets = {name: list(pair) for name, pair in start.items()}
     waiting: dict[str, int] = {}
@@ -304,11 +338,13 @@ def planned(
         first = span.lowest if start else _first(name, span, starting)
         _, reached = offsets.setdefault(name, [first, first])
         if span.following < reached:
+            if name in start:
+                raise MadeAnew(
+                    f"{place} was read up to {reached} and ends at {span.following} now:"
+                    " it was deleted and made anew"
+                )
             raise Stopped(
-                f"{place} was read up to {reached} and ends at {span.following} now:"
-                " it was deleted and made anew"
-                if name in start
-                else f"{place} ends at {span.following}, below the offset {reached} to begin at"
+                f"{place} ends at {span.following}, below the offset {reached} to begin at"
             )
         waiting[name] = span.following - reached
     total = sum(waiting.values())

@@ -15,13 +15,14 @@ from ingest.config.sources import Source
 from ingest.config.transports import RabbitMQ
 from ingest.errors import PlatformError
 from ingest.files.record import Record
+from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
-from pipelines.bronze.amqp.queues import check_type, counted, exists, read_stream, stream_span
+from pipelines.bronze.amqp.queues import check_type, counted, exists, peek, read_stream, stream_span
 from pipelines.bronze.drained import drain
 from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.console import counted as number_of
 from pipelines.platform.warehouse import Warehouse
@@ -133,6 +134,31 @@ def reach(source: Source, root: str) -> Reached:
     return Reached(True, f"{number_of(count, 'messages')} in {_named(declared)}")
 
 
+def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
+    """A few messages of all queues; those of queues that are emptied go back to where they stood,
+    and are marked as handed out. Raises as `append` does, and PlatformError where the newest of
+    such a queue are asked for, which hands out its oldest."""
+    declared = _declared(source)
+    try:
+        if declared.queue_type == "stream":
+            return queues.sampled(_client(declared), sampling)
+        if sampling.newest:
+            raise Refused(
+                f"a queue of type {declared.queue_type} hands out its oldest messages: --oldest"
+            )
+        found: list[Message] = []
+        for name in declared.queues or ():
+            with connect(_server(declared)) as connection:
+                check_type(connection, name, declared.queue_type)
+                found += (
+                    message(delivery.record, name, partition=0, offset=number)
+                    for number, delivery in enumerate(peek(connection, name, sampling.limit))
+                )
+        return found[: sampling.limit]
+    except OSError as error:
+        raise _unreachable(source, error) from None
+
+
 def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many messages the queues have that bronze has not; None where nobody answers."""
     declared = _declared(source)
@@ -145,7 +171,7 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     return queues.unread(held, warehouse.checkpoint("bronze", source.name))
 
 
-RABBITMQ = Transport(append, reach, unread)
+RABBITMQ = Transport(append, reach, sample, unread)
 
 
 def _declared(source: Source) -> RabbitMQ:

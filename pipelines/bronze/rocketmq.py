@@ -17,9 +17,10 @@ from pyspark.errors import PySparkException
 
 from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
-from ingest.errors import PlatformError, SourceError
+from ingest.errors import PlatformError
 from ingest.files.record import Record
 from ingest.sql.casts import sql_text
+from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.queues import Partition, Span
 from pipelines.bronze.remoting.cluster import (
@@ -35,7 +36,7 @@ from pipelines.bronze.remoting.cluster import (
 from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.remoting.messages import Stored
 from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Bronze, Reached, Stop, Transport
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.checkpoints import damaged, read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
@@ -89,7 +90,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     """Appends what is in the topics now.
 
     Raises:
-        PlatformError: no name server answers.
+        PlatformError: no name server answers, or it refuses what is asked of it.
         SourceError: the topics cannot be read from where the source stands.
     """
     declared = _declared(source)
@@ -125,6 +126,18 @@ def reach(source: Source, root: str) -> Reached:
     return Reached(True, f"{len(found)} queues of {topics} can be read")
 
 
+def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
+    """A few messages of all queues; raises as `append` does."""
+    declared = _declared(source)
+    cluster = _cluster(declared)
+    brokers = sorted({queue.broker for queue in _found(source, cluster)})
+    client = Topics(cluster, declared.topics, declared.tags or (), declared.group, brokers)
+    try:
+        return queues.sampled(client, sampling)
+    except OSError as error:
+        raise PlatformError(f"source {source.name}: RocketMQ: {error}.") from None
+
+
 def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many messages the queues hold above those that bronze has; None where nobody answers."""
     declared = _declared(source)
@@ -138,7 +151,7 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     return queues.unread(held, warehouse.checkpoint("bronze", source.name))
 
 
-ROCKETMQ = Transport(append, reach, unread)
+ROCKETMQ = Transport(append, reach, sample, unread)
 
 
 def _declared(source: Source) -> RocketMQ:
@@ -163,7 +176,7 @@ def _found(source: Source, cluster: Cluster) -> list[Queue]:
             with cluster.connect(queue.address) as broker:
                 ends(broker, queue)
     except Refused as error:
-        raise SourceError(f"{where} RocketMQ refuses {error}; {_cure(error)}.") from None
+        raise PlatformError(f"{where} RocketMQ refuses {error}; {_cure(error)}.") from None
     except OSError as error:
         raise PlatformError(
             f"{where} RocketMQ does not answer at {error}; start it or correct"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ingest.config.sources import Source
+from ingest.files.record import Record
+from ingest.wire.contract import Message
 from pipelines.bronze.records import Unreadable
 from pipelines.platform.warehouse import Warehouse
 
@@ -17,14 +19,17 @@ class Bronze(NamedTuple):
     """What one run read of a source.
 
     `files_changed` are files that are no longer what was read, `files_unreadable` those that could
-    not be read now; the rest went on, and the run is to be reported as incomplete where there are
-    any.
+    not be read now, `failed` sentences on what else did not come about; the rest went on, and the
+    run is to be reported as incomplete where there are any. `lost` are sentences on messages that
+    were gone before they were read, where the source is to go on after them.
     """
 
     source: str
     messages: int
     files_changed: tuple[str, ...] = ()
     files_unreadable: tuple[Unreadable, ...] = ()
+    failed: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class Reached(NamedTuple):
@@ -44,6 +49,26 @@ class Waiting(NamedTuple):
     end: int
 
 
+class Sampling(NamedTuple):
+    """How many messages to look at, and which: the newest, or the oldest that are there."""
+
+    limit: int
+    newest: bool
+
+
+def message(record: Record, topic: str, *, partition: int, offset: int) -> Message:
+    """A record as a message, at its own coordinates where it has some."""
+    return Message(
+        value=record.value,
+        key=record.key,
+        headers=record.headers or (),
+        topic=topic if record.topic is None else record.topic,
+        partition=partition if record.partition is None else record.partition,
+        offset=offset if record.offset is None else record.offset,
+        timestamp=record.timestamp,
+    )
+
+
 class Transport(NamedTuple):
     """One way in which messages come, a module of this package.
 
@@ -55,6 +80,9 @@ class Transport(NamedTuple):
     relative files start at the folder that is its second argument. It raises IngestError with the
     sentence where it is not.
 
+    `sample` gives a few messages of what is there now, in order, without Spark; none is taken as
+    read, and bronze is not asked. It raises as `reach` does.
+
     `unread` counts what the transport holds and bronze has not: files, or messages of queues and
     topics. None: it cannot be told, or not now. It raises SourceError only for a note of ours that
     is damaged.
@@ -65,5 +93,6 @@ class Transport(NamedTuple):
 
     append: Callable[[Warehouse, Source, Stop], Bronze]
     reach: Callable[[Source, str], Reached]
+    sample: Callable[[Source, str, Sampling], list[Message]]
     unread: Callable[[Warehouse, Source], int | None]
     waiting: Callable[[Warehouse, Source], list[Waiting]] | None = None

@@ -111,7 +111,8 @@ for table_verb in TABLE_VERBS:
 def validate(call: Invocation, connect: bool) -> None:
     """Check the configuration; report every mistake at once.
 
-    With --connect, a source that cannot be reached ends it with 1.
+    With --connect, a source that cannot be reached ends it with 1. Servers, logins, topics and
+    queues are asked, and nothing is read.
     """
     try:
         config = call.config
@@ -138,21 +139,27 @@ def validate(call: Invocation, connect: bool) -> None:
     for tables in config.tables.values():
         for text in renamed_targets(tables):
             call.console.say(text)
-    call.console.text(f"{call.conf}: no mistakes")
     if connect:
         _connect(call)
+    else:
+        call.console.text(f"{call.conf}: no mistakes")
 
 
 def _connect(call: Invocation) -> None:
-    """Say of each source whether it can be reached."""
+    """Say of each source whether it can be reached, and that nothing is wrong where all can."""
     from pipelines.cli.connections import CONNECTION, tried
 
     found = [tried(source, call.config.root) for source in call.config.sources.values()]
     if call.json:
         call.console.rows(CONNECTION, [("connection", *connection) for connection in found])
+    failed = sum(not connection.reachable for connection in found)
+    if not failed:
+        call.console.text(f"{call.conf}: no mistakes")
     for source, reachable, text in found:
         (call.console.text if reachable else call.console.say)(f"source {source}: {text}")
-    if not all(connection.reachable for connection in found):
+    if failed:
+        text = f"{failed} of {len(found)} sources cannot be read as declared"
+        call.console.say(f"{call.conf}: {text}")
         raise SystemExit(1)
 
 
@@ -363,8 +370,11 @@ def sql(call: Invocation, query: str, write: bool) -> None:
     "limits",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Of one message, like message_bytes=1000000.",
+    help="How many messages of --source to read, like 5; or a limit of one message, like"
+    " message_bytes=1000000.",
 )
+@click.option("--newest", is_flag=True, help="The newest messages that --source has now.")
+@click.option("--oldest", is_flag=True, help="The oldest messages that --source has now.")
 @detailed
 @everywhere
 @click.pass_obj
@@ -375,12 +385,16 @@ def inspect(
     format_: str | None,
     framing: str | None,
     source: str | None,
+    newest: bool,
+    oldest: bool,
+    limits: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Decode messages and print the silver rows they become.
 
-    The messages are those of FILEs, or of standard input, numbered from 0 as offsets are. People
-    are shown 1,000 rows of them at most.
+    The messages are those of FILEs, or of standard input, numbered from 0 as offsets are; with
+    --newest, --oldest or a number as --limit those of --source itself, where they stay unread.
+    People are shown 1,000 rows of them at most.
     What a source's YAML may say can be given here too, and is checked alike; it overrides --source.
     With --source, the targets that the tables file gives the messages' tables are listed last.
     """
@@ -389,7 +403,19 @@ def inspect(
     from pipelines.cli.source_tables import SourceTables
 
     declared = None if source is None else call.config.sources[call.sources([source])[0]]
-    rows = inspection.inspect(files, format_=format_, framing=framing, source=declared, given=given)
+    numbers = [int(text) for text in limits if text.isdecimal()]
+    given["limits"] = tuple(text for text in limits if not text.isdecimal())
+    messages = None
+    if newest or oldest or numbers:
+        if declared is None or files or (newest and oldest):
+            raise click.UsageError(
+                "--newest or --oldest, with a number as --limit, is of --source and of no FILE"
+            )
+        sampling = inspection.sampling(numbers, newest=newest or not oldest)
+        messages = inspection.sampled(declared, call.config.root, sampling)
+    rows = inspection.inspect(
+        files, format_=format_, framing=framing, source=declared, given=given, messages=messages
+    )
     tables = SourceTables()
     rows = tables.of(rows)
     if call.json:

@@ -23,10 +23,12 @@ from pipelines.cli.source_options import given_source, is_given
 if TYPE_CHECKING:
     from ingest.config.sources import Source
     from ingest.decode.source import DecodeSpec
+    from pipelines.bronze.transport import Sampling
 
 STANDARD_INPUT = "-"
 COLUMNS = tuple(column.name for column in SILVER)
 SHOWN = ("at", "format", "kind", "op", "table", "key", "before", "after", "notes")
+LOOKED_AT, LOOKED_AT_MOST = 10, 1000
 NO_KEY = "no key: declare keys: in the source, or --keys"
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset(column.name for column in SILVER if column.type == "timestamp")
@@ -39,14 +41,15 @@ def inspect(
     framing: str | None = None,
     source: Source | None = None,
     given: Mapping[str, Any] | None = None,
+    messages: Sequence[Message] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The silver rows of the messages, as dicts of all its columns; `batch` is null.
 
     `source` gives what the other arguments leave out; `given` is what the command line says of it.
     Raises ConfigError for a file, format or framing that does not exist, and for what a source's
-    YAML would not be allowed to say.
+    YAML would not be allowed to say. `messages` are decoded instead of those of the files.
     """
-    files = files or (STANDARD_INPUT,)
+    files = files or ((STANDARD_INPUT,) if messages is None else ())
     check_given(files, format_=format_, framing=framing)
     if framing is None:
         framing = source.files.framing if source is not None and source.files is not None else None
@@ -54,9 +57,33 @@ def inspect(
     if given is not None and is_given(given):
         source = given_source(source, given, format_=format_, framing=framing)
     reading = _reading(source, format_, framing)
+    if messages is not None and source is not None:
+        reading = reading._replace(files=source.files is not None and framing != "kcat")
     epoch = source.epoch if source is not None else 0
     most = reading.limits.unpacked_bytes
-    return _silver_rows(_messages(files, framing, most), reading, epoch)
+    taken = _messages(files, framing, most) if messages is None else iter(messages)
+    return _silver_rows(taken, reading, epoch)
+
+
+def sampling(numbers: Sequence[int], *, newest: bool) -> Sampling:
+    """How many messages of a source to look at, ten where no number is given.
+
+    Raises ConfigError where it is none of 1 to 1,000, which are held in memory.
+    """
+    from pipelines.bronze.transport import Sampling
+
+    limit = numbers[-1] if numbers else LOOKED_AT
+    if not 1 <= limit <= LOOKED_AT_MOST:
+        text = f"`--limit`: expected 1 to {LOOKED_AT_MOST:,} messages, got {limit:,}"
+        raise ConfigError([Mistake("command line", None, text)])
+    return Sampling(limit, newest)
+
+
+def sampled(source: Source, root: Path, sampling: Sampling) -> list[Message]:
+    """Messages that a source has now; raises PlatformError where it cannot be read."""
+    from pipelines.bronze.transports import transport_of
+
+    return transport_of(source).sample(source, str(root), sampling)
 
 
 def _reading(source: Source | None, format_: str | None, framing: str) -> DecodeSpec:

@@ -81,8 +81,10 @@ def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
         _counts("lag", rows, name="to decode"),
         _waits(rows),
         _counts("unread_files", rows, name="files to read"),
+        _counts("unread_messages", rows, name="to read"),
         _counts("rejects", rows),
         _counts("stepped_back", rows, name="stepped back"),
+        _counts("gaps", rows),
     ]
 
 
@@ -90,7 +92,8 @@ def source_state(row: Mapping[str, Any]) -> str:
     """`ok`, `behind` while messages wait, or that not one of them could be decoded."""
     if row["messages"] and row["rejects"] >= row["messages"]:
         return "all rejected"
-    return "behind" if row["lag"] or row["unread_files"] else "ok"
+    waits = row["lag"] or row["unread_files"] or row["unread_messages"]
+    return "behind" if waits else "ok"
 
 
 def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -> list[Shown]:

@@ -61,7 +61,7 @@ def _look(call: Invocation) -> Standing:
     from pipelines.gold.backlog import unmatched
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
-    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.operations.status import SOURCE, TABLE, gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described
 
     warehouse, config = call.warehouse, call.config
@@ -77,7 +77,7 @@ def _look(call: Invocation) -> Standing:
     return Standing(
         [dict(zip(SOURCE, row, strict=True)) for row in sources],
         [dict(zip(TABLE, row, strict=True)) for row in tables],
-        [*said, *unmatched(*about), *untyped(*about)],
+        [*said, *gap_notes(warehouse), *unmatched(*about), *untyped(*about)],
         bool(said),
     )
 

@@ -179,6 +179,31 @@ SOURCE: Mapping[str, Key] = {
         '{"shop.orders": {"0": 23}}',
         "newest",
     ),
+    "kafka.lost": Key(
+        "What to do about messages that aged out before they were read: `fail` stops the source, "
+        "`go_on` reads what is there and leaves a control row in silver (`op_raw` is `gap`) that "
+        "names the missing offsets. [More](../kafka.md#messages-that-are-gone).",
+        "go_on",
+        "ignore",
+    ),
+    "kafka.group": Key(
+        "A consumer group for which is noted how far the source is, so that other tools show its "
+        "lag. It is never asked: progress stands with the checkpoints.",
+        "ingest-shop",
+        "",
+    ),
+    "kafka.max_offsets_per_batch": Key(
+        "How many offsets one micro-batch takes at most, of all partitions together.", 100000, 0
+    ),
+    "kafka.min_offsets_per_batch": Key(
+        "As long as fewer offsets wait, none is read, but not for longer than `max_delay`.", 1000, 0
+    ),
+    "kafka.max_delay": Key(
+        "How long after its last batch a source waits for `min_offsets_per_batch`.",
+        "10 minutes",
+        "a while",
+        {"type": ["string", "null"]},
+    ),
     "kafka.options": Key(
         "Any option of the Kafka client, with or without the prefix `kafka.`: TLS, SASL and so on. "
         "Secrets come from the environment.",

@@ -401,6 +401,10 @@ class Run:
                 self._warn(text, source=name)
             for unreadable in found.files_unreadable:
                 self._warn(f"source {name}: {unreadable}", source=name)
+            for text in found.failed:
+                self._warn(f"source {name}: {text}", source=name)
+            for text in found.lost:
+                self._say(f"source {name}: {text}", source=name)
         advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
         return brought
 

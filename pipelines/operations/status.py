@@ -31,8 +31,8 @@ from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_appl
 from pipelines.targets.rejects import DECODE_ID
 
 SOURCE = (
-    *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "rejects"),
-    "stepped_back",
+    *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "unread_messages"),
+    *("rejects", "stepped_back", "gaps"),
 )
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
@@ -41,6 +41,8 @@ TABLE = (
 )
 
 
+GAP = "kind = 'control' AND op_raw = 'gap'"
+_GAPS = 20
 Failed = Callable[[str, Exception], None]
 """Told what cannot be looked up, and why; the rest goes on."""
 
@@ -50,9 +52,10 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
 
     `lag` counts messages of bronze that silver has not decoded, `lag_seconds` says how long the
     oldest of them has waited (0 where there is none), `unread_files` counts files that bronze
-    has not read (null for Kafka, and where the files cannot be listed), `stepped_back` messages
-    whose timestamps contradict their partition's order. `failed` is told of a log of files that is
-    damaged.
+    has not read, `unread_messages` what topics and queues hold beyond bronze (null for the other
+    transport, and where it cannot be asked now), `stepped_back` messages whose timestamps
+    contradict their partition's order, `gaps` the spans of messages that were gone before they were
+    read. `failed` is told of a log of files that is damaged.
     """
     messages = _messages(warehouse)
     lag = undecoded(warehouse, messages)
@@ -67,6 +70,12 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
         warehouse,
         [name for name, source in config.sources.items() if placed_by_timestamp(source)],
     )
+    gaps = _counts(
+        warehouse,
+        "silver",
+        "cdc",
+        query=f"SELECT source, count(*) AS n FROM {{table}} WHERE {GAP} GROUP BY source",
+    )
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
     return [
         [
@@ -75,9 +84,10 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
             messages.get(name, 0),
             lag.get(name, 0),
             age(since.get(name)) or 0,
-            _unread_files(warehouse, source, failed),
+            *_unread(warehouse, source, failed),
             rejects.get(name, 0),
             back.get(name, 0),
+            gaps.get(name, 0),
         ]
         for name, source in config.sources.items()
     ]
@@ -253,11 +263,27 @@ def _counts(warehouse: Warehouse, layer: str, table: str, *, query: str) -> dict
     return {row[0]: int(row[1]) for row in found.collect()}
 
 
-def _unread_files(warehouse: Warehouse, source: Source, failed: Failed) -> int | None:
-    if source.files is None:
-        return None
+def gap_notes(warehouse: Warehouse) -> list[str]:
+    """A sentence on each of the newest gaps: which messages were gone before they were read."""
+    if not warehouse.exists("silver", "cdc"):
+        return []
+    found = warehouse.session.sql(
+        "SELECT source, topic, `partition`, extra['offsets'] AS offsets FROM "
+        f"{warehouse.name('silver', 'cdc')} WHERE {GAP} "
+        f"ORDER BY batch DESC, offset DESC LIMIT {_GAPS}"
+    )
+    return [
+        f"source {row['source']}: {row['topic']}/{row['partition']} {row['offsets']} were gone"
+        " before they were read"
+        for row in reversed(records(found))
+    ]
+
+
+def _unread(warehouse: Warehouse, source: Source, failed: Failed) -> tuple[int | None, int | None]:
+    """How many files, or how many messages, the transport holds that bronze has not."""
     try:
-        return transport_of(source).unread(warehouse, source)
+        count = transport_of(source).unread(warehouse, source)
     except IngestError as error:
         failed(f"source {source.name}", error)
-        return None
+        count = None
+    return (count, None) if source.files is not None else (None, count)

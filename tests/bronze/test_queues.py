@@ -17,6 +17,7 @@ from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze import queues
 from pipelines.bronze.queues import Gone, Partition, Span, planned, stopped, stream
 from pipelines.bronze.stream import append_stream
+from pipelines.bronze.transport import Sampling
 from pipelines.platform.warehouse import Warehouse, create_bronze
 
 ORDERS, ITEMS = Partition("orders", 0), Partition("items/eu", 1)
@@ -49,6 +50,12 @@ class Folder:
             value = values[offset - lowest]
             headers = (("secret", None), ("n", b"\x00"))
             yield Record(value.encode(), b"k", headers, offset=offset, timestamp=1000 + offset)
+
+
+def stopped_text(error: Exception) -> str:
+    found = stopped(error)
+    assert found is not None
+    return found.text
 
 
 HELD = {ORDERS: Span(3, 10), ITEMS: Span(0, 100)}
@@ -91,7 +98,7 @@ def test_a_stream_may_begin_at_offsets() -> None:
     assert planned(HELD, begun, most=None, starting={"orders/0": 4}) == begun
     with pytest.raises(queues.Stopped) as error:
         planned(HELD, {}, most=None, starting={"orders/0": 11})
-    assert stopped(error.value) == "orders/0 ends at 10, below the offset 11 to begin at"
+    assert stopped_text(error.value) == "orders/0 ends at 10, below the offset 11 to begin at"
 
 
 def test_where_spark_names_no_start_the_checkpoint_does(tmp_path: Path) -> None:
@@ -105,11 +112,50 @@ def test_where_spark_names_no_start_the_checkpoint_does(tmp_path: Path) -> None:
 
 
 def test_a_queue_made_anew_is_told() -> None:
-    with pytest.raises(queues.Stopped) as error:
+    with pytest.raises(queues.MadeAnew) as error:
         planned(HELD, {"orders/0": [0, 11]}, most=None, starting="earliest")
-    assert stopped(error.value) == (
+    assert stopped_text(error.value) == (
         "orders/0 was read up to 11 and ends at 10 now: it was deleted and made anew"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (queues.Lost("a/0 was made anew, it seems"), "set kafka.lost: go_on;"),
+        (queues.MadeAnew("a/0 is not read yet"), "raise the source's epoch, remove the folder /c"),
+        (queues.Stopped("a/0: made anew and not read yet"), "not read yet"),
+    ],
+)
+def test_what_is_advised_follows_from_what_happened(error: Exception, advice: str) -> None:
+    """And not from the words in which it is told, a topic's name among them."""
+    kafka = {"bootstrap_servers": "h:1", "topics": ["a"]}
+    source = Source.model_validate({"name": "shop", "kafka": kafka})
+    handed_on = PySparkException(f"terminated\npipelines.bronze.queues.X: {error}\n at x")
+    said = str(queues.explained(handed_on, source, "/c"))
+    assert advice in said and "\n" not in said
+    assert ("go_on" in said, "epoch" in said) == (
+        type(error) is queues.Lost,
+        type(error) is queues.MadeAnew,
+    )
+
+
+def test_a_sample_is_of_all_partitions(tmp_path: Path) -> None:
+    client = Folder(tmp_path)
+    client.put(ORDERS, [f"o{n}" for n in range(5)], lowest=2)
+    client.put(ITEMS, ["i0", "i1", "i2"])
+    newest = queues.sampled(client, Sampling(3, newest=True))
+    assert [(m.topic, m.offset, m.value) for m in newest] == [
+        ("orders", 4, b"o2"),
+        ("orders", 5, b"o3"),
+        ("orders", 6, b"o4"),
+    ]
+    oldest = queues.sampled(client, Sampling(4, newest=False))
+    assert [(m.topic, m.offset) for m in oldest] == [
+        *(("items/eu", 0), ("items/eu", 1)),
+        *(("items/eu", 2), ("orders", 2)),
+    ]
+    assert len(queues.sampled(client, Sampling(99, newest=True))) == 8
 
 
 def slices(reader: Any, start: queues.Offsets, end: queues.Offsets) -> list[Any]:
@@ -145,9 +191,9 @@ def test_messages_gone_before_they_were_read(tmp_path: Path) -> None:
     ]
     assert read(client, "go_on", 1, 4) == [(1, None, GAP_HEADER)]
     assert read(client, "fail", 5, 6) == [(5, b"a", "secret")]
-    with pytest.raises(queues.Stopped) as error:
+    with pytest.raises(queues.Lost) as error:
         read(client, "fail", 2, 7)
-    assert stopped(error.value) == (
+    assert stopped_text(error.value) == (
         "orders/0 no longer holds its messages 2-4, which were not read yet"
     )
 
@@ -188,7 +234,8 @@ def test_a_stream_goes_on_where_it_ended(
     client.put(ORDERS, ["o12"], lowest=12)
     with pytest.raises(PySparkException) as error:
         run()
-    assert stopped(error.value) == (
+    assert isinstance(stopped(error.value), queues.Lost)
+    assert stopped_text(error.value) == (
         "orders/0 no longer holds its messages 9-11, which were not read yet"
     )
     assert run("go_on") == 2

@@ -156,10 +156,7 @@ def test_retention_that_passed_what_was_not_read(rabbit: RabbitServer, tables: W
 
 
 SENTENCES = (
-    ({"password": "wrong-one"}, "refuses the login of 'reader'"),
     ({"virtual_host": "nope"}, "has no virtual host 'nope' for 'reader'"),
-    ({"user": "blind", "password": PASSWORDS["blind"]}, "'blind' may not read the queue 'r5'"),
-    ({"queues": ["r5.none"]}, "the queue 'r5.none' does not exist in virtual host '/'"),
     ({"queues": None, "super_stream": "r5"}, "has no stream r5-0 in virtual host '/'"),
     (
         {"queue_type": "classic"},
@@ -192,7 +189,7 @@ def test_what_cannot_be_reached_is_one_sentence(rabbit: RabbitServer, tables: Wa
         text = str(error.value)
         assert str(tried.value) == text
         assert sentence in text and text.startswith("source shop: ") and "\n" not in text
-        assert not any(password in text for password in (*PASSWORDS.values(), "wrong-one"))
+        assert not any(password in text for password in PASSWORDS.values())
         assert transport_of(source).unread(tables, source) is None
 
 
@@ -238,7 +235,7 @@ import os, signal, sys
 from pathlib import Path
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
-from pipelines.bronze import drained, rabbitmq, queues
+from pipelines.bronze import drained
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import Warehouse
@@ -249,18 +246,6 @@ if point == "landed":
     drained.Drain.acknowledge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 elif point == "noted":
     Warehouse.append = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-elif point == "reading":
-    driver, read = os.getpid(), rabbitmq.Streams.read
-
-    class Deadly(rabbitmq.Streams):
-        def read(self, partition, *, start, end):
-            for number, record in enumerate(read(self, partition, start=start, end=end)):
-                if number == 150:
-                    os.kill(driver, signal.SIGKILL)
-                yield record
-
-    rabbitmq.Streams = Deadly
-    queues.MOST_MESSAGES = 400
 named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
 tables = Warehouse(named, spark(warehouse=Path(warehouse)))
 ingest_source(tables, Source.model_validate_json(declared))
@@ -285,25 +270,6 @@ def run_and_kill(source: Source, warehouse: Path, point: str) -> None:
 
 def values(tables: Warehouse) -> list[tuple[int, bytes]]:
     return [(offset, bytes(value)) for offset, value in rows(tables, "offset", "value")]
-
-
-def test_a_stream_through_a_kill_a_restart_and_a_lost_checkpoint(
-    rabbit: RabbitServer, tables: Warehouse, warehouse: Path
-) -> None:
-    rabbit.declare("r8")
-    rabbit.publish("r8", numbered(1000))
-    source = queued(rabbit, "r8")
-    run_and_kill(source, warehouse, "reading")
-    ingest_source(tables, source)
-    assert values(tables) == list(enumerate(numbered(1000)))
-    rabbit.stop()
-    with pytest.raises(PlatformError, match="RabbitMQ does not answer at"):
-        ingest_source(tables, source)
-    rabbit.start()
-    rabbit.await_queue("r8")
-    rabbit.publish("r8", numbered(5, start=1000))
-    assert ingest_source(tables, source).messages == 5
-    assert values(tables) == list(enumerate(numbered(1005)))
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])

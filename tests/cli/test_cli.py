@@ -193,15 +193,22 @@ def test_validate_can_try_what_the_sources_name(project: Project) -> None:
     told = f"source shop: 1 file of {project.folder}/landing/*.jsonl\n"
     assert (answer.code, answer.out.endswith(told)) == (0, True)
 
-    kafka = "name: till\nkafka: {bootstrap_servers: 'localhost:%d', topics: [t]}\n"
+    assert answer.out.count(": no mistakes\n") == 1
+    kafka = "name: till\nkafka: {bootstrap_servers: 'localhost:%d', topics: [t], options: %s}\n"
+    kerberos = "{security.protocol: SASL_SSL, sasl.mechanism: GSSAPI}"
     with socket.create_server(("localhost", 0)) as broker:
         port = broker.getsockname()[1]
-        project.write("conf/sources/till.yml", kafka % port)
+        project.write("conf/sources/till.yml", kafka % (port, kerberos))
         answer = project.ingest("validate", "--connect")
         assert answer.code == 0 and f"a broker of localhost:{port} is reachable" in answer.out
+        assert "not tried: a login by GSSAPI" in answer.out
+        inspected = project.ingest("inspect", "--source", "till", "--newest")
+        assert inspected.code == 2 and "read by Spark alone" in inspected.err
     project.write("conf/sources/shop.yml", SHOP.replace("landing/", "nowhere/"))
     answer = project.ingest("validate", "--connect")
     assert answer.code == 1
+    assert "no mistakes" not in answer.out + answer.err
+    assert "conf: 2 of 2 sources cannot be read as declared" in answer.err
     assert "source shop: reads" in answer.err and "but there is no" in answer.err
     assert f"source till: no Kafka broker answers at localhost:{port}" in answer.err
     records = project.ingest("validate", "--connect", "--json").records[-2:]
@@ -368,6 +375,29 @@ def test_inspect_takes_what_the_sources_yaml_says(project: Project) -> None:
     answer = project.ingest("inspect", "--source", "shp", str(file))
     assert (answer.code, answer.out) == (2, "")
     assert "nearest: shop" in answer.err
+
+
+def test_inspect_looks_at_what_a_source_has_now(project: Project) -> None:
+    project.land("a.jsonl", [canal("items", "INSERT", PEN, es=n, id_=n) for n in (1, 2)])
+    project.land("b.jsonl", [canal("items", "INSERT", PEN, es=n, id_=n) for n in (3, 4, 5)])
+    project.write("conf/sources/shop.yml", SHOP + "order: source\n")
+
+    def seen(*options: str) -> list[tuple[str, int, int]]:
+        rows = project.ingest("inspect", "--source", "shop", "--json", *options).records
+        changes = [row for row in rows if row["kind"] == "change"]
+        return [(Path(row["topic"]).name, row["offset"], row["pos"][3]) for row in changes]
+
+    assert seen("--oldest", "--limit", "3") == [
+        *(("a.jsonl", 0, 1), ("a.jsonl", 1, 2)),
+        ("b.jsonl", 0, 3),
+    ]
+    newest = [("a.jsonl", 1, 2), *(("b.jsonl", n, n + 3) for n in range(3))]
+    assert seen("--limit", "4") == seen("--newest", "--limit", "4") == newest
+    assert len(seen("--newest")) == 5
+    for wrong in (("--newest", "--oldest"), ("--limit", "0"), ("--limit", "1001")):
+        assert project.ingest("inspect", "--source", "shop", *wrong).code == 2
+    assert project.ingest("inspect", "--newest").code == 2
+    assert project.ingest("inspect", "--source", "shop", "--newest", "landing/a.jsonl").code == 2
 
 
 def test_inspect_reads_standard_input_and_packed_files(

@@ -188,8 +188,10 @@ def test_status(project: Project) -> None:
             "lag": 0,
             "lag_seconds": 0,
             "unread_files": 0,
+            "unread_messages": None,
             "rejects": 1,
             "stepped_back": 0,
+            "gaps": 0,
         },
         {
             **table,

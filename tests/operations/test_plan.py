@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +16,7 @@ from pipelines.bronze.kafka import waiting
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Waiting
 from pipelines.platform.warehouse import Warehouse
-from tests.support.kafka_broker import Record, create_topic, produce
+from tests.support.kafka_broker import Record, age_out, create_topic, produce
 from tests.support.project import Project, canal, canal_ddl
 
 T0 = 1_700_000_000_000
@@ -132,3 +133,36 @@ def test_a_topics_messages_are_counted(kafka: str, spark: SparkSession, warehous
     before = files(warehouse)
     assert waiting(tables, topic()) == [Waiting("plan.a", 0, 2, 3), Waiting("plan.a", 1, 0, 1)]
     assert files(warehouse) == before
+
+
+def test_what_a_topic_lost_is_named(
+    kafka: str, tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    create_topic(kafka, "plan.b")
+    topic = f"kafka: {{bootstrap_servers: '{kafka}', topics: [plan.b], lost: go_on}}\n"
+    project.write("conf/sources/shop.yml", f"name: shop\nformat: canal\norder: source\n{topic}")
+
+    def send(*numbers: int) -> None:
+        images = (canal("items", "INSERT", {**PEN, "id": str(n)}, es=T0, id_=n) for n in numbers)
+        produce(kafka, "plan.b", [Record(orjson.dumps(image)) for image in images])
+
+    def status() -> tuple[Any, ...]:
+        answer = project.ingest("status", "--json")
+        assert answer.code == 0, answer.err
+        (row,) = (record for record in answer.records if record["kind"] == "source")
+        return row["messages"], row["unread_messages"], row["gaps"], "2-2 were gone" in answer.err
+
+    send(1, 2)
+    assert project.ingest("run").code == 0
+    send(3, 4)
+    age_out(kafka, "plan.b", 3)
+    assert status() == (2, 1, 0, False)
+    answer = project.ingest("run")
+    assert answer.code == 0
+    assert "source shop: plan.b/0 lacks 2-2: gone before it was read" in answer.err
+    assert status() == (4, 0, 1, True)
+    looked = project.ingest("inspect", "--source", "shop", "--newest", "--limit", "1", "--json")
+    assert [row["offset"] for row in looked.records if row["kind"] == "change"] == [3]
+    rows = project.ingest("sql", "SELECT id FROM gold.shop_items ORDER BY id", "--json").records
+    assert [row["id"] for row in rows] == [1, 2, 4]

@@ -84,6 +84,10 @@ class Server:
                 order=False,
             )
         assert made.code == 0, made
+        self.await_topic(topic)
+
+    def await_topic(self, topic: str) -> None:
+        """Returns when the name server knows a topic again: a moment after its broker serves."""
         deadline = time.monotonic() + STARTS_WITHIN
         while not self._knows(topic):
             assert time.monotonic() < deadline, f"the name server does not know {topic}"

@@ -168,6 +168,20 @@ def _channel(connection: BlockingConnection, ahead: int) -> BlockingChannel:
     return channel
 
 
+def peek(connection: BlockingConnection, queue: str, most: int) -> list[Delivery]:
+    """The oldest messages of a classic or quorum queue, which are put back where they stood."""
+    channel = _channel(connection, most)
+    taken: list[Delivery] = []
+    while len(taken) < most:
+        method, properties, body = channel.basic_get(queue)
+        if method is None:
+            break
+        taken.append(delivery(method, properties, body))
+    if taken:
+        channel.basic_nack(taken[-1].tag, multiple=True, requeue=True)
+    return taken
+
+
 class Drain:
     """A classic or quorum queue from which messages are taken until they are acknowledged; what is
     not goes back to it when the connection ends."""

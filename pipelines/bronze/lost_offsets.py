@@ -1,0 +1,279 @@
+"""Messages that Kafka no longer holds though they were not read: found, noted, gone on after.
+
+Before a stream begins, what the topics hold is compared with where the stream stands:
+
+1. A partition that begins above that place has lost the messages between (retention passed them).
+   Offsets that are missing further up are none: compaction and transactions leave such holes.
+2. A topic that has another id than before, or ends below the place, was deleted and made anew. Its
+   offsets begin again, so its messages could be taken for copies of others: only a raised `epoch`
+   tells them apart, and until then the source stops.
+3. A topic that a pattern found and that is there no more took with it what was not read. Its id is
+   kept: a topic of its name that turns up later is one that was made anew.
+4. With `lost: go_on` each loss becomes a row of bronze without value, with the header GAP_HEADER,
+   at the first offset that is missing; and the stream's checkpoint is replaced by places to begin
+   at. What is to be done is noted first, so that a run which is killed half way is made whole.
+
+Spark itself is told to fail where anything is gone that it was to read: what goes on while this is
+looked at, or while a batch is read, comes back here and is compared once more.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from ingest.config.sources import Source
+from ingest.errors import SourceError
+from ingest.files.record import GAP_HEADER
+from pipelines.bronze.kafka_topics import Held
+from pipelines.bronze.queues import Partition
+from pipelines.bronze.records import record_batch
+from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.platform.rows import rows
+from pipelines.platform.warehouse import BRONZE, Warehouse
+
+_NOTE = "topics.json"
+_OF_THE_STREAM = ("offsets", "commits", "sources", "metadata", "state")
+_EARLIEST = -2
+
+
+class Loss(NamedTuple):
+    """Messages of a partition that are gone: from `first` to `last`; `last` is None where the topic
+    was deleted, and nobody knows what it held. `epoch` is the one in which they were sent; `anew`
+    says that there is another topic of the name now."""
+
+    partition: Partition
+    first: int
+    last: int | None
+    epoch: int
+    anew: bool = False
+
+    @property
+    def span(self) -> str:
+        """As GAP_HEADER has it."""
+        return f"{self.first}-{'' if self.last is None else self.last}"
+
+    def __str__(self) -> str:
+        if self.last is None:
+            return f"{self.partition.topic} was deleted{' and made anew' if self.anew else ''}"
+        return f"{self.partition} lacks {self.span}"
+
+
+class Standing:
+    """Where the stream of a source stands in its topics.
+
+    Its note has `ids` of the topics that were read, the `epoch` in which they were, `begin`, where
+    a stream begins that has no checkpoint of its own, and `losses` that are not in bronze yet.
+    """
+
+    def __init__(self, warehouse: Warehouse, source: Source, checkpoint: str) -> None:
+        self._warehouse = warehouse
+        self._source = source
+        self._checkpoint = Path(checkpoint)
+        self._file = self._checkpoint / _NOTE
+        self._note = read_note(self._file)
+
+    def finish(self) -> None:
+        """Does what a killed run has noted and not done."""
+        if self._note.get("losses"):
+            self._set_down()
+
+    def read(self) -> dict[Partition, int] | None:
+        """The offset that is read next, by partition; None where nothing was read yet."""
+        found = offsets_read(str(self._checkpoint))
+        begin = self._note.get("begin")
+        if found is None and begin is not None:
+            found = {
+                Partition(topic, int(number)): offset
+                for topic, offsets in begin.items()
+                for number, offset in offsets.items()
+            }
+        return found
+
+    def last_batch(self) -> float | None:
+        """When a batch ended that was the last, in seconds since 1970; None where none did."""
+        commits = self._checkpoint.glob("commits/[0-9]*")
+        return max((file.stat().st_mtime for file in commits), default=None)
+
+    def starting(self, held: Held | None) -> str:
+        """Where a stream without a checkpoint of its own begins, as Spark's option has it."""
+        assert self._source.kafka is not None
+        begin: dict[str, dict[str, int]] | None = self._note.get("begin")
+        if begin is None:
+            return self._source.kafka.starting_offsets
+        # Spark wants to be told of each partition; what is new is read whole.
+        for topic, number in held.spans if held is not None else ():
+            begin.setdefault(topic, {}).setdefault(str(number), _EARLIEST)
+        if held is not None:
+            begin = {name: offsets for name, offsets in begin.items() if name in held.topics}
+        return json.dumps(begin)
+
+    def losses(self, held: Held) -> list[Loss]:
+        """What is gone of that which is to be read next."""
+        read, ends = self.read() or {}, None
+        ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
+        found = []
+        for place, offset in read.items():
+            known = held.ids.get(place.topic)
+            other = place.topic in ids and known is not None and ids[place.topic] != known
+            span = held.spans.get(place)
+            if place.topic not in held.topics:
+                found.append(Loss(place, max(offset, 0), None, epoch))
+            elif other or (span is not None and offset >= 0 and span.following < offset):
+                found.append(Loss(place, max(offset, 0), None, epoch, anew=True))
+            elif span is not None and 0 <= offset < span.lowest:
+                ends = self._ends() if ends is None else ends
+                first = max(offset, ends.get(place, 0))
+                if first < span.lowest:
+                    found.append(Loss(place, first, span.lowest - 1, self._source.epoch))
+        # What came back after it was gone for a while is read nowhere.
+        there = {place.topic for place in read}
+        back = [name for name in held.ids if name not in there and name in ids]
+        found += (
+            Loss(Partition(name, 0), 0, None, epoch, anew=True)
+            for name in back
+            if ids[name] != held.ids[name]
+        )
+        return found
+
+    def check(self, losses: Sequence[Loss]) -> None:
+        """Raises SourceError where the source cannot go on after these losses."""
+        kafka, epoch = self._source.kafka, self._source.epoch
+        assert kafka is not None
+        raised = self._note.get("epoch", epoch) < epoch
+        anew = [loss for loss in losses if loss.anew]
+        if not losses or (kafka.lost == "go_on" and (raised or not anew)):
+            return
+        stood: dict[str, dict[str, int]] = {}
+        for loss in losses:
+            topic, number = loss.partition
+            stood.setdefault(topic, {})[str(number)] = loss.first
+        what = ", ".join(dict.fromkeys(map(str, losses)))
+        text = (
+            f"source {self._source.name}: Kafka no longer holds the messages that follow those read"
+            f" last (read up to {json.dumps(stood, separators=(',', ':'))}): {what}. "
+        )
+        if anew:
+            text += (
+                "Its numbering starts again: raise the source's epoch and set kafka.lost: go_on,"
+                f" or remove the folder {self._checkpoint}, and run again."
+            )
+        else:
+            text += (
+                "To go on with what is there, set kafka.lost: go_on; a row of silver then says"
+                f" which are missing. Or remove the folder {self._checkpoint}: what Kafka still has"
+                " is read again, which changes no result."
+            )
+        raise SourceError(text)
+
+    def go_on(self, losses: Sequence[Loss], held: Held) -> None:
+        """Notes the losses in bronze, and begins the stream anew behind them. What is lost of a
+        topic that was away was noted when it went."""
+        read = self.read()
+        losses = [loss for loss in losses if read is not None and loss.partition in read]
+        if not losses:
+            self.remember(held)
+            return
+        begin: dict[str, dict[str, int]] = {}
+        lost = {loss.partition: loss for loss in losses}
+        ends = self._ends()
+        for place, span in held.spans.items():
+            at = (read or {}).get(place, _EARLIEST)
+            if at >= 0:
+                at = min(max(at, ends.get(place, 0)), span.following)
+            if place in lost:
+                at = _EARLIEST if lost[place].last is None else span.lowest
+            begin.setdefault(place.topic, {})[str(place.number)] = at
+        self._note["begin"] = begin
+        self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
+        self._note["ids"] = {**self._note.get("ids", {}), **held.ids}
+        self._note["epoch"] = self._source.epoch
+        self._write()
+        self._set_down()
+
+    def remember(self, held: Held) -> None:
+        """Notes which topics those are that are read now."""
+        ids = {**self._note.get("ids", {}), **held.ids}
+        about = {"ids": ids, "epoch": self._source.epoch}
+        if any(self._note.get(name) != value for name, value in about.items()):
+            self._note |= about
+            self._write()
+
+    def _set_down(self) -> None:
+        """Does what is noted; each step can be done again."""
+        losses = [
+            Loss(Partition(topic, number), *about) for topic, number, *about in self._note["losses"]
+        ]
+        new = [loss for loss in losses if not self._in_bronze(loss)]
+        if new:
+            self._append(new)
+        for name in _OF_THE_STREAM:
+            shutil.rmtree(self._checkpoint / name, ignore_errors=True)
+            (self._checkpoint / name).unlink(missing_ok=True)
+            (self._checkpoint / f".{name}.crc").unlink(missing_ok=True)
+        del self._note["losses"]
+        self._write()
+
+    def _append(self, losses: Sequence[Loss]) -> None:
+        count = len(losses)
+        batch = record_batch(
+            values=[None] * count,
+            keys=[None] * count,
+            headers=[((GAP_HEADER, loss.span.encode()),) for loss in losses],
+            topics=[loss.partition.topic for loss in losses],
+            partitions=[loss.partition.number for loss in losses],
+            offsets=[loss.first for loss in losses],
+            times=[None] * count,
+        )
+        epochs = pa.array([loss.epoch for loss in losses], pa.int64())
+        table = pa.Table.from_batches([batch]).append_column("epoch", epochs)
+        found = self._warehouse.session.createDataFrame(table).withColumns(
+            {"source": F.lit(self._source.name), "ingested_at": F.current_timestamp()}
+        )
+        self._warehouse.append(found.select([name for name, _ in BRONZE]), "bronze", "messages")
+
+    def _in_bronze(self, loss: Loss) -> bool:
+        """Whether a killed run has noted the loss already."""
+        topic, number = loss.partition
+        here = (F.col("topic") == topic) & (F.col("partition") == number)
+        here &= (F.col("epoch") == loss.epoch) & (F.col("offset") == loss.first)
+        gap = F.exists("headers", lambda header: header["key"] == GAP_HEADER)
+        own = F.col("source") == self._source.name
+        found = self._warehouse.read("bronze", "messages").where(own & here & gap)
+        return found.first() is not None
+
+    def _ends(self) -> dict[Partition, int]:
+        """The offset after the highest that bronze has, by partition: a batch may be there whose
+        end a killed run did not note."""
+        own = (F.col("source") == self._source.name) & (F.col("epoch") == self._source.epoch)
+        found = self._warehouse.read("bronze", "messages").where(own)
+        ends = found.groupBy("topic", "partition").agg(F.max("offset"))
+        return {Partition(topic, number): last + 1 for topic, number, last in rows(ends)}
+
+    def _write(self) -> None:
+        write_whole(self._file, orjson.dumps(self._note))
+
+
+def offsets_read(checkpoint: str) -> dict[Partition, int] | None:
+    """Where the batch of a stream ended that was committed last, or where the stream began; None
+    where it did not."""
+    done = [int(name.name) for name in Path(checkpoint, "commits").glob("[0-9]*")]
+    noted = Path("offsets", str(max(done))) if done else Path("sources", "0", "0")
+    try:
+        text = (Path(checkpoint) / noted).read_text(encoding="utf-8")
+        offsets: Mapping[str, Mapping[str, int]] = json.loads(text.splitlines()[-1])
+    except (OSError, ValueError, LookupError):
+        # Damaged, which the query says, or not there yet.
+        return None
+    return {
+        Partition(topic, int(number)): offset
+        for topic, by_number in offsets.items()
+        for number, offset in by_number.items()
+    }

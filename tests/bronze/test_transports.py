@@ -1,0 +1,204 @@
+"""What every transport promises: each message in bronze once, whatever is killed, and one sentence
+where it cannot be read. What is a transport's own stands in its own file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.config.settings import Settings
+from ingest.config.sources import Source
+from ingest.errors import PlatformError
+from pipelines.bronze.source import ingest_source
+from pipelines.bronze.transport import Sampling
+from pipelines.bronze.transports import TRANSPORTS, transport_of
+from pipelines.platform.warehouse import Warehouse
+from tests.support.kafka_broker import Broker
+from tests.support.rabbitmq_server import RabbitServer, install
+from tests.support.rocketmq_server import Server, server
+from tests.support.transports import READER, Files, Kafka, Place, Rabbit, Rocket
+
+ROOT = Path(__file__).parents[2]
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    install()
+    running = RabbitServer(tmp_path_factory.mktemp("rabbit"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with server(tmp_path_factory.mktemp("rocketmq"), access=READER) as running:
+        yield running
+
+
+@pytest.fixture(
+    params=[
+        "files",
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        *(
+            pytest.param(name, marks=pytest.mark.live)
+            for name in ("rabbitmq stream", "rabbitmq classic", "rabbitmq quorum", "rocketmq")
+        ),
+    ]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    transport, _, kind = request.param.partition(" ")
+    name = f"contract.{next(_NUMBERS)}"
+    if transport == "kafka":
+        broker: Broker = request.getfixturevalue("kafka_broker")
+        return Kafka(broker, name)
+    if transport == "rabbitmq":
+        return Rabbit(request.getfixturevalue("rabbit"), name, kind)
+    if transport == "rocketmq":
+        return Rocket(request.getfixturevalue("rocketmq"), name.replace(".", "-"))
+    (tmp_path / "landing").mkdir()
+    return Files(tmp_path / "landing")
+
+
+@pytest.fixture
+def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
+    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
+    return Warehouse(named, spark)
+
+
+def declared(place: Place, **change: Any) -> Source:
+    return Source.model_validate({"name": "shop", place.transport: {**place.declared, **change}})
+
+
+def held(tables: Warehouse) -> list[tuple[Any, ...]]:
+    """What bronze has, in the order of its places."""
+    columns = ("topic", "partition", "offset", "string(value)")
+    return sorted(map(tuple, tables.read("bronze", "messages").selectExpr(*columns).collect()))
+
+
+def numbered(count: int, *, start: int = 0) -> list[bytes]:
+    return [b"m%04d" % number for number in range(start, start + count)]
+
+
+def test_every_transport_has_a_place() -> None:
+    assert {place.transport for place in (Files, Kafka, Rabbit, Rocket)} == set(TRANSPORTS)
+
+
+KILLED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from ingest.config.settings import Settings
+from ingest.config.sources import Source
+from pipelines.bronze import drained, files, queues
+from pipelines.bronze.source import ingest_source
+from pipelines.platform.session import spark
+from pipelines.platform.warehouse import Warehouse
+
+warehouse, declared = sys.argv[1:]
+files.MOST_FILES = drained.MOST_MESSAGES = queues.MOST_MESSAGES = 200
+named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
+tables = Warehouse(named, spark(warehouse=Path(warehouse), memory="512m"))
+folder = tables.folder("bronze", "messages")
+
+
+def kill_while_writing():
+    # The table, one batch, and files of the next.
+    while not (
+        (folder / "_delta_log" / "00000000000000000001.json").exists()
+        and len(list(folder.glob("source=shop/*.parquet"))) >= 2
+    ):
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+threading.Thread(target=kill_while_writing, daemon=True).start()
+ingest_source(tables, Source.model_validate_json(declared))
+"""
+
+
+def run_and_kill(source: Source, warehouse: Path) -> None:
+    told = source.model_dump_json(exclude_unset=True)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(warehouse), told],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_or_doubled(place: Place, tables: Warehouse, warehouse: Path) -> None:
+    """Through a run that is killed while it appends, a server that is, and a checkpoint that is
+    lost; a look at what is there takes nothing away."""
+    place.send(numbered(1000))
+    source = declared(place)
+    transport = transport_of(source)
+    run_and_kill(source, warehouse)
+    assert 0 < len(held(tables)) < 1000
+    looked = transport.sample(source, str(ROOT), Sampling(3, newest=False))
+    assert len(looked) == 3 and all(one.value in numbered(1000) for one in looked)
+    ingest_source(tables, source)
+    assert [row[-1].encode() for row in held(tables)] == numbered(1000)
+    assert transport.unread(tables, source) == 0
+
+    place.stop()
+    with pytest.raises(PlatformError) as error:
+        ingest_source(tables, source)
+    assert str(error.value).startswith("source shop") and "\n" not in str(error.value)
+    assert transport.unread(tables, source) is None
+    place.start()
+    place.send(numbered(5, start=1000))
+    assert transport.unread(tables, source) == 5
+    assert ingest_source(tables, source).messages == 5
+    assert ingest_source(tables, source).messages == 0
+    whole = held(tables)
+    assert [row[-1].encode() for row in whole] == numbered(1005)
+    assert len({row[:-1] for row in whole}) == 1005
+
+    shutil.rmtree(tables.checkpoint("bronze", "shop"))
+    place.send(numbered(1, start=1005))
+    ingest_source(tables, source)
+    after = held(tables)
+    # What comes once more has the places that it had: it counts once.
+    assert [row[-1].encode() for row in sorted(set(after))] == numbered(1006)
+    assert set(whole) < set(after) and len(set(after)) == 1006
+    assert (len(after) > 1006) == place.again
+
+
+def test_what_cannot_be_read_is_one_sentence(place: Place, tables: Warehouse) -> None:
+    """The same kind of it from a run, from `validate --connect` and from `inspect`; the run ends
+    with 2 if there is no other source. No secret is in it."""
+    for mistake in place.mistakes():
+        source = declared(place, **mistake.change)
+        transport = transport_of(source)
+        for ask in (
+            lambda source=source: ingest_source(tables, source),
+            lambda source=source, reach=transport.reach: reach(source, str(ROOT)),
+            lambda source=source, sample=transport.sample: sample(
+                source, str(ROOT), Sampling(1, False)
+            ),
+        ):
+            with pytest.raises(PlatformError) as error:
+                ask()
+            said = str(error.value)
+            assert mistake.said in said, mistake.what
+            assert said.startswith("source shop") and "\n" not in said
+            for secret in ("wrong-one", READER.secret_key, "s3cret"):
+                assert secret not in said
+        assert transport.unread(tables, source) is None

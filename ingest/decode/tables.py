@@ -121,7 +121,9 @@ def silver_batch(table: Table, batch: Batch) -> pa.RecordBatch:
 
 def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
     """Where the changes stand: at the transport, and in the one order."""
-    reader, changes, place = batch.reader, table.changes, batch.reader.place
+    reader, changes = batch.reader, table.changes
+    places = {(one.topic, one.partition) for one in messages}
+    streams = {place: reader.place(batch.format, *place)[0] for place in places}
     if table.by_arrival:
         orders = [reader.arrival(message) for message in messages]
     else:
@@ -131,7 +133,9 @@ def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> di
             epochs=[batch.epochs[at] for at in changes.at],
             snapshots=changes.each("snapshot"),
             orders=orders,
-            streams=[place(batch.format, one.topic, one.partition)[0] for one in messages],
+            streams=list(streams.values()) * len(messages)
+            if len(streams) == 1
+            else [streams[one.topic, one.partition] for one in messages],
             offsets=[message.offset for message in messages],
             halves=changes.each("half"),
         ),

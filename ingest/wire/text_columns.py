@@ -25,6 +25,7 @@ C = TypeVar("C")
 _NULL = type(None)
 _TEXT = frozenset((str, _NULL))
 _WHOLE = frozenset((int, _NULL))
+_TRUTHS = frozenset((bool, _NULL))
 _SCALARS = frozenset((str, int, bool, _NULL, Digits))
 
 
@@ -129,6 +130,8 @@ def _column(
             if _NULL in kinds:
                 return [None if value is None else str(value) for value in values]
             return list(map(str, values))
+        if convert is None and kinds <= _TRUTHS:
+            return [None if v is None else "true" if v else "false" for v in values]
         read, found = convert or _as_sent, list[str]()
         texts = [None if value is None else read(value, found) for value in values]
         if not found:

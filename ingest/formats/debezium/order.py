@@ -8,7 +8,7 @@ Source: https://debezium.io/documentation/reference/3.6/connectors/ (source bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -33,6 +33,18 @@ def order_of(source: Source) -> Order:
         if not 0 <= number < _LIMIT:
             return None
     return found
+
+
+def orders_of(sources: Sequence[Source]) -> list[Order]:
+    """`order_of` of many rows."""
+    connectors = {source.connector for source in sources}
+    find = _ORDERS.get(connectors.pop() or "") if len(connectors) == 1 else None
+    if find is None:
+        return list(map(order_of, sources))
+    return [
+        found if found is not None and min(found) >= 0 and max(found) < _LIMIT else None
+        for found in map(find, sources)
+    ]
 
 
 def _binlog(source: Source) -> Order:

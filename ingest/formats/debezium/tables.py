@@ -33,7 +33,7 @@ from ingest.formats.debezium.envelope import (
 )
 from ingest.formats.debezium.events import scn_of, transaction_of
 from ingest.formats.debezium.flattened import Flattened
-from ingest.formats.debezium.order import order_of
+from ingest.formats.debezium.order import orders_of
 from ingest.formats.debezium.rows import Rows, completeness
 from ingest.formats.debezium.schema import Block
 from ingest.values import jsontext
@@ -290,7 +290,7 @@ def _told(
         "after_image": after_words,
         "event_time": event_times,
         "sent_time": plain_times(inners) or list(map(sent_micros, inners, warnings)),
-        "order": list(map(order_of, sources)),
+        "order": orders_of(sources),
         "snapshot": [s.op == "snapshot" or is_snapshot(s.source) for s in group],
         "warnings": warnings,
     }

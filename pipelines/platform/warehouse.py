@@ -8,6 +8,7 @@ Rows of a small table by their id: written over the ones there are, or added.
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 
 from ingest.config.settings import Settings
 from ingest.errors import PlatformError, TableError
@@ -33,8 +35,14 @@ _SHUFFLE = "spark.sql.shuffle.partitions"
 _FEW = 50_000
 _LONGEST_NAME = 255
 _DRAFT = 5.0
+_LOOKED_AT = 64
+"""Commits that are read to find whether one of them defines the table anew."""
 LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
 """Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
+CHECKPOINTS = ("delta.checkpointInterval", "50")
+"""Of a local table: its state is written whole every 50 commits. Delta Lake's default of 10 makes
+every tenth small batch cost two thirds more than the others; the commits since are read in one
+go."""
 BRONZE = (
     ("source", "string"),
     ("topic", "string"),
@@ -66,6 +74,14 @@ class Commit(NamedTuple):
     metrics: Mapping[str, str]
 
 
+class _Place(NamedTuple):
+    """A commit's file, as one that takes its place in a table made anew is not: `made` in ns."""
+
+    version: int
+    made: int
+    number: int
+
+
 class Warehouse:
     """The tables of one configuration, in one Spark session. `root`: the project's folder, from
     which files are known."""
@@ -79,6 +95,8 @@ class Warehouse:
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}
         self._complete: set[tuple[str, str]] = set()
+        self._newest: dict[tuple[str, str], _Place] = {}
+        self._fields: dict[tuple[str, str], tuple[_Place, list[StructField]]] = {}
 
     @property
     def local(self) -> bool:
@@ -124,7 +142,7 @@ class Warehouse:
     def exists(self, layer: str, table: str) -> bool:
         """Whether the table has been created."""
         if self.local:
-            return any((self.folder(layer, table) / "_delta_log").glob("*.json"))
+            return _any_commit(self._log(layer, table))
         return self.session.catalog.tableExists(self.name(layer, table))
 
     def tables(self, layer: str) -> list[str]:
@@ -141,6 +159,21 @@ class Warehouse:
     def read(self, layer: str, table: str) -> DataFrame:
         """The table as it is now."""
         return self.session.table(self.name(layer, table))
+
+    def fields(self, layer: str, table: str) -> list[StructField]:
+        """The columns of the table as it is now. Of a local one they are asked for again only where
+        a commit has defined it anew: Spark takes in the state of the whole table to say them."""
+        last = self._last(layer, table) if self.local else None
+        known = self._fields.get((layer, table))
+        if last is not None and known is not None:
+            before, fields = known
+            if not _defined(self._log(layer, table), before, last):
+                self._fields[layer, table] = (last, fields)
+                return fields
+        fields = self.read(layer, table).schema.fields
+        if last is not None:
+            self._fields[layer, table] = (last, fields)
+        return fields
 
     def create(
         self,
@@ -163,7 +196,8 @@ class Warehouse:
         listed = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
         partition = f" PARTITIONED BY ({', '.join(map(quote, partitioned_by))})"
         pairs = ", ".join(
-            f"{sql_text(key)} = {sql_text(value)}" for key, value in (properties or {}).items()
+            f"{sql_text(key)} = {sql_text(value)}"
+            for key, value in (*([CHECKPOINTS] if self.local else []), *(properties or {}).items())
         )
         self.execute(
             f"CREATE TABLE IF NOT EXISTS {self.name(layer, table)} ({listed}) USING DELTA"
@@ -266,9 +300,18 @@ class Warehouse:
             named = log.select(*names)
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
             return [Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}) for row in newest]
-        folder = self.folder(layer, table) / "_delta_log"
-        versions = sorted(int(file.stem) for file in folder.glob("*.json") if file.stem.isdigit())
-        return [_commit(folder, version) for version in reversed(versions[-most:])]
+        return _commits(self._log(layer, table), self._last(layer, table), most)
+
+    def _log(self, layer: str, table: str) -> Path:
+        return self.folder(layer, table) / "_delta_log"
+
+    def _last(self, layer: str, table: str) -> _Place | None:
+        """Where a local table's log ends; None where it has none."""
+        known = self._newest.pop((layer, table), None)
+        last = _end(self._log(layer, table), known)
+        if last is not None:
+            self._newest[layer, table] = last
+        return last
 
     def cached(self, layer: str, table: str, read: Callable[[], T]) -> T:
         """What `read` gives of the table; asked again only when the table has changed."""
@@ -305,17 +348,72 @@ def _clear_failed_creation(log: Path) -> None:
             empty.rmdir()
 
 
-def _commit(log: Path, version: int) -> Commit:
-    lines = (log / f"{version:020}.json").read_bytes().splitlines()
+def _any_commit(log: Path) -> bool:
+    """Whether there is a commit: the first few files of a log tell."""
+    try:
+        with os.scandir(log) as files:
+            return any(file.name.endswith(".json") for file in files)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+
+
+def _end(log: Path, known: _Place | None) -> _Place | None:
+    """Where the log ends; None where there is no commit. `known`: where it ended when last asked,
+    from where on it is followed."""
+    end = known if known is not None and _place(log, known.version) == known else None
+    if end is None:
+        versions = (int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+        end = _place(log, max(versions, default=-1))
+    while end is not None and (beyond := _place(log, end.version + 1)) is not None:
+        end = beyond
+    return end
+
+
+def _commits(log: Path, end: _Place | None, most: int) -> list[Commit]:
+    """The newest commits up to `end`, the last one first."""
+    newest = end.version if end is not None else -1
+    found = (_file(log, version) for version in range(newest, max(-1, newest - most), -1))
+    return [_commit(file) for file in found if file.exists()]
+
+
+def _defined(log: Path, before: _Place, now: _Place) -> bool:
+    """Whether some commit after `before`, up to `now`, may have changed the table's columns or its
+    properties."""
+    if _place(log, before.version) != before or now.version - before.version > _LOOKED_AT:
+        return True
+    try:
+        return any(
+            line.startswith(b'{"metaData"')
+            for version in range(before.version + 1, now.version + 1)
+            for line in _file(log, version).read_bytes().splitlines()
+        )
+    except FileNotFoundError:
+        return True
+
+
+def _place(log: Path, version: int) -> _Place | None:
+    try:
+        found = _file(log, version).stat()
+    except FileNotFoundError:
+        return None
+    return _Place(version, found.st_mtime_ns, found.st_ino)
+
+
+def _commit(file: Path) -> Commit:
+    lines = file.read_bytes().splitlines()
     infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
     info = infos[0] if infos else {}
     return Commit(
-        version,
+        int(file.stem),
         str(info.get("timestamp")),
         info.get("operation"),
         info.get("userMetadata"),
         info.get("operationMetrics") or {},
     )
+
+
+def _file(log: Path, version: int) -> Path:
+    return log / f"{version:020}.json"
 
 
 def _mark(once: tuple[str, int]) -> str:

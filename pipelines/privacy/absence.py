@@ -28,7 +28,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, same
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import rows
-from pipelines.platform.warehouse import Warehouse
+from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
 from pipelines.privacy import record
 from pipelines.privacy.person import Person, messages_table
 from pipelines.privacy.record import Erasure
@@ -103,11 +103,10 @@ def _unchecked(warehouse: Warehouse) -> Iterator[None]:
 def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:
     """Remove the log before a checkpoint of now: who reads the table needs no more of it."""
     name = warehouse.name(layer, table)
-    interval = "delta.checkpointInterval"
-    for _ in range(2):
-        # The second commit, at the latest, is one with a checkpoint.
-        warehouse.execute(f"ALTER TABLE {name} SET TBLPROPERTIES ('{interval}' = '1')")
-    warehouse.execute(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{interval}')")
+    interval, usual = CHECKPOINTS
+    # The second commit, at the latest, is one with a checkpoint.
+    for every in ("1", "1", usual):
+        warehouse.execute(f"ALTER TABLE {name} SET TBLPROPERTIES ('{interval}' = '{every}')")
     log = warehouse.folder(layer, table) / "_delta_log"
     found = [match for file in log.iterdir() if (match := _CHECKPOINT.fullmatch(file.name))]
     newest = max((int(match[1]) for match in found), default=0)

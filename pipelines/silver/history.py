@@ -176,7 +176,7 @@ def data_columns(
     if warehouse.exists("gold", target):
         shards = {(route.shard_column or "").casefold() for _, route in tables}
         own = {*METADATA, *shards, *hidden}
-        fields = warehouse.read("gold", target).schema.fields
+        fields = warehouse.fields("gold", target)
         return {
             field.name: field.dataType.simpleString()
             for field in fields

@@ -48,7 +48,7 @@ def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
     """The data columns of a target and their Spark types; None where it does not exist."""
     if not warehouse.exists("gold", target):
         return None
-    fields = warehouse.read("gold", target).schema.fields
+    fields = warehouse.fields("gold", target)
     return {
         field.name: field.dataType.simpleString() for field in fields if field.name not in _OURS
     }
@@ -120,7 +120,7 @@ def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
     if not warehouse.exists("gold", target):
         return ()
     found = {}
-    for field in warehouse.read("gold", target).schema.fields:
+    for field in warehouse.fields("gold", target):
         place = _KEY.fullmatch(field.metadata.get("comment", ""))
         if place is not None:
             found[int(place[1])] = field.name
@@ -239,7 +239,7 @@ def check_contract(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool)
 
     A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
     """
-    held = set(warehouse.read("gold", target).schema.names)
+    held = {field.name for field in warehouse.fields("gold", target)}
     versions = ADDED["scd2"].keys()
     if (mode == "scd2") != (versions <= held):
         wanted, got = ("with", "without") if mode == "scd2" else ("without", "with")

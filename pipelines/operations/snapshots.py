@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.mistakes import unknown_word
 from ingest.errors import ConfigError, Mistake
+from ingest.sql.casts import sql_text
 from ingest.sql.compare import as_target
+from ingest.sql.masks import masked
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
 from pipelines.gold.reconstruction import Reconstruction
@@ -24,6 +26,7 @@ FORMATS = {
     "json": {"primitivesAsString": "true"},
 }
 """Format -> how Spark reads it; texts stay texts."""
+_TEXTS = "_ingest_masked_texts"
 _BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 
 
@@ -35,7 +38,7 @@ def snapshot_rows(
     path: str,
     format_: str | None,
 ) -> tuple[str, list[str]]:
-    """SQL of the snapshot's rows and its columns, both as the target has them.
+    """SQL of the snapshot's rows and its columns, both as the target has them: masked, too.
 
     Columns are matched without case; those of one side alone are left out. Raises ConfigError.
     """
@@ -46,18 +49,23 @@ def snapshot_rows(
     if missing:
         raise _wrong(f"expected the key column {', '.join(missing)}, got {', '.join(types)}")
     zone = config.sources[reconstruction.source].time_zone
-    listed = []
+    # All batches of a target have its masks; one without history has no rows to compare.
+    of_target = next((batch.projection.masks for batch in reconstruction.batches), {})
+    masks = {name: mask for name, mask in of_target.items() if name in columns}
+    listed, texts = [], []
     for name in columns:
-        field = types[name.lower()]
-        value = as_target(
-            column(field.name),
-            field.dataType.simpleString(),
-            reconstruction.columns[name],
-            zone=zone,
-        )
+        field, type_ = types[name.lower()], reconstruction.columns[name]
+        held = "string" if name in masks else type_
+        value = as_target(column(field.name), field.dataType.simpleString(), held, zone=zone)
+        if name in masks:
+            texts.append(f"{sql_text(name)}, {value}")
+            value = f"CAST({_TEXTS}[{sql_text(name)}] AS {type_})"
         listed.append(f"{value} AS {column(name)}")
-    view = reconstruction.frames.view(frame)
-    return f"(SELECT {', '.join(listed)} FROM {view})", columns
+    rows = reconstruction.frames.view(frame)
+    if masks:
+        rows = f"SELECT *, map({', '.join(texts)}) AS {_TEXTS} FROM {rows}"
+        rows = f"({masked(rows, masks, zone=zone, maps=[_TEXTS])})"
+    return f"(SELECT {', '.join(listed)} FROM {rows})", columns
 
 
 def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:

@@ -68,7 +68,8 @@ Days = Annotated[int | None, BeforeValidator(_days)]
 
 
 class Retention(ConfigModel):
-    """How many days messages stay in bronze and superseded changes in silver; None: for ever.
+    """How many days messages stay in bronze, superseded changes in silver and rows in `gold._runs`;
+    None: for ever.
 
     A message's age is that of its arrival here. Silver keeps its rows at least as long as bronze
     the messages they came from.
@@ -76,6 +77,7 @@ class Retention(ConfigModel):
 
     bronze: Days = None
     silver: Days = None
+    runs: Days = 400
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:

@@ -102,6 +102,12 @@ SETTINGS: Mapping[str, Key] = {
         "3 months",
         _DAYS,
     ),
+    "retention.runs": Key(
+        "Rows of `gold._runs` whose run ended longer ago are deleted; null keeps them for ever.",
+        "90 days",
+        90,
+        _DAYS,
+    ),
     "checks": Key(
         "What is still well. `ingest status --check` ends with 1 where anything is not, and names "
         "it; the report lists it. A parked table is never well.",

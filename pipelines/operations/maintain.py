@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ingest.config.load import Config
 from ingest.sql.casts import sql_text
 from pipelines.gold.known_targets import gold_tables, known_targets
-from pipelines.operations.retention import trim_bronze, trim_target
+from pipelines.operations.retention import trim_bronze, trim_runs, trim_target
 from pipelines.operations.status import source_rows
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
@@ -82,7 +82,8 @@ def _each(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Iterator
         yield _silver(warehouse, config)
     for name in [*gold_tables(warehouse), *_OWN]:
         if warehouse.exists("gold", name):
-            yield _compacted(warehouse, "gold", name)
+            runs = config.settings.retention.runs if name == "_runs" else None
+            yield _compacted(warehouse, "gold", name, days=runs)
 
 
 def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Maintained:
@@ -123,10 +124,15 @@ def _silver(warehouse: Warehouse, config: Config) -> Maintained:
     return done
 
 
-def _compacted(warehouse: Warehouse, layer: str, table: str) -> Maintained:
+def _compacted(
+    warehouse: Warehouse, layer: str, table: str, *, days: int | None = None
+) -> Maintained:
+    """`days`: of runs, how long ago they may have ended."""
     done = Maintained(f"{layer}.{table}")
     with done.part():
         done.before = done.after = _files(warehouse, layer, table)
+        if days is not None:
+            done.trimmed = trim_runs(warehouse, days)
         _compact(warehouse, layer, table)
         _clean(warehouse, layer, table)
         done.after = _files(warehouse, layer, table)

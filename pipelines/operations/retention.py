@@ -54,6 +54,14 @@ def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
     return int(done[0]) if done is not None else 0
 
 
+def trim_runs(warehouse: Warehouse, days: int) -> int:
+    """Delete the rows of runs that ended longer ago; how many there were."""
+    done = warehouse.execute(
+        f"DELETE FROM {warehouse.name('gold', '_runs')} WHERE ended < {_ago(days)}"
+    ).first()
+    return int(done[0]) if done is not None else 0
+
+
 def trim_target(
     warehouse: Warehouse,
     config: Config,

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
-SETTINGS = "retention: {bronze: 30 days, silver: 60 days}\n"
+SETTINGS = "retention: {bronze: 30 days, silver: 60 days, runs: 90 days}\n"
 T0 = 1_700_000_000_000
 
 
@@ -73,7 +73,10 @@ def test_retention(
     project.write("conf/sources/shop.yml", SOURCE)
     project.land("1.jsonl", OLD)
     assert project.ingest("run").code == 0
-    for table, column in (("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")):
+    for table, column in (
+        *(("bronze.messages", "ingested_at"), ("silver.cdc", "decoded_at")),
+        ("gold._runs", "ended"),
+    ):
         update = f"UPDATE {table} SET {column} = {column} - INTERVAL 100 DAYS"
         assert project.ingest("sql", "--write", update).code == 0
     project.land("2.jsonl", NEW)
@@ -82,6 +85,8 @@ def test_retention(
     done = _maintained(project)
     assert done["bronze.messages"]["rows_trimmed"] == 0
     assert done["bronze.messages"]["note"] == ("shop: 2 messages wait for silver, left as it is")
+    assert done["gold._runs"]["rows_trimmed"] == 1
+    assert _query(project, "SELECT count(*) AS runs FROM gold._runs") == [{"runs": 1}]
     assert project.ingest("silver").code == 0
     # Silver's new changes wait for gold: what they supersede stands only in silver.
     done = _maintained(project)

@@ -21,6 +21,7 @@ from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
 from ingest.sql.silver import among, named
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.tallies import IMAGES, schemas, tallied
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
 
 _WIDTH = " + ".join(
@@ -30,8 +31,6 @@ _WIDTH = " + ".join(
 """SQL of the bytes of a change's values."""
 _LOWEST = -(2**63) + 1
 """The `oldest` where some change has no time."""
-_IMAGES = 64
-"""Lists of column names of a table that are named one by one."""
 
 
 class BatchStats(NamedTuple):
@@ -132,73 +131,47 @@ def _part(limit: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
 
 
 def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]]:
-    """A row a table and part: first by what each list of column types holds, then over them."""
-    twice = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"
-    rows = warehouse.session.sql(
-        f"""WITH changes AS (SELECT *, {_OF_IMAGES} FROM {warehouse.name("silver", "cdc")}
-WHERE {where} AND kind IN ('change', 'ddl', 'schema')),
-by_schema AS (SELECT db, schema, `table`, {part} AS part, schema_id,
-  max(struct(kind = 'change' AS changes, batch, pos, format)) AS newest_row,
-  collect_set(format) FILTER (WHERE kind = 'change') AS formats,
-  collect_set(IF(format = 'oms_default', extra['tenant'], NULL)) AS tenants,
-  min(batch) FILTER (WHERE kind = 'change') AS first,
-  max(batch) FILTER (WHERE kind = 'change') AS changed,
-  min(batch) FILTER (WHERE kind = 'ddl') AS ddl_first,
-  max(batch) FILTER (WHERE kind = 'ddl') AS ddl_last,
-  min(batch) FILTER (WHERE op = 'truncate') AS truncate_first,
-  max(batch) FILTER (WHERE op = 'truncate') AS truncate_last,
-  count_if(kind = 'change') AS changes, count_if(kind = 'ddl') AS ddl,
-  min(pos) FILTER (WHERE kind = 'change') AS lowest,
-  max(pos) FILTER (WHERE kind = 'change') AS highest,
-  count_if(op = 'delete') AS deletes, count_if(op = 'truncate') AS truncates,
-  count_if(kind = 'change' AND after_image = 'partial') AS partials,
-  count_if(changes_key) AS key_changes,
-  max(pos) FILTER (WHERE op IN ('delete', 'truncate') OR changes_key) AS last_removal,
-  collect_set(names) FILTER (WHERE kind = 'change' AND op <> 'delete') AS images,
-  collect_set(key_columns) FILTER (WHERE kind = 'change') AS key_columns,
+    """A row a table and part.
+
+    What tells the rows of silver apart is what they are grouped by, not a condition in each figure;
+    and they are grouped once: what Spark is to plan for every batch is half as much.
+    """
+    groups = warehouse.session.sql(
+        f"""SELECT * EXCEPT (met), size(met) > {IMAGES} AS many,
+  {_LISTED} AS images
+FROM (SELECT db, schema, `table`, {part} AS part, schema_id, kind, op, format,
+  count(1) AS rows, min(batch) AS first, max(batch) AS last, min(pos) AS lowest,
+  max(pos) AS highest, max(struct(batch, pos)) AS newest_row, collect_set(tenant) AS tenants,
+  count_if(after_image = 'partial') AS partials, count_if(changes_key) AS key_changes,
+  max(IF(changes_key, pos, NULL)) AS last_key_change, collect_set(names) AS met,
+  collect_set(key_columns) AS key_columns,
   count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
-  max(unix_micros(event_time)) FILTER (WHERE kind = 'change') AS newest,
-  count_if(op = 'snapshot') AS snapshots,
-  count_if(no_op) AS no_ops,
-  min(coalesce(unix_micros(event_time), {_LOWEST})) FILTER (WHERE kind = 'change') AS oldest,
-  count_if(kind = 'change' AND op <> 'truncate' AND key_columns IS NULL) AS keyless,
-  count_if(kind = 'change' AND op <> 'truncate' AND key_hash IS NULL) AS unhashed,
-  sum(width) AS image_bytes, max(width) AS widest,
+  max(happened) AS newest, min(coalesce(happened, {_LOWEST})) AS oldest,
+  count_if(no_op) AS no_ops, count_if(key_columns IS NULL) AS keyless,
+  count_if(key_hash IS NULL) AS unhashed, sum(width) AS image_bytes, max(width) AS widest,
   {_BY_SCHEMA}
-FROM changes GROUP BY db, schema, `table`, part, schema_id)
-SELECT db, schema, `table`, coalesce(min(first), min(ddl_first)) AS first,
-  coalesce(max(changed), max(ddl_last)) AS batch, max(changed) AS changed,
-  least(min(ddl_first), min(truncate_first)) AS logged_first,
-  greatest(max(ddl_last), max(truncate_last)) AS logged_last,
-  greatest(max(changed), max(ddl_last)) AS last, max(newest_row).format AS format,
-  array_distinct(flatten(collect_list(formats))) AS formats,
-  array_distinct(flatten(collect_list(tenants))) AS tenants,
-  sum(changes) AS changes, sum(ddl) AS ddl, min(lowest) AS lowest, max(highest) AS highest,
-  sum(deletes) AS deletes, sum(truncates) AS truncates, sum(partials) AS partials,
-  sum(key_changes) AS key_changes, max(last_removal) AS last_removal,
-  array_distinct(flatten(collect_list(images))) AS met,
-  IF(size(met) <= {_IMAGES}, met, concat(transform(array_distinct(flatten(met)), n -> array(n)),
-    slice(filter(met, i -> {twice}), 1, 1))) AS images,
-  array_distinct(flatten(collect_list(key_columns))) AS key_columns,
-  sum(zero_dates) AS zero_dates, max(newest) AS newest, sum(snapshots) AS snapshots,
-  sum(no_ops) AS no_ops, min(oldest) AS oldest, sum(keyless) AS keyless,
-  sum(unhashed) AS unhashed, sum(image_bytes) AS image_bytes, max(widest) AS widest,
-  {_OVER_SCHEMAS}
-FROM by_schema GROUP BY db, schema, `table`, part"""
+FROM (SELECT *, {_OF_IMAGES} FROM {warehouse.name("silver", "cdc")}
+  WHERE {where} AND kind IN ('change', 'ddl', 'schema'))
+GROUP BY db, schema, `table`, part, schema_id, kind, op, format)"""
     )
-    return [row.asDict() for row in rows.drop("met").collect()]
+    return tallied(row.asDict() for row in groups.collect())
 
 
-_OF_IMAGES = f"""{CHANGES_KEY} AS changes_key, map_keys(coalesce(after, before)) AS names,
-  {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op"""
+_OF_IMAGES = f"""{CHANGES_KEY} AS changes_key,
+  IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
+  {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,
+  unix_micros(event_time) AS happened,
+  IF(format = 'oms_default', extra['tenant'], NULL) AS tenant"""
 """Worked out before anything is grouped: so it is compiled with the reading of the files, and no
 image leaves it."""
+_TWICE = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"
+_LISTED = f"""IF(size(met) <= {IMAGES}, met, concat(transform(array_distinct(flatten(met)),
+    n -> array(n)), slice(filter(met, i -> {_TWICE}), 1, 1)))"""
+"""Of very many lists of names (`met`) each name, and a list with a name in two spellings."""
 _BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
   min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
   max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'
     AND size(key_columns) > 0) AS last_key"""
-_OVER_SCHEMAS = """collect_list(struct(came, schema_id, columns)) FILTER (WHERE came IS NOT NULL)
-    AS types, max(last_key).key_columns AS last_key"""
 """What messages of schemas say of a table: its columns' types, its key."""
 
 
@@ -211,13 +184,18 @@ def schema_hints(
     """
     source = next(iter(tables)).source
     found = warehouse.session.sql(
-        f"SELECT db, schema, `table`, {_OVER_SCHEMAS} FROM (SELECT db, schema, `table`, schema_id, "
-        f"{_BY_SCHEMA} FROM {warehouse.name('silver', 'cdc')} "
+        f"SELECT db, schema, `table`, schema_id, {_BY_SCHEMA} "
+        f"FROM {warehouse.name('silver', 'cdc')} "
         f"WHERE source = {sql_text(source)} AND batch <= {last}{_narrowed(tables)} "
-        f"AND kind IN ('ddl', 'schema') GROUP BY db, schema, `table`, schema_id) "
-        "GROUP BY db, schema, `table`"
+        f"AND kind IN ('ddl', 'schema') GROUP BY db, schema, `table`, schema_id"
     )
-    rows = [row.asDict() for row in found.collect()]
+    by_table: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in found.collect():
+        by_table.setdefault((row["db"], row["schema"], row["table"]), []).append(row.asDict())
+    rows = [
+        {"db": db, "schema": schema, "table": table, **schemas(groups)}
+        for (db, schema, table), groups in by_table.items()
+    ]
     return PendingChanges(last, [], _types(source, rows), _keys(source, rows))
 
 

@@ -27,7 +27,8 @@ _UNSIGNED = {
     **dict.fromkeys(("uint", "uint4", "uint32"), "bigint"),
     "uint64": "decimal(20,0)",
 }
-_DECIMALS = {"decimal", "numeric", "number", "fixed", "dec"}
+DECIMALS = {"decimal", "numeric", "number", "fixed", "dec"}
+"""What databases call numbers with a point that stays."""
 _DOUBLES = {"float", "double", "real", "double precision", "binary_float", "binary_double"} | {
     "float4",
     "float8",
@@ -114,7 +115,7 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
         return "decimal(20,0)" if type_.unsigned else "bigint"
     if name in _UNSIGNED:
         return _UNSIGNED[name]
-    if name in _DECIMALS:
+    if name in DECIMALS:
         return decimal_type(type_.numbers)
     if name in _DOUBLES:
         return "double"

@@ -18,6 +18,7 @@ from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
+from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import (
     Feed,
     key_of,
@@ -171,6 +172,9 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     warehouse, keys = ledger.warehouse, contract.keys
     before = columns_of(warehouse, route.target) or {}
     apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
+    said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
+    types = found.types.get(table, ())
+    check_encodings(config.sources[route.source], table, said, types=types, stats=stats)
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if fresh or name not in before]

@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
+from ingest.config.sources import Source
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
@@ -44,6 +45,7 @@ from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import by_component
 from pipelines.apply.versions import history_run, of_changes, of_history
+from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import (
     Feed,
     Histories,
@@ -57,6 +59,7 @@ from pipelines.gold.todays_columns import todays_columns
 from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import renames, taken_again
+from pipelines.ledger.statements import statement_of
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Progress, Watermarks, progress_of
@@ -101,17 +104,18 @@ class Reconstruction:
         first_names = renames(entries)
         own = {first_names.get(table, table): route for table, route in sorted(tables, key=str)}
         _check_unmixed(target, own, entries)
+
+        def of(table: SourceTable) -> list[Entry]:
+            return [e for e in entries if first_names.get(e.table, e.table) == table]
+
         found = histories(
             *(warehouse, own),
             first_names=first_names,
-            lineage=lambda t: lineage_of(
-                e for e in entries if first_names.get(e.table, e.table) == t
-            ),
+            lineage=lambda table: lineage_of(of(table)),
             last=last,
         )
-        self.entries = [
-            entry for entry in entries if first_names.get(entry.table, entry.table) in own
-        ]
+        self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
+        _check_encodings(config.sources[self.source], found.feeds if today else (), of)
         self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
         self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
@@ -340,6 +344,16 @@ def as_of(
     return Reconstruction(
         warehouse, config, target, tables=tables, watermarks=watermarks, only=moment.until
     )
+
+
+def _check_encodings(
+    source: Source, feeds: Iterable[Feed], entries_of: Callable[[SourceTable], list[Entry]]
+) -> None:
+    limits = source.limits.filled()
+    for feed in feeds:
+        entries = [entry for entry in entries_of(feed.table) if entry.statement]
+        said = ((e.pos, statement_of(e, limits)) for e in entries if e.pos)
+        check_encodings(source, feed.table, said, types=feed.types, stats=feed.stats)
 
 
 def _check_unmixed(

@@ -364,6 +364,48 @@ def look_after_rejects(project: Project) -> None:
     assert (answer.code, "nearest: open" in answer.err) == (2, True)
 
 
+def move_the_point(project: Project) -> None:
+    """A statement moves the point of a decimal whose bytes only the declaration can read: nothing
+    behind it comes in as another number."""
+
+    def account(place: int, **more: Any) -> dict[str, Any]:
+        source = {"connector": "mysql", "db": "bank", "table": "accounts", "file": "b.1"}
+        source |= {"ts_ms": T0 + place, "pos": place, "row": 0, "snapshot": "false"}
+        return {"source": source, "ts_ms": T0 + place, **more}
+
+    def balance(text: str) -> dict[str, Any]:
+        return {"op": "c", "before": None, "after": {"id": len(text), "balance": text}}
+
+    declared = (
+        "name: bank\nformat: debezium\nfiles: {path: 'landing/bank-*.jsonl'}\n"
+        "keys: {bank.accounts: [id]}\n"
+        "columns: {bank.accounts: {id: int, balance: 'decimal(12,2)'}}\n"
+    )
+    project.write("conf/sources/bank.yml", declared)
+    project.land("bank-1.jsonl", [account(1, **balance("BBo="))])
+    assert project.ingest("run", "--source", "bank").code == 0
+    assert gold(project, "bank_accounts", "id, balance") == [(4, "10.50")]
+    moved = "ALTER TABLE accounts MODIFY balance decimal(16,4)"
+    altered = account(2, ddl=moved, databaseName="bank", tableChanges=[])
+    project.land("bank-2.jsonl", [altered, account(3, **balance("AaAoQAAB"))])
+    answer = project.ingest("run", "--source", "bank")
+    assert answer.code == 1
+    said = "expected bank.accounts.balance to stay decimal(12,2), as `columns:` of source bank has"
+    assert said in squeezed(answer.err)
+    assert gold(project, "bank_accounts", "id, balance") == [(4, "10.5000")]
+    answer = project.ingest("rebuild", "bank_accounts")
+    assert (answer.code, said in squeezed(answer.err)) == (1, True)
+    # The old messages are gone, and a snapshot has the rows as they are now.
+    for name in ("1", "2"):
+        (project.folder / f"landing/bank-{name}.jsonl").unlink()
+    project.write("conf/sources/bank.yml", declared.replace("12,2", "16,4"))
+    assert project.ingest("reset", "--source", "bank", "--bronze", "--yes").code == 0
+    project.land("bank-3.jsonl", [account(4, **{**balance("AZpE"), "op": "r"})])
+    answer = project.ingest("run", "--source", "bank")
+    assert answer.code == 0, answer.err
+    assert gold(project, "bank_accounts", "id, balance") == [(4, "10.5028")]
+
+
 def begin_anew(project: Project) -> None:
     """A target, then a source, is taken away and made again by the next run."""
     before = gold(project, "shop_items", "id, price, color")
@@ -426,3 +468,4 @@ def test_the_first_hours(
     read_wrongly(project)
     look_after_rejects(project)
     begin_anew(project)
+    move_the_point(project)

@@ -1,0 +1,117 @@
+"""A statement that changes how values are written which only `columns:` of the source can read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingest.config.sources import Source
+from ingest.ddl.parse import parse
+from ingest.errors import TableError
+from ingest.events import ColumnType
+from ingest.names import SourceTable
+from ingest.position import Pos
+from pipelines.gold.encodings import check_encodings
+from pipelines.silver.pending import BatchStats
+
+TABLE = SourceTable("crm", "crm", None, "clients")
+DECLARED = "decimal(12,2)"
+
+
+def at(place: int) -> Pos:
+    return (0, 1, place, 0, 0, 0, 0, 0, 0, 0, 1)
+
+
+def check(
+    statement: str,
+    *,
+    place: int = 5,
+    newest: int = 9,
+    came: tuple[str, ...] = (DECLARED,),
+    format_: str = "debezium",
+    **options: Any,
+) -> None:
+    """Check a batch up to `newest` behind a statement, whose changes came with types `came`."""
+    source = Source.model_validate(
+        {
+            "name": "crm",
+            "format": "debezium",
+            "files": {"path": "x"},
+            "columns": {
+                "crm.clients": {"Balance": DECLARED, "born": "date", "seen": "datetime(6)"}
+            },
+            "options": options,
+        }
+    )
+    nothing: dict[str, Any] = dict.fromkeys(BatchStats._fields, 0)
+    stats = BatchStats(**{**nothing, "formats": (format_,), "highest": at(newest)})
+    read = parse(statement, dialect="mysql", db="crm", schema=None, table="clients")
+    check_encodings(
+        source,
+        TABLE,
+        [(at(place), read)],
+        types=[
+            [
+                ColumnType("balance", text, "decimal(12,2)"),
+                ColumnType("born", "date", "date"),
+                ColumnType("seen", "datetime(6)", "timestamp_ntz"),
+            ]
+            for text in came
+        ],
+        stats=[stats],
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "new"),
+    [
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)", "decimal(16,4)"),
+        ("ALTER TABLE clients CHANGE balance BALANCE numeric(12)", "numeric(12)"),
+    ],
+)
+def test_a_decimal_that_would_be_read_with_a_wrong_point_is_parked(
+    statement: str, new: str
+) -> None:
+    with pytest.raises(TableError) as error:
+        check(statement)
+    assert str(error.value).startswith(
+        "expected crm.clients.Balance to stay decimal(12,2), as `columns:` of source crm has it, "
+        f"got a statement that makes it {new}: "
+    )
+    assert "`ingest redecode --source crm` will do" in str(error.value)
+
+
+@pytest.mark.parametrize("new", ["datetime", "datetime(3)", "date"])
+def test_a_time_that_would_be_read_in_another_unit_is_parked(new: str) -> None:
+    statement = f"ALTER TABLE clients MODIFY seen {new}"
+    with pytest.raises(TableError, match=r"expected crm.clients.seen to stay datetime\(6\)"):
+        check(statement)
+    check(statement, time_precision="isostring")
+
+
+@pytest.mark.parametrize(
+    ("statement", "more"),
+    [
+        # The point stays; another column; no change behind it.
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,2) NOT NULL", {}),
+        ("ALTER TABLE clients MODIFY COLUMN born varchar(20)", {}),
+        ("ALTER TABLE clients MODIFY COLUMN seen datetime(4)", {}),
+        ("ALTER TABLE clients MODIFY COLUMN balance double", {}),
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)", {"newest": 5}),
+        # The messages say their types, or their decimals are text.
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)", {"came": ("decimal(16,4)",)}),
+        (
+            "ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)",
+            {"came": (DECLARED, "decimal(16,4)")},
+        ),
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)", {"came": ()}),
+        ("ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)", {"format_": "canal"}),
+        (
+            "ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)",
+            {"decimal_handling": "string"},
+        ),
+    ],
+)
+def test_all_else_goes_on(statement: str, more: dict[str, Any]) -> None:
+    check(statement, **more)

@@ -4,7 +4,8 @@ Debezium without schemas writes a DECIMAL as the bytes of a whole number, a DATE
 DATETIME as milliseconds or microseconds: which it is, and where the point stands, only the source's
 `columns:` says. Once a statement changes that, values from before it and from after it cannot be
 read by one declaration, and read by the wrong one they are other numbers and times. So such a
-target is parked before one of them comes in.
+target is parked before one of them comes in. Decimals under `decimal_handling: auto` may be text,
+which any declaration reads rightly: there nothing is parked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from pipelines.silver.pending import BatchStats
 from pipelines.targets.progress import highest
 
 _FORMAT = "debezium"
-_AS_BYTES = ("auto", "precise")
 _ADAPTIVE = ("adaptive", "adaptive_time_microseconds")
 
 
@@ -78,7 +78,7 @@ def _encoding(text: str, options: Mapping[str, Any]) -> tuple[str, int] | None:
     """How values of a type are written: which kind of number, and the digits behind its point; None
     where their texts tell."""
     type_ = parse_type(text)
-    if type_.name in DECIMALS and options.get("decimal_handling", "auto") in _AS_BYTES:
+    if type_.name in DECIMALS and options.get("decimal_handling") == "precise":
         return "unscaled", type_.numbers[1] if len(type_.numbers) > 1 else 0
     if options.get("time_precision", "adaptive") not in _ADAPTIVE:
         return None
@@ -94,6 +94,5 @@ def _sentence(source: str, column: str, type_: str, *, new: str) -> str:
         f"expected {column} to stay {type_}, as `columns:` of source {source} has it, got a "
         f"statement that makes it {new}: messages without schemas do not say which of both a value "
         f"is. Let the connector send schemas, declare {new}, and after `ingest reset --source "
-        f"{source} --bronze` read a new snapshot from new topics or files; where decimals come as "
-        f"text, the option decimal_handling: string and `ingest redecode --source {source}` will do"
+        f"{source} --bronze` read a new snapshot from new topics or files"
     )

@@ -380,6 +380,7 @@ def move_the_point(project: Project) -> None:
         "name: bank\nformat: debezium\nfiles: {path: 'landing/bank-*.jsonl'}\n"
         "keys: {bank.accounts: [id]}\n"
         "columns: {bank.accounts: {id: int, balance: 'decimal(12,2)'}}\n"
+        "options: {decimal_handling: precise}\n"
     )
     project.write("conf/sources/bank.yml", declared)
     project.land("bank-1.jsonl", [account(1, **balance("BBo="))])

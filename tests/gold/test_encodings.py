@@ -41,7 +41,7 @@ def check(
             "columns": {
                 "crm.clients": {"Balance": DECLARED, "born": "date", "seen": "datetime(6)"}
             },
-            "options": options,
+            "options": {"decimal_handling": "precise", **options},
         }
     )
     nothing: dict[str, Any] = dict.fromkeys(BatchStats._fields, 0)
@@ -110,6 +110,10 @@ def test_a_time_that_would_be_read_in_another_unit_is_parked(new: str) -> None:
         (
             "ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)",
             {"decimal_handling": "string"},
+        ),
+        (
+            "ALTER TABLE clients MODIFY COLUMN balance decimal(16,4)",
+            {"decimal_handling": "auto"},
         ),
     ],
 )

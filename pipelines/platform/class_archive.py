@@ -1,119 +1,132 @@
-"""Classes of Spark that one JVM leaves ready for the next: half of what a short command costs.
+"""Classes of Spark that the JVM finds ready: half of what a short command costs without.
 
 A JVM that starts Spark finds, reads and checks some 12,000 classes. With class data sharing
-(https://openjdk.org/jeps/350, JEP 350, in every Java from 13 on) it writes what it has loaded to an
-archive as it ends, and the next one maps that into its memory.
+(JEP 350, https://openjdk.org/jeps/350, in every Java from 13 on) one writes what it has loaded to
+an archive as it ends, and those after it map that into their memory.
 
-The first JVM of an installation writes a draft of its own, and its process, when it ends as it
-should, says so: one that was killed at once knew few classes. Whoever starts next takes such a
-draft for the archive, if it is whole. An archive is named by all that it was made of, so that
+`python -m pipelines.platform.class_archive` makes the archive, once for an installation: in the
+image of a container, or after each upgrade. An archive is named by all that it was made of, so that
 another Java, jar or environment has another one; the JVM looks as well, and goes on without an
-archive that does not fit. An archive takes some 140 MB; MOST of them are kept.
+archive that does not fit. An archive takes some 150 MB; MOST of them are kept.
 """
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
+from ingest.errors import PlatformError
 from pipelines.platform.jars import cache
 
 MOST = 3
-"""How many archives are kept: those that were used last, none of which makes room on its day."""
-_DAY = 24 * 3600
+"""How many archives are kept: those that were used last."""
 _MAGIC = (0xF00BABA8).to_bytes(4, sys.byteorder)
 """How an archive begins (OpenJDK's `cds.h`); the JVM writes its beginning last."""
-_ABANDONED = 3600
-"""Seconds after which nobody finishes a draft any more."""
+_PATIENCE = 120.0
+"""Seconds that a JVM may take to write what it has loaded."""
 _FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 """What puts folders on the class path, of which no JVM makes an archive."""
+_LOADING = """
+import sys
+from pathlib import Path
+from pipelines.platform.session import spark
+
+place = Path(sys.argv[1])
+session = spark(warehouse=place)
+numbers, table = session.range(3).selectExpr("id", "current_timestamp() at"), str(place / "numbers")
+numbers.write.format("delta").save(table)
+session.sql(
+    f"MERGE INTO delta.`{table}` t USING (SELECT 2L id UNION ALL SELECT 3L) s ON t.id = s.id "
+    "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)"
+)
+print(session.read.format("delta").load(table).orderBy("id").toArrow().num_rows)
+"""
+"""What a run loads: a session, a table of Delta Lake written, merged and read."""
 
 
 def java_options(java: Path, spark: Path, jars: Iterable[Path]) -> list[str]:
-    """The options with which Spark's JVM uses the archive of its classes, or leaves one behind.
+    """The options with which Spark's JVM uses the archive of its classes; none without one.
 
     Args:
         java: the home of the Java that starts.
         spark: the home of Spark, whose jars and settings its launcher puts on the class path.
         jars: what else stands there.
-
-    Nothing here stops a JVM from starting: without a place for archives there are no options.
     """
-    if any(os.environ.get(name) for name in _FOLDERS) or (spark / "conf").is_dir():
-        return []
-    folder = cache().parent / "classes"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        name = _name([java / "lib" / "modules", *sorted((spark / "jars").glob("*.jar")), *jars])
-        archive = folder / f"{name}.jsa"
-        _adopt(folder, archive)
-        if archive.exists():
-            os.utime(archive)
-            return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
-        if not _room(folder):
-            return []
+        archive = _archive(java, spark, jars)
+        os.utime(archive)
     except OSError:
         return []
-    draft = folder / f"{name}.{os.getpid()}.draft"
-    atexit.register(_say_ended, draft)
-    return [f"-XX:ArchiveClassesAtExit={draft}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
 
 
-def _name(files: Iterable[Path]) -> str:
-    """A name for the archive of what these files hold, as they are now."""
+def make(java: Path, spark: Path, jars: Iterable[Path]) -> Path:
+    """Makes the archive that `java_options` finds, by a Spark that is started for it; some 20 s.
+
+    Raises:
+        PlatformError: folders on the class path forbid it, or the JVM leaves none.
+    """
+    named = [name for name in _FOLDERS if os.environ.get(name)]
+    if named or (spark / "conf").is_dir():
+        found = ", ".join(named) or str(spark / "conf")
+        raise PlatformError(f"expected jars alone on the class path, got the folders of {found}.")
+    archive = _archive(java, spark, jars)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as scratch:
+        draft = Path(scratch) / "draft.jsa"
+        options = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        command = [sys.executable, "-c", _LOADING, scratch]
+        subprocess.run(
+            command, check=True, env={**os.environ, "SPARK_SUBMIT_OPTS": options}, stdout=sys.stderr
+        )
+        deadline = time.monotonic() + _PATIENCE
+        while not _whole(draft):
+            if time.monotonic() > deadline:
+                raise PlatformError(f"expected the JVM of {java} to leave its classes, got none.")
+            time.sleep(0.2)
+        draft.replace(archive)
+    for file in sorted(archive.parent.glob("*.jsa"), key=_used)[:-MOST]:
+        file.unlink()
+    return archive
+
+
+def _archive(java: Path, spark: Path, jars: Iterable[Path]) -> Path:
+    """Where the archive of all these files lies, as they are now."""
     digest = hashlib.sha256()
-    for file in files:
+    for file in (java / "lib" / "modules", *sorted((spark / "jars").glob("*.jar")), *jars):
         found = file.stat()
         digest.update(f"{file} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+    return cache().parent / "classes" / f"{digest.hexdigest()[:16]}.jsa"
 
 
-def _say_ended(draft: Path) -> None:
-    with suppress(OSError):
-        _ended(draft).touch()
-
-
-def _ended(draft: Path) -> Path:
-    """What is there when the process of a draft's JVM ended as it should."""
-    return draft.with_suffix(".ended")
-
-
-def _adopt(folder: Path, archive: Path) -> None:
-    """Make a whole draft the archive, if there is one."""
-    for ended in sorted(folder.glob(f"{archive.stem}.*.ended")):
-        draft = ended.with_suffix(".draft")
-        with suppress(FileNotFoundError):  # another process was faster
-            if not _whole(draft):
-                continue
-            ended.unlink()
-            if archive.exists():
-                draft.unlink()
-            else:
-                draft.replace(archive)
+def _used(archive: Path) -> float:
+    return archive.stat().st_mtime
 
 
 def _whole(draft: Path) -> bool:
-    with draft.open("rb") as stream:
-        return stream.read(len(_MAGIC)) == _MAGIC
+    try:
+        with draft.open("rb") as stream:
+            return stream.read(len(_MAGIC)) == _MAGIC
+    except FileNotFoundError:
+        return False
 
 
-def _room(folder: Path) -> bool:
-    """Whether there is room for one more archive, once what nobody uses any more is removed: where
-    many environments took turns, each would leave one at every start."""
-    now = time.time()
-    for file in [*folder.glob("*.draft"), *folder.glob("*.ended")]:
-        with suppress(FileNotFoundError):
-            if now - file.stat().st_mtime > _ABANDONED:
-                file.unlink()
-    kept = sorted((file.stat().st_mtime, file) for file in folder.glob("*.jsa"))
-    for used, file in kept[: len(kept) - MOST + 1]:
-        if now - used < _DAY:
-            return False
-        file.unlink(missing_ok=True)
-    return True
+def main() -> None:
+    """Make the archive of this installation, and say where it lies."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    from pipelines.platform.jars import fetch
+    from pipelines.platform.java import find_java
+
+    jars = fetch(Path(__file__).parent / "delta.jars")
+    print(make(find_java(), Path(_find_spark_home()), jars))
+
+
+if __name__ == "__main__":
+    main()

@@ -204,6 +204,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
             if targets is not None:
                 check_there(targets, warehouse, call.config)
             from pipelines.operations.run import Run
+            from pipelines.platform.table_layout import note_layout
 
             run = Run(
                 warehouse,
@@ -216,6 +217,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
                 watch=watch,
             )
             outcome = run.until_stopped() if continuous else run.until_done()
+            note_layout(warehouse)
         outcome.show(call.console, stages)
         unfinished = stop() and not continuous
         if outcome.code or unfinished:

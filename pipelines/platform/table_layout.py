@@ -70,7 +70,14 @@ def check_layout(warehouse: Warehouse) -> None:
             f"expected tables of layout {LAYOUT}, which {own} works with, got {found}; let no run "
             "be at work, copy the tables, and run `ingest upgrade`"
         )
-    if not _file(warehouse).exists():
+
+
+def note_layout(warehouse: Warehouse) -> None:
+    """Have the note of the layout, which spares whoever opens the tables a query."""
+    if _file(warehouse).exists():
+        return
+    found = found_layout(warehouse)
+    if found is not None:
         # Who may only read the tables goes without it.
         with suppress(OSError):
             _note(warehouse, found)
@@ -86,6 +93,7 @@ def upgrade(warehouse: Warehouse) -> str:
         return "there are no tables yet"
     if found.number >= LAYOUT:
         check_layout(warehouse)
+        note_layout(warehouse)
         return f"the tables are of {found}, as this version has them: nothing to do"
     with lease(warehouse, "gold"), lease(warehouse, "silver"), lease(warehouse, "bronze"):
         for number in range(found.number, LAYOUT):

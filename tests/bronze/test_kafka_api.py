@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
 from pipelines.bronze.kafka_api.cluster import Cluster, NoPermission, NoTopic
-from pipelines.bronze.kafka_api.login import Refused, Unsupported, login
+from pipelines.bronze.kafka_api.connection import Connection
+from pipelines.bronze.kafka_api.login import Login, Refused, Unsupported, login
 from tests.support.kafka_broker import (
     STORE_PASSWORD,
     Broker,
@@ -52,9 +53,26 @@ def test_topics_and_what_they_hold(kafka: str) -> None:
     assert len(anew.id or "") == 32 and anew.id != found["k1.b"].id
 
 
-def test_an_old_broker_tells_no_ids(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines.bronze.kafka_api.connection import Connection
+@pytest.mark.parametrize(
+    "said", ["r=@,s=c2FsdA==", "r=@,i=4096", "r=@,s=c2FsdA==,i=99999999", "r=@,s=c2FsdA==,i=0", ""]
+)
+def test_a_server_that_asks_for_no_login_of_its_kind_is_refused(said: str) -> None:
+    """Salt and rounds may be missing, and so many rounds would take for ever."""
 
+    class Hostile(Connection):
+        def __init__(self) -> None:
+            self._where = "there:9092"
+
+        def _say(self, message: bytes) -> bytes:
+            return said.replace("@", message.decode().partition(",r=")[2]).encode()
+
+    began = time.monotonic()
+    with pytest.raises(Refused, match="there:9092 does not take the login"):
+        Hostile()._scram(Login(None, "SCRAM-SHA-256", "bo", "pw", None), "sha256")
+    assert time.monotonic() - began < 5
+
+
+def test_an_old_broker_tells_no_ids(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
     create_topic(kafka, "k2", partitions=3)
     monkeypatch.setattr(Connection, "newest", lambda *_: 9)
     with cluster(kafka).open() as client:

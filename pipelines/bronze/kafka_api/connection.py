@@ -23,6 +23,8 @@ from pipelines.bronze.kafka_api.wire import Reader
 SECONDS = 10.0
 _CLIENT = "delta-cdc-ingest"
 _MOST_BYTES = 1 << 28
+_MOST_ROUNDS = 1 << 20
+"""Of a password's hash, as a server asks for them: Kafka's own most is 16,384."""
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE, _API_VERSIONS = 17, 36, 18
 _UNSUPPORTED_MECHANISM = 33
 
@@ -127,11 +129,14 @@ class Connection:
         first = f"n={user},r={nonce}"
         said = self._say(f"n,,{first}".encode()).decode()
         fields = dict(part.split("=", 1) for part in said.split(",") if "=" in part)
-        if not fields.get("r", "").startswith(nonce):
+        rounds = fields.get("i", "")
+        known = {"r", "s", "i"} <= fields.keys() and fields["r"].startswith(nonce)
+        few = rounds.isdecimal() and len(rounds) < 9 and 1 <= int(rounds) <= _MOST_ROUNDS
+        if not known or not few:
             raise Refused(f"{self._where} does not take the login: {fields.get('e', said)}")
         last = f"c=biws,r={fields['r']}"
         salted = hashlib.pbkdf2_hmac(
-            hash_, login.password.encode(), base64.b64decode(fields["s"]), int(fields["i"])
+            hash_, login.password.encode(), base64.b64decode(fields["s"]), int(rounds)
         )
         key = hmac.digest(salted, b"Client Key", hash_)
         stored = hashlib.new(hash_, key).digest()

@@ -70,21 +70,26 @@ def make(java: Path, spark: Path, jars: Iterable[Path]) -> Path:
     """Makes the archive that `java_options` finds, by a Spark that is started for it; some 20 s.
 
     Raises:
-        PlatformError: folders on the class path forbid it, or the JVM leaves none.
+        PlatformError: folders on the class path forbid it, Spark does not start, or the JVM leaves
+            none.
     """
     named = [name for name in _FOLDERS if os.environ.get(name)]
     if named or (spark / "conf").is_dir():
         found = ", ".join(named) or str(spark / "conf")
         raise PlatformError(f"expected jars alone on the class path, got the folders of {found}.")
     archive = _archive(java, spark, jars)
+    if archive.exists():
+        return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as scratch:
         draft = Path(scratch) / "draft.jsa"
-        options = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+        options = f'"-XX:ArchiveClassesAtExit={draft}" -Xlog:cds=off -Xlog:cds+dynamic=off'
         command = [sys.executable, "-c", _LOADING, scratch]
-        subprocess.run(
-            command, check=True, env={**os.environ, "SPARK_SUBMIT_OPTS": options}, stdout=sys.stderr
-        )
+        told = {**os.environ, "SPARK_SUBMIT_OPTS": options}
+        done = subprocess.run(command, env=told, capture_output=True, text=True)
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            raise PlatformError(f"expected Spark to start and write a table, got: {said}")
         deadline = time.monotonic() + _PATIENCE
         while not _whole(draft):
             if time.monotonic() > deadline:
@@ -118,14 +123,18 @@ def _whole(draft: Path) -> bool:
 
 
 def main() -> None:
-    """Make the archive of this installation, and say where it lies."""
+    """Make the archive of this installation, if it lacks one, and say where it lies."""
     from pyspark.find_spark_home import _find_spark_home
 
     from pipelines.platform.jars import fetch
     from pipelines.platform.java import find_java
 
-    jars = fetch(Path(__file__).parent / "delta.jars")
-    print(make(find_java(), Path(_find_spark_home()), jars))
+    try:
+        jars = fetch(Path(__file__).parent / "delta.jars")
+        print(make(find_java(), Path(_find_spark_home()), jars))
+    except PlatformError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

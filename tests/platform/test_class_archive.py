@@ -15,8 +15,9 @@ from pipelines.platform.java import find_java
 
 # A JVM that loads next to nothing stands in for Spark's.
 LOADING = """
-import os, subprocess
-command = [os.environ["INGEST_TEST_JAVA"], *os.environ["SPARK_SUBMIT_OPTS"].split(), "-version"]
+import os, shlex, subprocess
+options = shlex.split(os.environ["SPARK_SUBMIT_OPTS"])
+command = [os.environ["INGEST_TEST_JAVA"], *options, "-version"]
 subprocess.run(command, check=True)
 """
 
@@ -44,6 +45,8 @@ def test_an_archive_is_used_where_it_was_made(spark_home: Path) -> None:
     used = options(spark_home)
     assert used == [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"]
     assert list(archive.parent.iterdir()) == [archive]
+    made = archive.stat().st_ino
+    assert make(find_java(), spark_home, []).stat().st_ino == made
     # `-Xshare:on` ends a JVM that cannot use its archive.
     java = str(find_java() / "bin" / "java")
     command = [java, *used, "-Xshare:on", "-version"]
@@ -54,6 +57,14 @@ def test_another_jar_has_another_archive(spark_home: Path) -> None:
     make(find_java(), spark_home, [])
     (spark_home / "jars" / "core.jar").write_bytes(b"core, mended")
     assert options(spark_home) == []
+
+
+def test_a_spark_that_does_not_start_is_said(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_archive, "_LOADING", "raise SystemExit('no room on this disk')")
+    with pytest.raises(PlatformError, match="write a table, got: no room on this disk"):
+        make(find_java(), spark_home, [])
 
 
 def test_few_archives_are_kept(spark_home: Path) -> None:

@@ -7,6 +7,7 @@ PostgreSQL 17 (CREATE ROLE), SQL Server 2022 (CREATE LOGIN, CREATE CREDENTIAL).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MASK = "***"
 _QUOTED = r"""N?(?:'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|0x[0-9a-fA-F]++)"""
@@ -36,6 +37,8 @@ _CONNECTION = re.compile(
 _LOGIN = re.compile(r"(?<=://)[^\s/@':]*+:[^\s/@']++(?=@)")
 
 
+# One statement, however long, may be that of thousands of events: of each table that it empties.
+@lru_cache(maxsize=1)
 def masked(statement: str) -> str:
     """The statement without the passwords in it; of one about a table, whose texts may be data,
     without that of its connection alone."""

@@ -128,6 +128,12 @@ class Kafka(ConfigModel):
             elif _full(option) != option and _full(option) in options:
                 yield ("options", option), "is given with and without the prefix kafka."
 
+    @property
+    def by_token(self) -> bool:
+        """Whether the login is by OAUTHBEARER."""
+        full = {_full(option): value for option, value in self.options.items()}
+        return full.get("kafka.sasl.mechanism", "").upper() == "OAUTHBEARER"
+
 
 def _name_servers(text: str) -> str:
     for server in re.split("[,;]", text):

@@ -55,6 +55,10 @@ _REASON = re.compile(
 )
 # Where Kafka's classes came by ADD JAR, a task's failure reaches the driver without its reason.
 _UNTOLD = "UnknownReason"
+_ON_CLASS_PATH = (
+    "; by OAUTHBEARER they log in where Kafka's jars stand on the class path: start Spark with them"
+    " (--packages), or by spark(..., with_kafka=True)"
+)
 _LOST = re.compile(r"data may have been lost|data loss|OffsetOutOfRange|UnknownReason", re.I)
 _STOOD = re.compile(r"Current Committed Offsets: \{[^\n]*?: (\{.*\})\}")
 _CHANGED = re.compile(r"Reason: ([^\n]*)")
@@ -100,7 +104,8 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             if damage is None and _UNTOLD in str(error) and not _is_lost(warehouse, source):
                 damage = SourceError(
                     f"source {source.name}: Spark's tasks cannot read Kafka, though all messages"
-                    f" that are to be read are there{log_hint()}"
+                    f" that are to be read are there{_ON_CLASS_PATH if kafka.by_token else ''}"
+                    f"{log_hint()}"
                 )
             raise damage or _explained(error, source, checkpoint=checkpoint) from error
         said = tuple(f"{loss}: gone before it was read; a row of silver says so" for loss in lost)

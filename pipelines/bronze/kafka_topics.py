@@ -13,7 +13,7 @@ from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import PlatformError
 from ingest.files.record import Record
-from pipelines.bronze.kafka_api.cluster import Cluster, NoPermission, NoTopic, Topic
+from pipelines.bronze.kafka_api.cluster import Cluster, NoPartition, NoPermission, NoTopic, Topic
 from pipelines.bronze.kafka_api.login import Refused, Unsupported, login
 from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.platform.secrets import without_secrets
@@ -49,6 +49,8 @@ class Topics(NamedTuple):
         """The messages of a partition from `start` up to, not including, `end`, in order."""
         with self.cluster.open() as client:
             topic = client.topics([partition.topic])[partition.topic]
+            if partition.number not in topic.leaders:
+                raise NoPartition(*partition)
             lowest, _ = client.spans({topic.name: topic})[partition]
             if start < lowest:
                 raise Gone(lowest)
@@ -113,6 +115,8 @@ def explained(error: Exception, source: Source) -> PlatformError:
             )
         case NoPermission():
             text = f"{error}: let it, or correct kafka.options"
+        case NoPartition():
+            text = f"{error}; run again"
         case Refused():
             text = f"{error}; correct kafka.options"
         case Unsupported():

@@ -70,7 +70,11 @@ class Invocation:
 
         writable(settings)
         with self.console.waiting("starting Spark"):
-            session = spark(warehouse=Path(settings.warehouse))
+            declared = [source.kafka for source in self.config.sources.values()]
+            session = spark(
+                warehouse=Path(settings.warehouse),
+                with_kafka=any(kafka is not None and kafka.by_token for kafka in declared),
+            )
         _quiet()
         for text in adapted(session, settings.catalog):
             self.console.say(text)

@@ -94,19 +94,25 @@ SETTINGS = {
 }
 
 
-def spark(*, warehouse: Path, memory: str | None = None) -> SparkSession:
+def spark(*, warehouse: Path, memory: str | None = None, with_kafka: bool = False) -> SparkSession:
     """Gives the session to work with; a second call gives the same one.
 
     Args:
         warehouse: folder of the embedded platform; Spark's own log goes to `_spark.log` in it.
         memory: heap of the embedded JVM, in Java's words (`2g`); a quarter of the machine's if not
             given, at least 2g: Delta keeps some megabytes for every table that is written.
+        with_kafka: the embedded JVM starts with Kafka's jars on its class path, where it is else
+            given them once it reads Kafka (`connect_kafka`): a login by OAUTHBEARER needs one class
+            of that name in the JVM, and jars that come later are loaded twice, for the driver and
+            for its tasks.
 
     Raises:
         PlatformError: no Java or Delta jars to start with, or a warehouse that is not writable.
     """
     active = SparkSession.getActiveSession()
-    return literal(active if active is not None else _session(warehouse, memory))
+    if active is None:
+        active = _session(warehouse, memory, with_kafka=with_kafka)
+    return literal(active)
 
 
 def literal(session: SparkSession) -> SparkSession:
@@ -141,7 +147,7 @@ def _refuse_variables(session: SparkSession) -> None:
     session.sql = sql  # type: ignore[method-assign,assignment]
 
 
-def _session(warehouse: Path, memory: str | None) -> SparkSession:
+def _session(warehouse: Path, memory: str | None, *, with_kafka: bool) -> SparkSession:
     """The platform's own session, else a new embedded one."""
     remote = os.environ.get("SPARK_REMOTE", "")
     elsewhere = {"DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT"} & os.environ.keys()
@@ -159,7 +165,10 @@ def _session(warehouse: Path, memory: str | None) -> SparkSession:
     # from the folder in which the command is typed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYTHONSAFEPATH"] = "1"
-    settings = {**_place(warehouse), **SETTINGS, **_launch_settings(memory)}
+    jars = tuple(fetch(HERE / "delta.jars"))
+    if with_kafka:
+        jars += tuple(fetch(HERE / "kafka.jars"))
+    settings = {**_place(warehouse), **SETTINGS, **_launch_settings(memory, jars)}
     if remote:
         # Spark Connect with a server of its own. What a builder is given it sets anew on the
         # session, where most of it may not be set: the server's command line tells it instead.
@@ -168,7 +177,7 @@ def _session(warehouse: Path, memory: str | None) -> SparkSession:
         return SparkSession.builder.remote(remote).getOrCreate()
     conf = SparkConf().setAll(list(settings.items())).setMaster("local[*]").setAppName("ingest")
     try:
-        SparkContext(conf=conf, gateway=_gateway(memory, warehouse / "_spark.log"))
+        SparkContext(conf=conf, gateway=_gateway(memory, jars, log=warehouse / "_spark.log"))
     except PySparkException as error:
         raise PlatformError(
             f"Spark did not start ({error.getCondition()}); {warehouse / '_spark.log'} says why."
@@ -218,9 +227,8 @@ def _quarter() -> str:
 
 
 @cache
-def _launch_settings(memory: str) -> dict[str, str]:
+def _launch_settings(memory: str, jars: tuple[Path, ...]) -> dict[str, str]:
     """What a JVM must be told when it starts; later is too late."""
-    jars = fetch(HERE / "delta.jars")
     archive = java_options(Path(os.environ["JAVA_HOME"]), Path(_find_spark_home()), jars)
     return {
         "spark.driver.memory": memory,
@@ -258,7 +266,7 @@ def _place(warehouse: Path) -> dict[str, str]:
 
 
 @cache
-def _gateway(memory: str, log: Path) -> Any:
+def _gateway(memory: str, jars: tuple[Path, ...], *, log: Path) -> Any:
     """Starts the process's one JVM, with everything it prints sent to the log.
 
     It has a session of its own: a signal to the process group, as a terminal, systemd and `timeout`
@@ -269,7 +277,7 @@ def _gateway(memory: str, log: Path) -> Any:
 
     global LOG
     LOG = log
-    conf = SparkConf(loadDefaults=False).setAll(list(_launch_settings(memory).items()))
+    conf = SparkConf(loadDefaults=False).setAll(list(_launch_settings(memory, jars).items()))
     with log.open("ab") as output:
         return launch_gateway(  # type: ignore[no-untyped-call]
             conf, {"stdout": output, "stderr": output, "start_new_session": True}

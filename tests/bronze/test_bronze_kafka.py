@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -469,3 +472,22 @@ def test_what_tasks_do_not_tell_is_not_taken_for_a_loss(
     assert transport_of(source).unread(tables, source) == 1
     with pytest.raises(SourceError, match="tasks cannot read Kafka, though all messages that are"):
         ingest_source(tables, source)
+
+
+def test_a_run_logs_in_by_a_token(kafka_broker: Broker, tmp_path: Path) -> None:
+    """The command starts a Spark that has Kafka's jars on its class path, for such a source."""
+    create_topic(kafka_broker.bootstrap, "b13", partitions=2)
+    produce(kafka_broker.bootstrap, "b13", [Record(b"x"), Record(b"y", partition=1)])
+    options = {"security.protocol": "SASL_PLAINTEXT", **jaas("OAUTHBEARER")}
+    servers = kafka_broker.listener("SASL_PLAINTEXT")
+    kafka = {"bootstrap_servers": servers, "topics": ["b13"], "options": options}
+    (tmp_path / "conf" / "sources").mkdir(parents=True)
+    (tmp_path / "conf" / "ingest.yml").write_text("warehouse: warehouse\n")
+    declared = json.dumps({"name": "shop", "format": "canal", "kafka": kafka})
+    (tmp_path / "conf" / "sources" / "shop.yml").write_text(declared)
+    command = [sys.executable, "-m", "pipelines.cli.app", "--conf", str(tmp_path / "conf")]
+    command += ["--json", "bronze"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["messages"] for one in told if one.get("source") == "shop"] == [2]

@@ -180,11 +180,14 @@ def _lost(connector: Connector, table: Table, name: str, text: str | None) -> bo
     if title is None:
         return False
     assert any(title == loss.what for loss in FORMATS[format_].losses), title
-    return {
-        "arrays of several dimensions": text is not None and text.startswith("[["),
-        "leading zeros of PostgreSQL's bits": text is not None and text.startswith("0"),
-        "digits of MySQL's FLOAT": text is not None and float(text) != float(f"{float(text):.6g}"),
-    }.get(title, True)
+    match title:
+        case "arrays of several dimensions":
+            return text is not None and text.startswith("[[")
+        case "leading zeros of PostgreSQL's bits":
+            return text is not None and text.startswith("0")
+        case "digits of MySQL's FLOAT":
+            return text is not None and float(text) != float(f"{float(text):.6g}")
+    return True
 
 
 def _leaves(value: Any) -> Any:

@@ -48,6 +48,15 @@ class NoTopic(Refused):
         self.topic = topic
 
 
+class NoPartition(Refused):
+    """A topic lacks a partition that it had: it was made anew, with fewer."""
+
+    def __init__(self, topic: str, number: int) -> None:
+        super().__init__(
+            f"the topic {topic} has no partition {number} any more: it was deleted and made anew"
+        )
+
+
 class NoPermission(Refused):
     """Who asks may not; the text says what."""
 
@@ -136,7 +145,10 @@ class Client:
         return {place: (lowest[place], following[place]) for place in sorted(lowest)}
 
     def read(self, topic: Topic, number: int, *, start: int, end: int) -> Iterator[Record]:
-        """The messages of a partition from `start` up to, not including, `end`, in order."""
+        """The messages of a partition from `start` up to, not including, `end`, in order; raises
+        NoPartition where the topic lacks it by now."""
+        if number not in topic.leaders:
+            raise NoPartition(topic.name, number)
         broker = self._broker(topic.leaders[number])
         while start < end:
             reached = start

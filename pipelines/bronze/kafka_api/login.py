@@ -19,6 +19,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ _PREFIX = "kafka."
 _JAAS = re.compile(r"\s*(?:\w+\.)*(\w+)\s+\w+\s*(.*?);?\s*", re.DOTALL)
 _PAIR = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 _SECONDS = 15.0
+_MOST_BYTES = 1 << 20
 _UNSECURED = "unsecuredLoginStringClaim_"
 
 
@@ -125,11 +127,23 @@ def _fetched(endpoint: str, said: Mapping[str, str]) -> str:
     )
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            return str(json.load(answer)["access_token"])
+            return str(json.loads(_whole(answer))["access_token"])
     except urllib.error.HTTPError as error:
         raise Refused(f"{endpoint} gives no token: {error.code} {error.reason}") from None
     except (OSError, ValueError, LookupError) as error:
         raise Refused(f"{endpoint} gives no token: {getattr(error, 'reason', error)}") from None
+
+
+def _whole(answer: HTTPResponse) -> bytes:
+    """The body of an answer, of bounded length and within bounded time, however it comes."""
+    body, deadline = bytearray(), time.monotonic() + _SECONDS
+    while part := answer.read1(1 << 16):
+        body += part
+        if len(body) > _MOST_BYTES:
+            raise ValueError(f"its answer is longer than {_MOST_BYTES} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no whole answer within {_SECONDS:.0f} s")
+    return bytes(body)
 
 
 def _secure(given: Mapping[str, str]) -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import itertools
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -27,6 +28,9 @@ _RESPONSE = 1
 _LENGTHS = struct.Struct(">II")
 _MOST_BYTES = 1 << 28
 _SECONDS = 15.0
+"""How long a server may be silent."""
+_ANSWER_SECONDS = 60.0
+"""How long an answer may take from its question to its last byte, however it comes."""
 
 
 class Access(NamedTuple):
@@ -76,6 +80,7 @@ class Connection:
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
         self._read = self._socket.makefile("rb")
+        self._deadline = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +113,7 @@ class Connection:
             "extFields": texts,
             "serializeTypeCurrentRPC": "JSON",
         }
+        self._deadline = time.monotonic() + _ANSWER_SECONDS
         self._socket.sendall(frame(header, body))
         while True:
             answered, received = self._receive()
@@ -126,10 +132,15 @@ class Connection:
         return header, self._bytes(length - 4 - header_length)
 
     def _bytes(self, count: int) -> bytes:
-        found = self._read.read(count)
-        if len(found) < count:
-            raise ConnectionError("the server closed the connection")
-        return found
+        found = bytearray()
+        while len(found) < count:
+            if time.monotonic() > self._deadline:
+                raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS:.0f} s")
+            part = self._read.read1(count - len(found))
+            if not part:
+                raise ConnectionError("the server closed the connection")
+            found += part
+        return bytes(found)
 
 
 def frame(header: Mapping[str, Any], body: bytes) -> bytes:

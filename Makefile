@@ -36,7 +36,7 @@ test-long: setup
 	@$(JAVA) && $(BIN)/pytest -m long
 
 # Against real database servers; what is not there and cannot be installed is skipped with one line.
-# INGEST_LIVE_SEEDS: how many loads are played on each.
+# INGEST_LIVE_SEEDS: how many loads are played on each; INGEST_LIVE_ROWS: rows of the large table.
 test-live: .venv/live
 	@.ci/servers
 	@$(JAVA) && $(BIN)/pytest -m live -rs

@@ -48,6 +48,7 @@ except ModuleNotFoundError:
 
 
 MOST_MESSAGES = 500_000
+"""As many are in one micro-batch at most."""
 TASK_MESSAGES = 50_000
 """Fewer messages than this are read by one task: a task costs as much as to read some thousand."""
 _BATCH_MESSAGES, _BATCH_BYTES = 2000, 8 << 20
@@ -123,8 +124,15 @@ def stream(
     GAP_HEADER, at the offset of the first of them.
     """
     reached = _noted(Path(checkpoint), "offsets")
-    about = {"client": client, "starting": starting, "lost": lost, "reached": reached}
-    # A class of its own carries what it needs inside itself, not as options.
+    # A class of its own carries what it needs inside itself, not as options: batches are planned in
+    # another process.
+    about = {
+        "client": client,
+        "starting": starting,
+        "lost": lost,
+        "reached": reached,
+        "most": MOST_MESSAGES,
+    }
     session.dataSource.register(type("Queues", (_Queues,), about))
     return session.readStream.format(_Queues.name()).load()
 
@@ -233,6 +241,7 @@ class _Queues(DataSource):
     starting: ClassVar[Starting]
     lost: ClassVar[str]
     reached: ClassVar[Offsets]
+    most: ClassVar[int]
 
     @classmethod
     def name(cls) -> str:
@@ -242,19 +251,28 @@ class _Queues(DataSource):
         return COLUMNS
 
     def streamReader(self, schema: Any) -> _Reader:
-        return _Reader(self.client, self.starting, lost=self.lost, reached=self.reached)
+        return _Reader(
+            self.client, self.starting, lost=self.lost, reached=self.reached, most=self.most
+        )
 
 
 class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in one process, and reads their slices in the tasks'."""
 
     def __init__(
-        self, client: Client, starting: Starting, *, lost: str, reached: Offsets | None = None
+        self,
+        client: Client,
+        starting: Starting,
+        *,
+        lost: str,
+        reached: Offsets | None = None,
+        most: int = MOST_MESSAGES,
     ) -> None:
         self._client = client
         self._starting = starting
         self._lost = lost
         self._reached = reached or {}
+        self._most = most
         self._held: Mapping[Partition, Span] | None = None
 
     def initialOffset(self) -> Offsets:
@@ -264,7 +282,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held = self._spans()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(MOST_MESSAGES)
+        return ReadMaxRows(self._most)
 
     def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
         """How far a micro-batch that begins at `start` goes. Spark 4.0 and 4.1 say neither: there a

@@ -143,9 +143,11 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     declared = _declared(source)
     cluster = _cluster(declared)
     note = read_note(Path(warehouse.checkpoint("bronze", source.name), _NOTE))
-    client = Topics(cluster, declared.topics, (), declared.group, note.get("brokers", ()))
+    known = note.get("brokers", ())
     try:
-        held = client.spans()
+        met = {queue.broker for queue in cluster.queues(*declared.topics)}
+        brokers = (*known, *sorted(met.difference(known)))
+        held = Topics(cluster, declared.topics, (), declared.group, brokers).spans()
     except OSError:
         return None
     return queues.unread(held, warehouse.checkpoint("bronze", source.name))

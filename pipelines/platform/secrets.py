@@ -11,6 +11,9 @@ from ingest.config.load import Config
 
 _SECRET = re.compile(r"password|jaas|secret|token|keystore\.key", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_PART = re.compile(r"=\s*[\"']?([^\s\"';]+)")
+_QUOTED = re.compile(r"""=\s*(["'])((?:(?!\1)[^\\]|\\.)*)\1""")
+"""A value of a JAAS entry, in which a backslash takes the next character as it is."""
 _SHORTEST = 3
 HIDDEN = "[hidden]"
 
@@ -19,7 +22,8 @@ def without_secrets(text: str, options: Mapping[str, Any]) -> str:
     """The text without what options say that is nobody else's business."""
     for name, value in options.items():
         if value is not None and _SECRET.search(name):
-            parts = [str(value), *re.findall(r"=\s*[\"']?([^\s\"';]+)", str(value))]
+            parts = [str(value), *_PART.findall(str(value))]
+            parts += [re.sub(r"\\(.)", r"\1", part) for _, part in _QUOTED.findall(str(value))]
             for part in sorted(parts, key=len, reverse=True):
                 text = text.replace(part, HIDDEN) if len(part) >= _SHORTEST else text
     return text

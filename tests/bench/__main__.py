@@ -34,6 +34,7 @@ from tests.bench import (
     quiet_run,
     rebuilding,
     ten_formats,
+    transports,
     versions_cost,
     wide_rows,
 )
@@ -52,6 +53,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "growth": growth.run,
     "inspect": inspecting.run,
     "quiet": quiet_run.run,
+    "transports": transports.run,
     "wide": wide_rows.run,
     "endurance": endurance.run,
 }

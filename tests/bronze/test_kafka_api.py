@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pipelines.bronze.kafka_api.cluster import Cluster, NoPermission, NoTopic
 from pipelines.bronze.kafka_api.connection import Connection
 from pipelines.bronze.kafka_api.login import Login, Refused, Unsupported, login
+from pipelines.platform.secrets import without_secrets
 from tests.support.kafka_broker import (
     STORE_PASSWORD,
     Broker,
@@ -231,3 +232,5 @@ def test_words_of_a_jaas_entry() -> None:
     assert (said.user, said.password) == ('a"b', 'c;"d')
     assert said.secure is not None and said.secure.verify_mode == ssl.CERT_REQUIRED
     assert 'c;"d' not in repr(said)
+    told = without_secrets('no login for a"b by c;"d', {"sasl.jaas.config": config})
+    assert told == "no login for [hidden] by [hidden]"

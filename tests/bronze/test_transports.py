@@ -26,7 +26,7 @@ from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import Broker
 from tests.support.rabbitmq_server import RabbitServer, install
 from tests.support.rocketmq_server import Server, server
-from tests.support.transports import READER, Files, Kafka, Place, Rabbit, Rocket
+from tests.support.transports import LARGE, READER, Files, Kafka, Place, Rabbit, Rocket
 
 ROOT = Path(__file__).parents[2]
 _NUMBERS = itertools.count()
@@ -202,3 +202,15 @@ def test_what_cannot_be_read_is_one_sentence(place: Place, tables: Warehouse) ->
             for secret in ("wrong-one", READER.secret_key, "s3cret"):
                 assert secret not in said
         assert transport.unread(tables, source) is None
+
+
+def test_a_large_message_comes_whole(place: Place, tables: Warehouse) -> None:
+    """Larger than what brokers and clients take by default in one piece."""
+    large = b"x" * LARGE
+    place.send([b"before", large, b"after"])
+    source = declared(place)
+    sampled = transport_of(source).sample(source, str(ROOT), Sampling(3, newest=False))
+    assert [message.value for message in sampled] == [b"before", large, b"after"]
+    ingest_source(tables, source)
+    sizes = tables.read("bronze", "messages").selectExpr("octet_length(value)").collect()
+    assert sorted(size for (size,) in sizes) == [5, 6, LARGE]

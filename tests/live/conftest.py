@@ -10,12 +10,25 @@ from pathlib import Path
 import pytest
 
 from tests.live import servers
+from tests.live.report import SAID
 from tests.live.servers import NotHere, Server
 
 _STARTED: dict[str, Callable[[], AbstractContextManager[Server]]] = {
     "postgresql": servers.postgresql,
     "mariadb": servers.mariadb,
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SAID] = []
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """What was measured."""
+    for text in config.stash.get(SAID, []):
+        terminalreporter.write_line(text)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

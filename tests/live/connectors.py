@@ -99,7 +99,7 @@ class Running:
         """Wait until every connector has told that the workload is finished."""
         deadline = time.monotonic() + ARRIVES_WITHIN
         for connector in self.connectors:
-            while not self._has_finished(connector):
+            while not self.has_finished(connector):
                 if time.monotonic() > deadline:
                     logs = [log.read_text(errors="replace")[-3000:] for log in self.logs]
                     raise RuntimeError("\n".join((f"{connector.name} has no end", *logs)))
@@ -112,7 +112,8 @@ class Running:
         logs = "".join(log.read_text(errors="replace") for log in self.logs)
         return logs.count(_SNAPSHOT_TAKEN) >= engines
 
-    def _has_finished(self, connector: Connector) -> bool:
+    def has_finished(self, connector: Connector) -> bool:
+        """Whether a connector has told that the workload is finished."""
         engine = connector.has_snapshot
         mark = f'.{FINISHED}"' if engine else f'\\"table\\":\\"{FINISHED}\\"'
         files = sorted(self.landing(connector).glob("*.jsonl"))[-3:]

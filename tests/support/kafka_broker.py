@@ -137,7 +137,13 @@ def produce(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
     """
     # One request under way and none sent twice: nothing is doubled or overtaken.
     producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "max.in.flight": 1}
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "retries": 0,
+            "max.in.flight": 1,
+            "message.max.bytes": 1 << 27,
+        }
     )
     refused: list[str] = []
 

@@ -11,6 +11,8 @@ from tests.support.kafka_broker import Broker, Record, create_topic, jaas, produ
 from tests.support.rabbitmq_server import PASSWORDS, STREAM, RabbitServer
 from tests.support.rocketmq_server import Sent, Server
 
+LARGE = 3 << 20
+"""Bytes of a message that every place takes; three times what Kafka's clients fetch at once."""
 READER = Access("reader", "secret-word-9")
 
 
@@ -84,7 +86,7 @@ class Kafka:
             "max_offsets_per_batch": 200,
             "options": self._login(jaas("SCRAM-SHA-256")),
         }
-        create_topic(broker.bootstrap, topic)
+        create_topic(broker.bootstrap, topic, max_message_bytes=str(2 * LARGE))
 
     def send(self, values: Sequence[bytes]) -> None:
         produce(self._broker.bootstrap, self._topic, map(Record, values))

@@ -79,6 +79,7 @@ def test_every_message_is_there_as_received(
         file.unlink(missing_ok=True)
     rocketmq.kill("broker")
     rocketmq.start()
+    rocketmq.await_topic("orders")
     ingest_source(tables, source)
     found = rows(tables, "partition", "offset", "value", "key", "timestamp > '2024-01-01'")
     small = [row for row in found if len(row[2]) < 9000]

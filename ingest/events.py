@@ -1,7 +1,8 @@
 """The Event a decoder yields, and the one schema of `silver.cdc`, each column explained.
 
-A decoder fills an `Event`; `ingest.decode.batches` adds what the transport knows (source, topic,
-partition, offset, row, pos) and writes the row of `SILVER`.
+A decoder fills an `Event`. `ingest.decode.source`, or `ingest.decode.tables` where messages are
+read by column, adds what the transport knows (source, topic, partition, offset, row, pos) and makes
+the row of `SILVER`.
 """
 
 from __future__ import annotations

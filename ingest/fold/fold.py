@@ -13,7 +13,7 @@
    transaction and now holds another row than the one the event saw before (39), or where the row
    it displaced there is that one: of two equal rows neither may vanish.
 
-Rows as they are are the last steps of this fold; their versions are all of its steps (31).
+SCD 1 keeps the last step of each key; SCD 2 keeps all steps as versions (31).
 
 A fold may start from rows it does not know (`base=True`): what is stored in gold counts as a base,
 and the state says which columns it sets. From history it starts from nothing.

@@ -17,9 +17,9 @@ the batch is folded:
 | there | above the row, but below a change that was not written as it changed nothing (38) |
 | not there | that is a partial image, with no whole image of the batch before it |
 
-Where no row is stored, an event may also lie below a delete or a key change that was applied before
-and left nothing behind. Such a key is *doubtful*: only silver can tell whether one of them names it
-(41, 49), and then it is late.
+Where no row is stored, an event may also lie below a delete, a key change or a truncate that was
+applied before and left nothing behind, or below a partial image that found no base. Such a key is
+*doubtful*: only silver can tell whether one of them names it (41, 49), and then it is late.
 
 Of a table that keeps versions (31), a key is on time only where every event lies above all that was
 applied to it: its next versions then go on from the open one.
@@ -51,10 +51,10 @@ class LatenessBounds(NamedTuple):
 class Verdict(NamedTuple):
     """What is to be done with one key of a batch.
 
-    `late`: fold it again from history. `doubtful`: do so if a delete or key change above `lowest`,
-    the position of its first event, names it. `stale`: how many of its events lie below the stored
-    row. `passed`: the batch leaves the key as it is, since all its events are stale, or the last of
-    them deletes a row that is not there.
+    `late`: fold it again from history. `doubtful`: do so if it is named by a change above `lowest`,
+    the position of its first event, that removed a row or found no base. `stale`: how many of its
+    events lie below the stored row. `passed`: the batch leaves the key as it is, since all its
+    events are stale, or the last of them deletes a row that is not there.
     """
 
     late: bool

@@ -19,8 +19,8 @@ class Message(NamedTuple):
     """One message as the transport delivered it. `timestamp` is in milliseconds since the epoch.
 
     `place`: where arrival puts the message among those of other partitions, in milliseconds too,
-    where that is not its timestamp (`ingest.arrival`). `read`: what recognising the message has
-    read of it, for its decoder, who may change it.
+    where that is not its timestamp (`pipelines.silver.arrivals`). `read`: what recognising the
+    message has read of it, for its decoder, who may change it.
     """
 
     value: bytes | None

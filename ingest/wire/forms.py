@@ -50,8 +50,9 @@ class Forms(Generic[T]):
         self._seen: dict[_Names, int] = {}
 
     def read(self, value: bytes, topic: str) -> T | None:
-        """The envelope, as if of the struct that it has more members than were sent; None where no
-        form fits."""
+        """The message read into the format's struct, with defaults for members that it lacks.
+
+        None where no form fits."""
         decode = self._by_topic.get(topic)
         if decode is not None and (envelope := _read(decode, value)) is not None:
             return cast(T, envelope)

@@ -143,7 +143,7 @@ class TableBatch:
         others = {name for name in (*known, *sent) if columns.get(name.lower(), name) != name}
         own = {columns[name.lower()] for name in others}
         if self.watermarks.applied is not None:
-            # Of a column that had no other name so far, what came before had its own.
+            # Until now only gold's own spelling of such a column had come: it is remembered too.
             sent |= own - {columns[name.lower()] for name in known if name.lower() in columns}
         return tuple(sorted(others | (own & {*known, *sent})))
 

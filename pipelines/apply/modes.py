@@ -7,6 +7,8 @@
    late ones again from history, and one MERGE writes both.
 
 To add a mode: a module with these verbs, a row in MODES, and what `ingest.config.modes` says of it.
+Its table, its progress, its reconstruction from history and what maintains it ask which mode it is
+as well: mypy names none of these places, `grep -rn "mode ==" pipelines ingest` does.
 """
 
 from __future__ import annotations

@@ -81,9 +81,11 @@ def judge(
 
 
 def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:
-    """What a relation of results says of keys, images apart: the late and doubtful ones one by one,
-    the others in one row a kind. Whether the former are too many for the driver: then none of them
-    is among these."""
+    """What a relation of results says of its keys, without their images: one row for each late or
+    doubtful key, and one row a kind for all others.
+
+    Gives with it whether late and doubtful keys are too many for the driver; their rows are left
+    out then."""
     found = frames.sql(
         named_verdicts(
             judged,

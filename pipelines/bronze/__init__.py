@@ -1,1 +1,1 @@
-"""Messages exactly as they were received, from files and from Kafka."""
+"""Messages exactly as they were received, from files, Kafka, RabbitMQ and RocketMQ."""

@@ -90,7 +90,8 @@ def advance(
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
     fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, contract=contract)
-    # What lies below an open transaction is applied again, which no log shows.
+    # Batches up to `seen` were applied but for open transactions. They come again, and Delta's log
+    # cannot tell which rows they wrote.
     again = any(each.first <= (progress.seen or 0) for each in stats)
     labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None

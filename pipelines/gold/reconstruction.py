@@ -1,12 +1,9 @@
 """A target as silver's history makes it: which `as-of`, `rebuild` and `reconcile` use.
 
-Each source table's history is folded apart (`pipelines.gold.reconstruction`), as gold folds it.
-Nothing here depends on what gold holds but the columns it has, and which of two source tables owns
-a key that both bring (semantics.md, 27): changes that are set aside for that do not count, and of
-rows the one counts that it is held from.
-
-All history of one source table is a batch from the beginning, folded fast where one query of SQL is
-the fold.
+Each source table's history is folded by itself, as gold folds it: it is a batch from the beginning,
+which `pipelines.gold.plan` builds, folded by one query of SQL where that suffices. Of what gold
+holds only its columns matter, and which of two source tables owns a key that both bring
+(semantics.md, 27): the owner's row counts, and changes that were set aside for it do not.
 
 The result has the target's keys as `_k0`…, its columns by their slots and what gold adds, whichever
 way it keeps them: rows as they are, versions, or every image. Rows as they are come from SQL alone

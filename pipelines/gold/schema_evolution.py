@@ -1,4 +1,4 @@
-"""A target's table made, or changed as its source tables were, before rows of theirs come."""
+"""Creates a target's table, or applies its source tables' schema changes to it, before a MERGE."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Whether gold has anything to do: not where nothing has changed since a pass that left nothing.
+"""Skips gold where nothing has changed since a pass that finished everything.
 
 Looking through silver, the ledger and the targets costs as much as starting Spark, and most runs of
-a quiet source bring nothing. So a pass after which every target stands well, with nothing to wait
-for, notes the commits that it saw and the configuration; while they are the same, so is the answer.
+a quiet source bring nothing. So a pass after which every target is in order and waits for nothing
+notes the commits of silver and of gold's own tables, and the configuration. While they are the
+same, there is nothing to do.
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ def trim_target(
     ).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
-        # By `sequence_by` a change has another position than silver's, where horizons stand.
+        # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
+        # that keeps versions or images needs all changes: neither is trimmed.
         if reconstruction.contract.mode != "scd1" or reconstruction.contract.sequence:
             return 0
         found = [

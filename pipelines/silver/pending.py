@@ -1,8 +1,8 @@
 """What silver has that gold has not applied: one grouped query over all tables of a source.
 
 So only tables with changes cost anything, and each table's plan is made from numbers that are
-already known when its turn comes. However many batches there are, a source table is one row, or one
-for each part of them that is asked about apart; its column types are a row for each list of them
+already known when its turn comes. However many batches there are, a source table is one row, or two
+where some batches have to be counted separately; its column types are a row for each list of them
 that ever came.
 """
 

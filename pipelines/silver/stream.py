@@ -234,9 +234,10 @@ def _unfinished(checkpoint: str) -> int | None:
 
 
 def _decoded_up_to(checkpoint: str) -> str | None:
-    """The commit of bronze at which a stream last began that came to its end: where it is still the
-    newest, there is nothing to decode, and starting a stream costs more than a second. None where a
-    stream has begun since that did not."""
+    """Bronze's newest commit when the last stream that finished began.
+
+    While it is still the newest there is nothing to decode, and starting a stream costs more than a
+    second. None where a stream has begun since and did not finish."""
     noted = Path(checkpoint) / _UP_TO
     if _unfinished(checkpoint) is not None or not noted.exists():
         return None

@@ -1,7 +1,7 @@
 """The groups of the survey put together: what a source table comes to over all that it sent.
 
-Spark counts rows of silver that are alike in kind, operation, format and column types, with nothing
-to choose among in what it counts; what of a group counts for what is decided here, over a few rows.
+Spark aggregates only by kind, operation, format and column types. Which of these groups belongs to
+which figure is decided here, over a few rows.
 """
 
 from __future__ import annotations

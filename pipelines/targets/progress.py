@@ -81,8 +81,8 @@ class Watermarks:
     `partials`: partial images have come. `key_overridden`: changes have come that name no key, or
     another one than the target's. `unhashed`: changes have come for which silver has no hash of the
     key. `domain`: what its positions are positions in (`ingest.decode.spec.domain`). `tenant`: the
-    one of OceanBase that its changes name. `spellings`: names of images that are some column's of
-    the target in another case, and those of these columns that came as they are spelled there.
+    one of OceanBase that its changes name. `spellings`: of the target's columns that messages
+    spell otherwise than gold, or in several ways, every spelling that came.
 
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
     that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of

@@ -1,9 +1,8 @@
-"""Row images of Debezium in Avro, read as canonical text; see `avro_code`.
+"""Row changes of Debezium in Avro: the envelope as the structs that JSON gives too, and the images
+as canonical text, by code that `ingest.wire.avro.codegen` writes.
 
 What Connect's schema says of a column decides as it does in JSON, but numbers and bytes come as
 themselves: a decimal is not packed into base64 to be unpacked again.
-
-The envelope of a Debezium row change in Avro, read as the structs that JSON gives too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Debezium's row changes read by column: the regular messages of a batch, table by table.
 
-Regular is an envelope as the topic's others have it, with images of one set of columns whose values
-are scalars, none of them the placeholder of an unavailable one. What such a message means is
-decided by the functions that decide it for one message: those of `Rows`, and of `row_event`.
+A message is regular when its envelope has the members of the others on its topic, its images have
+the same columns, and all their values are scalars, none of them the placeholder of an unavailable
+one. What such a message means is decided by the functions that decide it for one message: those of
+`Rows`, and `row_event`.
 """
 
 from __future__ import annotations

@@ -174,6 +174,8 @@ class Server:
             "brokerId": 0,
             "brokerIP1": "127.0.0.1",
             "listenPort": self._ports[1],
+            # By default one port for all brokers of a machine.
+            "haListenPort": self._ports[1] - 1,
             "namesrvAddr": self.name_server,
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",

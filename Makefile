@@ -5,6 +5,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--no-emit-index-url --custom-compile-command 'make lock'
 # Sets JAVA_HOME for the commands behind it.
 JAVA = JAVA_HOME=$$(.ci/java) && export JAVA_HOME
+# Tests start many JVMs for seconds each; where no archive can be made they take longer, no more.
+CLASSES = { $(BIN)/python -m pipelines.platform.class_archive >/dev/null || true; }
 
 .PHONY: setup demo docs test test-long test-live lint bench lock release wheel archive clean
 
@@ -30,16 +32,16 @@ docs: setup
 
 # Two workers, each with a Spark of its own; conftest.py says what each takes.
 test: setup
-	@$(JAVA) && $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-long: setup
-	@$(JAVA) && $(BIN)/pytest -m long
+	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m long
 
 # Against real database servers; what is not there and cannot be installed is skipped with one line.
 # INGEST_LIVE_SEEDS: how many loads are played on each; INGEST_LIVE_ROWS: rows of the large table.
 test-live: .venv/live
 	@.ci/servers
-	@$(JAVA) && $(BIN)/pytest -m live -rs
+	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m live -rs
 
 .venv/live: .venv/ready .ci/live.lock
 	$(BIN)/pip install --quiet --require-hashes -r .ci/live.lock

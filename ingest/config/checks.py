@@ -19,7 +19,7 @@ from ingest.config.sources import Source
 from ingest.config.tables import TableOptions, Tables
 from ingest.config.yaml import Document, Place, dotted
 from ingest.errors import Mistake
-from ingest.names import covers, target_name
+from ingest.names import covers, fields_of, target_name
 from ingest.wire.contract import Format, Option
 
 Parts = Sequence[tuple[Document, ConfigModel | None]]
@@ -154,6 +154,34 @@ def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
                 f"matched without case"
             )
             yield Mistake(document.file, document.line(("tables", i, "target")), text)
+
+
+def contested(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
+    """Targets that the tables files of two sources name: one source alone can feed a target, since
+    no order holds across sources (semantics.md, 70), so the second source's tables would be parked.
+
+    Templates like `{db}_{table}` are not looked at: what they become is known by the data alone.
+    """
+    first: dict[str, tuple[str, str, Document, Place]] = {}
+    for document, part in tables:
+        own = all("target" in entry.model_fields_set for entry in part.tables)
+        for place, options in _options_of(part):
+            unused = place == ("defaults",) and own
+            if unused or "target" not in options.model_fields_set or fields_of(options.target):
+                continue
+            at = (*place, "target")
+            name = target_name(options.target, db=None, schema=None, table="")
+            source, written_as, before, there = first.setdefault(
+                name.casefold(), (part.source, options.target, document, at)
+            )
+            if source != part.source:
+                alike = "" if written_as == options.target else f" (there `{written_as}`)"
+                text = (
+                    f"`{dotted(at)}`: `{options.target}` is already the target of source {source}, "
+                    f"in {before.file} line {before.line(there)}{alike}; expected a target that "
+                    f"one source feeds, since no order holds across sources; name another"
+                )
+                yield Mistake(document.file, document.line(at), text)
 
 
 def renamed_targets(tables: Tables) -> Iterator[str]:

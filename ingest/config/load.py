@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ingest.config.checks import (
+    contested,
     excluded_keys,
     format_mistakes,
     masks_secret,
@@ -101,6 +102,7 @@ def load(
     for document, part in tables:
         if part is not None:
             mistakes += [*shadowed(document, part), *twins(document, part)]
+    mistakes += contested([(document, part) for document, part in tables if part is not None])
     by_source = {part.source: (document, part) for document, part in tables if part is not None}
     for document, source in sources:
         if source is not None and source.name in by_source:

@@ -288,6 +288,31 @@ def test_a_mistake_of_a_tables_file(conf: Conf, tables: str, line: int, part: st
     assert part in text
 
 
+def test_a_target_that_two_sources_name(conf: Conf) -> None:
+    """One source alone can feed a target (semantics.md, 70): the other's tables would be parked."""
+    files = {"sources/a.yml": SHOP, "sources/b.yml": SHOP.replace("name: shop", "name: till")}
+    a = "source: shop\ntables:\n  - from: a.o\n    target: all-orders\n"
+    b = "source: till\ndefaults: {target: All_Orders}\n"
+    b += "tables: [{from: b.o}, {from: b.p, target: p}]\n"
+    with pytest.raises(ConfigError) as caught:
+        load(conf({**files, "tables/a.yml": a, "tables/b.yml": b}), formats=FORMATS)
+    assert [(mistake.line, mistake.text) for mistake in caught.value.mistakes] == [
+        (
+            2,
+            "`defaults.target`: `All_Orders` is already the target of source shop, in "
+            "conf/tables/a.yml line 4 (there `all-orders`); expected a target that one source "
+            "feeds, since no order holds across sources; name another",
+        )
+    ]
+    apart = [
+        b.replace("[{from: b.o},", "[{from: b.o, target: o},"),  # the defaults' is no entry's
+        b.replace("All_Orders", "'{table}_all'"),
+        b.replace("All_Orders", "orders"),
+    ]
+    for said in apart:
+        load(conf({**files, "tables/a.yml": a, "tables/b.yml": said}), formats=FORMATS)
+
+
 def test_sources_whose_names_only_case_tells_apart(conf: Conf) -> None:
     shop = SHOP.replace("shop", "Shop")
     folder = conf({"sources/a.yml": SHOP, "sources/b.yml": shop})

@@ -1,6 +1,4 @@
-"""Clauses that change a column that is there: MODIFY, CHANGE, ALTER COLUMN.
-
-The clauses of ALTER TABLE, in the words of every dialect.
+"""The clauses of ALTER TABLE, in the words of every dialect.
 
 The first word of a clause picks its reader from `_READERS`; words of table options and of physical
 layout are passed over as `other`. A clause that cannot be read is `unparsed` and ends at its comma,

@@ -1,6 +1,6 @@
 """Column definitions of a DDL statement: name, type as written, default, nullability, position.
 
-The literal after DEFAULT as the canonical text that a row of the column would carry.
+A literal after DEFAULT becomes the canonical text that a row of the column would carry.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """AWS Database Migration Service, JSON of its Kafka and Kinesis targets.
 
-Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024). A record has
-the row in `data`, what it is in `metadata`; the row before an update is there only where a before
-image was asked for, beside `data` or inside it under prefixed names.
+A record has the row in `data`, what it is in `metadata`. The row before an update is there only
+where a before image was asked for, beside `data` or inside it under prefixed names. Column types
+come in `control` records, with IncludeTableAlterOperations and IncludeControlDetails.
 
-How DMS writes values and tables: its JSON to canonical text, its column types to Spark's.
-
-Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Reference.DataTypes.html, and the
-`control` records of the Kafka target with IncludeTableAlterOperations and IncludeControlDetails.
+Vendor: https://docs.aws.amazon.com/dms/latest/userguide/CHAP_Target.Kafka.html (2024), and there
+CHAP_Reference.DataTypes.html for the types.
 """
 
 from __future__ import annotations

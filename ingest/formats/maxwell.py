@@ -1,9 +1,9 @@
 """Maxwell's JSON: rows, bootstraps and DDL of MySQL.
 
-Vendor: https://maxwells-daemon.io/dataformat (zendesk/maxwell 024c371). A row's values are native
-JSON; an update has in `old` what it changed. `ts` is in seconds for rows, in milliseconds for DDL.
+A row's values are native JSON; an update has in `old` what it changed. `ts` is in seconds for rows,
+in milliseconds for DDL, which brings the table's definition: its columns and key.
 
-The columns of a table as Maxwell tells of them: values, keys, and the definition with a DDL.
+Vendor: https://maxwells-daemon.io/dataformat (zendesk/maxwell 024c371).
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Oracle GoldenGate for Big Data (GG for DAA), JSON formatters `json` and `json_row`.
 
+`json` models the operation (before, after), `json_row` the row: its columns stand at the top level
+beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect handler,
+`schemas.enable`), and the operation's images may be flattened to `before.c` and `after.c`. With
+`includeIsMissing` a column `c` has a companion `c_isMissing`, true where the trail had no value for
+it: its null means nothing.
+
 Vendor: https://docs.oracle.com/en/middleware/goldengate/big-data/23/gadbd/additional-details.html,
-"JSON Formatter". `json` models the operation (before, after), `json_row` the row: its columns stand
-at the top level beside the metadata. Both may stand in `payload` beside a `schema` (Kafka Connect
-handler, `schemas.enable`), and the operation's images may be flattened to `before.c` and `after.c`.
-
-Row images of GoldenGate: their values, and the columns that the trail did not hold.
-
-With `includeIsMissing` a column `c` has a companion `c_isMissing`, true where the trail had no
-value for it: its null means nothing.
+"JSON Formatter".
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """wal2json, PostgreSQL's logical decoding as JSON, format versions 1 and 2.
 
-Vendor: https://github.com/eulerto/wal2json (README and regression tests, 00fffae). Version 2 is one
-object a row, with the transaction's begin and end around them; version 1 one object a transaction.
-Chunks of a transaction (write-in-chunks) are no JSON by themselves.
-
-Rows of wal2json: columns with their types, and the identity of the row before.
+Version 2 is one object a row, with the transaction's begin and end around them; version 1 one
+object a transaction. Chunks of a transaction (write-in-chunks) are no JSON by themselves.
 
 A column of TOAST that an update left alone is not among its columns. Without REPLICA IDENTITY FULL
 the row before is its key alone, and a deleted row is nothing more.
+
+Vendor: https://github.com/eulerto/wal2json (README and regression tests, 00fffae).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 What a row needs depends on its column names alone, so it is worked out once per table and set of
 names and kept as a shape; then a row is made in place, one look at each value.
-
-The rows of a source's tables, by the types that their messages or the source's YAML name.
 """
 
 from __future__ import annotations

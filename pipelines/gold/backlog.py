@@ -7,7 +7,7 @@ nowhere then, its renaming waited, or nothing told its rows apart. All names tha
 are taken up together, from where the first of them lags: a batch that is applied twice changes
 nothing.
 
-What stays in silver without being meant to: patterns that no table matches, nameless tables.
+`unmatched` names patterns that match no table seen, and sources with changes that name no table.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Some rows of a target folded again from all of silver: those of events that fit at last.
+"""Rows of a target folded again from all of silver.
 
-The fold reads every event through the lineage (`ingest.sql.lineage`). One MERGE changes what
-differs and nothing else; done twice it changes nothing.
+Every event is read through the lineage of the columns (`ingest.sql.lineage`).
 
-A target's rows folded anew from all of silver and put in its place by one commit.
-
-The table itself stays: its properties, column mapping, clustering, types and comments. Readers see
-the rows of before or those of after.
-
-A target by another key: its rows folded anew from all of silver, swapped in by one commit.
+- Some rows, of events that fit at last: one MERGE changes what differs and nothing else. Done
+  twice, it changes nothing.
+- All rows, of a rebuild or under another key: they take the place of the old ones by one commit.
+  The table itself stays with its properties, column mapping, clustering, types and comments, and
+  readers see the rows of before or those of after.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Where the tables are, and what is done to them: names, creation, reading, appending.
+"""Where the tables are, and what is done to them: names, creation, reading, writing.
 
 Locally a table is its folder under the warehouse (`<warehouse>/<schema>/<table>`), on Databricks a
 name in the catalog: the rest of the product asks here for a table's SQL name and never builds one.
-
-Rows of a small table by their id: written over the ones there are, or added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The writers of a source's Avro messages by schema id, and the message keys read by theirs.
-
-What one writer's Avro schema says of the messages written with it, worked out once.
-"""
+"""What a writer's Avro schema says of its messages and message keys, worked out once per id."""
 
 from __future__ import annotations
 

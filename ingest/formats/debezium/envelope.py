@@ -1,8 +1,8 @@
-"""Debezium's envelope as structs, and what it says of a connector's tables and times.
+"""Debezium's envelope as structs: what it says of a change, its table and its times.
+
+Messages that leave out which table or which change they are about are refused here too.
 
 Source: https://debezium.io/documentation/reference/3.6/connectors/ (source blocks per connector).
-
-What Debezium's connectors do not say of a value or a change, in whichever encoding.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Connect's schema block: which column has which type, and how its values are read.
+"""Connect's schema block: types of columns, how values are read, and which are made up.
 
 The block is two thirds of a message and the same for thousands of them, so it is taken as raw bytes
 and what it says is remembered by them.
-Source: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`.
 
-Values that Debezium makes up for columns it was not sent.
+Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key. Debezium makes up
+the rest: null, the column's default, or, where the column is required, its type's zero.
 
-Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key. Debezium fills the
-rest: with null, with the column's default, or, where the column is required, with its type's zero.
-Source: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica
-identity); the fallback values of JdbcValueConverters and PostgresValueConverter.
+Sources: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`;
+https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity); the
+fallback values of JdbcValueConverters and PostgresValueConverter.
 """
 
 from __future__ import annotations

@@ -1,24 +1,19 @@
 """Values of Debezium rows as canonical text, by the semantic type of Connect's schema.
 
-Debezium names how a value is encoded in the schema's `name`: days, milliseconds, microseconds or
-nanoseconds since the epoch, base64 of a two's complement, and so on. Times without a zone stay
-without one. A value that contradicts its type keeps its text, with the warning `value_not_of_type`:
-gold then sets that event aside, and the rest of the message stands.
-Source: https://debezium.io/documentation/reference/3.6/connectors/ (data type mappings).
+- **Semantic types.** The schema's `name` says how a value is encoded: days, milliseconds,
+  microseconds or nanoseconds since the epoch, base64 of a two's complement, and so on. Times
+  without a zone stay without one. A value that contradicts its type keeps its text, with the
+  warning `value_not_of_type`: gold then sets that event aside, and the rest of the message stands.
+- **Infinities and NaN.** PostgreSQL's `infinity` comes as an extreme of the driver's or of Java's,
+  in a unit that depends on `time.precision.mode`. None of these numbers stands for a value that
+  PostgreSQL can hold, except where a count of the same digits in another unit could; so days are
+  kept apart from times.
+- **Arrays of PostgreSQL** stay JSON. Elements that Debezium encodes by a semantic type (days,
+  microseconds, packed decimals) are written as JSON text or null; all others are as sent.
 
-What Debezium sends for values that have no number or date: infinities and NaN.
-
-PostgreSQL's `infinity` comes as an extreme of the driver's or of Java's, and in which unit depends
-on `time.precision.mode`. None of these stands for a value that PostgreSQL can hold, except where a
-count of the same digits in another unit could; so days are kept apart from times.
-Source: PGStatement.DATE_POSITIVE_INFINITY and its negative (pgjdbc), in milliseconds, microseconds
-and, cut off, nanoseconds; messages of Debezium 3.6 for PostgreSQL 16.
-
-PostgreSQL's arrays: the elements become canonical text as the values of a column do.
-
-An array stays JSON. Elements that Debezium encodes by a semantic type (days, microseconds, packed
-decimals) are written as JSON text or null; all others are as sent.
-Source: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (array types).
+Sources: https://debezium.io/documentation/reference/3.6/connectors/ (data type mappings) and there
+postgresql.html (array types); PGStatement.DATE_POSITIVE_INFINITY and its negative (pgjdbc), in
+milliseconds, microseconds and, cut off, nanoseconds; messages of Debezium 3.6 for PostgreSQL 16.
 """
 
 from __future__ import annotations

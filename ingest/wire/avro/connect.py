@@ -1,10 +1,8 @@
-"""What Connect's Avro converter wrote into an Avro schema, as the Connect schema it came from.
+"""Connect's schema of a field, as a JSON message holds it or as an Avro schema was made from it.
 
 So a column has one type and one reading, whether Debezium sent it as JSON or as Avro.
 Source: https://github.com/confluentinc/schema-registry, AvroData (7.8): `connect.name`,
 `connect.parameters`, `connect.type`, logical types.
-
-Connect's schema as it stands in a message, or as Avro's tells of it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dataclasses import replace
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey
 from ingest.errors import IngestError, TableError
-from pipelines.gold.refold import refill, rekey
+from pipelines.gold.refold import backfill, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
@@ -41,7 +41,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     try:
         if route is not None and exists:
             _check_names(ledger, entry, route)
-            _fold_again(ledger, entry, route, refold=carry_out(ledger, entry, route))
+            _backfill(ledger, entry, route, needed=carry_out(ledger, entry, route))
     except IngestError as error:
         return replace(entry, status="failed", why=str(error))
     except Exception as error:
@@ -50,13 +50,13 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     return replace(entry, status="applied")
 
 
-def _fold_again(ledger: Ledger, entry: Entry, route: Route, *, refold: bool) -> None:
+def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:
     """Bring the target's rows to where its table is."""
     recreated = generations.anew(entry)
     if not recreated and any(isinstance(effect, ChangeKey) for effect in entry.effects):
         rekey(ledger, route)
-    elif refold:
-        refill(ledger, route)
+    elif needed:
+        backfill(ledger, route)
     if recreated:
         generations.empty(ledger.warehouse, [entry])
     else:

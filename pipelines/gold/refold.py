@@ -180,7 +180,7 @@ def fill(
     return Filled(int(metrics.get("numOutputRows") or 0), sum(aside) + lost)
 
 
-def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
+def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     routes = known_targets(ledger.warehouse, ledger.config).routes.get(route.target)
@@ -192,9 +192,9 @@ def refolded(ledger: Ledger, route: Route) -> Reconstruction | None:
     )
 
 
-def refill(ledger: Ledger, route: Route) -> None:
+def backfill(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again, whichever way it keeps them."""
-    history = refolded(ledger, route)
+    history = applied_history(ledger, route)
     if history is not None:
         with history as reconstruction:
             overwrite(reconstruction)
@@ -202,7 +202,7 @@ def refill(ledger: Ledger, route: Route) -> None:
 
 def rekey(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again by the key that it has now, which is not silver's."""
-    history = refolded(ledger, route)
+    history = applied_history(ledger, route)
     if history is None:
         return
     with history as reconstruction:

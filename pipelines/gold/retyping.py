@@ -24,7 +24,7 @@ from ingest.sql.projection import column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import reason
-from pipelines.gold.refold import all_of, baseless, overwrite, refold, refolded
+from pipelines.gold.refold import all_of, applied_history, baseless, overwrite, refold
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
@@ -150,7 +150,7 @@ def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
     """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
     found: Verdicts = {}
-    history = refolded(ledger, route)
+    history = applied_history(ledger, route)
     if history is None:
         return found
     mine = [row for row in chosen if row["code"] in _TYPED]

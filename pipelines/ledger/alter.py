@@ -79,7 +79,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     for change in keyed:
         _set_key(warehouse, route, change)
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
-    if keyed or again or restored or renamed or refill_needed(entry, store.applied(entry)):
+    if keyed or again or restored or renamed or backfill_needed(entry, store.applied(entry)):
         return True
     if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
         # Versions that the column alone told apart are one from now on.
@@ -116,7 +116,7 @@ def deferred(effect: SchemaChange) -> bool:
             assert_never(effect)
 
 
-def refill_needed(entry: Entry, applied: Pos | None) -> bool:
+def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
     """Whether the target has to be folded again after its columns are changed.
 
     It has where a column begins anew from all of history, where names are taken over, or where

@@ -33,7 +33,7 @@ from ingest.errors import TableError
 from ingest.names import SourceTable
 from ingest.position import Pos
 from pipelines.ledger import generations
-from pipelines.ledger.alter import add_columns, carry_out, deferred, refill_needed
+from pipelines.ledger.alter import add_columns, backfill_needed, carry_out, deferred
 from pipelines.ledger.drift import Drift, announced
 from pipelines.ledger.entries import (
     IN_FORCE,
@@ -354,7 +354,7 @@ class Ledger(EntryStore):
                 self._begin(entry, route)
             return
         for entry in begun:
-            if not refill_needed(entry, self.applied(entry)):
+            if not backfill_needed(entry, self.applied(entry)):
                 self.stage_entry(replace(entry, status="applied"))
 
     def _taken_up(self, entry: Entry, route: Route) -> Entry | None:
@@ -385,11 +385,11 @@ class Ledger(EntryStore):
         if any(isinstance(effect, ChangeKey) for effect in entry.effects):
             return
         try:
-            refold = carry_out(self, entry, route)
+            backfill = carry_out(self, entry, route)
         except (PySparkException, TableError) as error:
             self.stage_entry(entry.with_status("failed", why=str(error)[:2000]))
             return
-        if not refold and not later:
+        if not backfill and not later:
             self.stage_entry(replace(entry, status="applied"))
 
 

@@ -25,7 +25,11 @@ _TABLES = (("silver", "cdc"), ("bronze", "messages"))
 _PRODUCT = "delta-cdc-ingest"
 
 MIGRATIONS: Mapping[int, Callable[[Warehouse], None]] = {}
-"""By layout, what makes the next one of it. Each can be done again where it was cut short."""
+"""By layout, what makes the next one of it.
+
+Each can be done again where it was cut short: a layout is recorded when its step is whole, so that
+the next upgrade begins with the step that was at work.
+"""
 
 
 class Layout(NamedTuple):
@@ -92,10 +96,12 @@ def upgrade(warehouse: Warehouse) -> str:
     if found is None:
         return "there are no tables yet"
     if found.number >= LAYOUT:
-        check_layout(warehouse)
-        note_layout(warehouse)
-        return f"the tables are of {found}, as this version has them: nothing to do"
+        return _nothing_to_do(warehouse, found)
     with lease(warehouse, "gold"), lease(warehouse, "silver"), lease(warehouse, "bronze"):
+        # Another upgrade may have ended while this one waited.
+        found = found_layout(warehouse) or found
+        if found.number >= LAYOUT:
+            return _nothing_to_do(warehouse, found)
         for number in range(found.number, LAYOUT):
             step = MIGRATIONS.get(number)
             if step is None:
@@ -108,6 +114,12 @@ def upgrade(warehouse: Warehouse) -> str:
             step(warehouse)
             _record(warehouse, Layout(number + 1, version(_PRODUCT)))
     return f"the tables were of {found}, and are of layout {LAYOUT} now"
+
+
+def _nothing_to_do(warehouse: Warehouse, found: Layout) -> str:
+    check_layout(warehouse)
+    note_layout(warehouse)
+    return f"the tables are of {found}, as this version has them: nothing to do"
 
 
 def _record(warehouse: Warehouse, layout: Layout) -> None:

@@ -82,7 +82,10 @@ def load(
 
         formats = FORMATS
     if not folder.is_dir():
-        text = "expected a folder with ingest.yml, sources/ and tables/, found none"
+        text = (
+            "expected a folder with ingest.yml, sources/ and tables/, found none; `ingest init` "
+            "writes a first one, `--conf DIR` names another"
+        )
         raise ConfigError([Mistake(str(folder), None, text)])
     root = Path(os.path.abspath(folder)).parent
     mistakes = list(strays(folder))

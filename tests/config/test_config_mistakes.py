@@ -340,7 +340,10 @@ def test_a_key_of_the_source_cannot_be_excluded_by_the_tables(conf: Conf) -> Non
 def test_no_folder_no_sources_and_files_that_nobody_reads(conf: Conf) -> None:
     assert mistakes(Path("nowhere")) == [
         Mistake(
-            "nowhere", None, "expected a folder with ingest.yml, sources/ and tables/, found none"
+            "nowhere",
+            None,
+            "expected a folder with ingest.yml, sources/ and tables/, found none; `ingest init` "
+            "writes a first one, `--conf DIR` names another",
         )
     ]
     none = Mistake(

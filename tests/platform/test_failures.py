@@ -1,0 +1,63 @@
+"""What is said of an error that nobody foresaw: one line, with what is at the root of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.errors import IngestError
+from pipelines.platform.failures import described
+
+JVM = """org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient
+\tat org.apache.kafka.clients.admin.KafkaAdminClient.createInternal(KafkaAdminClient.java:551)
+Caused by: org.apache.kafka.common.KafkaException: Failed to load the login
+\tat org.apache.kafka.common.network.SaslChannelBuilder.configure(SaslChannelBuilder.java:184)
+Caused by: java.lang.IllegalArgumentException: JAAS config entry not terminated by semi-colon
+\t... 8 more"""
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+ValueError: nobody foresaw this
+"""
+
+
+class Py4JJavaError(Exception):
+    """As py4j raises it: the text says nothing, the trace all."""
+
+    def getStackTrace(self) -> str:
+        return JVM
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            Py4JJavaError("An error occurred while calling o373.collectToPython."),
+            "unexpected Py4JJavaError: An error occurred while calling o373.collectToPython. "
+            "(IllegalArgumentException: JAAS config entry not terminated by semi-colon); "
+            "INGEST_DEBUG=1 shows where",
+        ),
+        (
+            RuntimeError(WORKER),
+            "unexpected RuntimeError: ValueError: nobody foresaw this; INGEST_DEBUG=1 shows where",
+        ),
+        (KeyError(), "unexpected KeyError: no more is known; INGEST_DEBUG=1 shows where"),
+        (IngestError("source shop: nobody answers"), "source shop: nobody answers"),
+    ],
+)
+def test_the_root_is_said(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("INGEST_DEBUG", raising=False)
+    monkeypatch.delattr("pipelines.platform.session.LOG", raising=False)
+    assert described(error) == said
+    assert capsys.readouterr().err == ""
+
+
+def test_where_it_came_from_is_printed_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of our own errors too."""
+    monkeypatch.setenv("INGEST_DEBUG", "1")
+    for error in (IngestError("nobody answers"), RuntimeError("odd")):
+        assert "INGEST_DEBUG" not in described(error)
+        assert f"{type(error).__name__}: {error}" in capsys.readouterr().err

@@ -63,6 +63,12 @@ class Config:
         )
 
 
+_NO_FOLDER = (
+    "expected a folder with ingest.yml, sources/ and tables/, found none; `ingest init` writes a "
+    "first one, `--conf DIR` names another"
+)
+
+
 def load(
     conf: str | Path,
     *,
@@ -82,11 +88,7 @@ def load(
 
         formats = FORMATS
     if not folder.is_dir():
-        text = (
-            "expected a folder with ingest.yml, sources/ and tables/, found none; `ingest init` "
-            "writes a first one, `--conf DIR` names another"
-        )
-        raise ConfigError([Mistake(str(folder), None, text)])
+        raise ConfigError([Mistake(str(folder), None, _NO_FOLDER)])
     root = Path(os.path.abspath(folder)).parent
     mistakes = list(strays(folder))
     settings = _settings(
@@ -102,11 +104,11 @@ def load(
     mistakes += same("name", sources)
     mistakes += same("source", tables)
     mistakes += strangers(tables, sources)
-    for document, part in tables:
-        if part is not None:
-            mistakes += [*shadowed(document, part), *twins(document, part)]
-    mistakes += contested([(document, part) for document, part in tables if part is not None])
-    by_source = {part.source: (document, part) for document, part in tables if part is not None}
+    readable = [(document, part) for document, part in tables if part is not None]
+    for document, part in readable:
+        mistakes += [*shadowed(document, part), *twins(document, part)]
+    mistakes += contested(readable)
+    by_source = {part.source: (document, part) for document, part in readable}
     for document, source in sources:
         if source is not None and source.name in by_source:
             mistakes += excluded_keys(document, source, by_source[source.name])

@@ -18,6 +18,8 @@ FIELDS = ("db", "schema", "table")
 DEFAULT_TARGET = "{db}_{table}"
 RESERVED = {"", "_progress", "_ddl", "_rejects", "_runs", "_leases", "_erasures"}
 """What no source table may become: nothing, or one of gold's own tables."""
+LONGEST_TARGET = 255
+"""Characters of a target's name: what Unity Catalog takes, and file systems for a folder."""
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _SEPARATORS = "_-. "
 _WILDCARDS = {"*": ".*", "?": "."}
@@ -144,6 +146,8 @@ def check_target(template: str) -> str:
         name = target_name(template, db=None, schema=None, table="")
         if name.casefold() in RESERVED:
             raise ValueError(f"`{template}` cannot be the name of a target; choose another")
+        if len(name) > LONGEST_TARGET:
+            raise ValueError(f"expected at most {LONGEST_TARGET} characters, got {len(name)}")
     return template
 
 

@@ -14,7 +14,15 @@ from typing import Any, Literal
 from ingest.config.masks import ColumnOptions, Mask
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import TableEntry, TableOptions, Tables
-from ingest.names import DEFAULT_TARGET, RESERVED, SourceTable, fields_of, matches, target_name
+from ingest.names import (
+    DEFAULT_TARGET,
+    LONGEST_TARGET,
+    RESERVED,
+    SourceTable,
+    fields_of,
+    matches,
+    target_name,
+)
 from ingest.sql.metadata import gold_name, gold_names
 
 
@@ -118,6 +126,11 @@ class Collision:
         if self.target.lower() in RESERVED:
             owner = "a table of gold's own" if self.target else "no name at all"
             return f"{table} would become {self.target or '``'}, which is {owner}; {_ANOTHER}"
+        if len(self.target) > LONGEST_TARGET:
+            return (
+                f"expected a target of at most {LONGEST_TARGET} characters, got "
+                f"{self.target[:40]}… of {len(self.target)} for {table}; {_ANOTHER}"
+            )
         if not self.feeding:
             among = ", ".join(map(str, self.parked))
             one_source = len({parked.source for parked in self.parked}) == 1
@@ -158,7 +171,7 @@ def collisions(
     found = {}
     for target, ways in meeting.items():
         name = next(iter(ways.values())).target
-        if target in RESERVED:
+        if target in RESERVED or len(target) > LONGEST_TARGET:
             found[target] = Collision(name, (), tuple(sorted(ways, key=str)))
             continue
         sources = {table.source for table in ways}

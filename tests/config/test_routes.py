@@ -328,6 +328,24 @@ def test_a_source_table_cannot_become_one_of_golds_own() -> None:
     }
 
 
+def test_a_target_whose_name_no_folder_can_have_is_parked() -> None:
+    """By a sentence: the file system has a number for it."""
+    long = SourceTable("shop", "shop", None, "x" * 300)
+    way = route(Tables(source="shop"), "shop", None, table=long.table, ddl=DdlPolicy())
+    assert way is not None
+    [clash] = collisions([(long, way)], {}).values()
+    assert (clash.feeding, clash.parked) == ((), (long,))
+    assert clash.why(long) == (
+        f"expected a target of at most 255 characters, got shop_{'x' * 35}… of 305 for {long}; set "
+        "`target` for it in a tables file (conf/tables)"
+    )
+    fits = SourceTable("shop", "shop", None, "x" * 250)
+    way = route(Tables(source="shop"), "shop", None, table=fits.table, ddl=DdlPolicy())
+    assert way is not None and collisions([(fits, way)], {}) == {}
+    with pytest.raises(ValueError, match="expected at most 255 characters, got 256"):
+        check_target("y" * 256)
+
+
 def test_one_source_table_seen_twice_is_one() -> None:
     every = tables({"from": "*"})
     cows = ("barn", None, "cows")

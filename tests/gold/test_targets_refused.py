@@ -47,9 +47,12 @@ def test_what_is_refused(
         row("told${env:HOME}", 1),
         canal_ddl("told${env:HOME}", added, es=1_700_000_009_000, id_=9),
     ]
-    project.land("us-1.jsonl", [row("o", 1, v="us"), hostile, *told])
+    long = "x" * 300
+    project.land("us-1.jsonl", [row("o", 1, v="us"), hostile, *told, row(long, 1)])
     answer = project.ingest("run")
     assert answer.code == 1
+    text = f"table shop_{long} is parked: expected a target of at most 255 characters, got shop_x"
+    assert text in answer.err, answer.err
     error = "expected shop_o to be fed by one source, which is eu, got us:shop.o; set `target`"
     assert (
         f"table us:shop.o is parked: {error} for it in a tables file (conf/tables)\n" in answer.err
@@ -108,7 +111,7 @@ def test_what_is_refused(
     assert project.ingest("reconcile", "shop_o").code == 0
     stands = {r["table"]: r for r in project.ingest("status", "--json").records if "table" in r}
     assert {name for name, r in stands.items() if r["parked"]} == {
-        *("eu:shop.O", "eu:shop.p", "us:shop.o"),
+        *("eu:shop.O", "eu:shop.p", "us:shop.o", f"shop_{long}"),
     }
     assert (stands["shop_o"]["source"], stands["shop_o"]["rows"]) == ("eu", 3)
     kept = spark.read.format("delta").load(str(tmp_path / "warehouse/gold/_progress"))
@@ -141,7 +144,7 @@ def test_what_is_refused(
     records = answer.records
     assert [r["unread_files"] for r in records if r["kind"] == "source"] == [None, 0]
     assert {r["table"] for r in records if r.get("parked")} == {
-        *("eu:shop.O", "us:shop.o"),
+        *("eu:shop.O", "us:shop.o", f"shop_{long}"),
     }
 
 

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
+from ingest.config.sources import Source
 from ingest.sql.metadata import source_name
+from ingest.wire.declared import declared_for
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
@@ -49,14 +51,30 @@ def untyped(
             continue
         if targets is not None and target not in targets:
             continue
-        names = ", ".join(progress.untyped[:_LISTED])
-        if len(progress.untyped) > _LISTED:
-            names += f" and {len(progress.untyped) - _LISTED} more"
         labels = sorted(progress.watermarks)
+        declared = _declared(config.sources[source], labels)
+        lacking = [name for name in progress.untyped if source_name(name).lower() not in declared]
+        if not lacking:
+            continue
+        names = ", ".join(lacking[:_LISTED])
+        if len(lacking) > _LISTED:
+            names += f" and {len(lacking) - _LISTED} more"
         of = labels[0] if labels else "db.table"
-        first = source_name(progress.untyped[0])
+        first = source_name(lacking[0])
         yield (
             f"table {target}: no message of a row says the types of {names}: string. To give them "
             f"types, write `columns: {{{of}: {{{first}: …}}}}` in the YAML of source {source}, "
             f"then run `ingest redecode --source {source}`, which also makes the table anew"
         )
+
+
+def _declared(source: Source, labels: Sequence[str]) -> set[str]:
+    """The columns of source tables, in lower case, to which the YAML gives types by now: what is to
+    be done next for those is said by the run that meets them."""
+    found: set[str] = set()
+    for label in labels:
+        db, schema, table = [None, None, *label.split(".", 2)][-3:]
+        if db is None:
+            db, schema = schema, None
+        found.update(name.lower() for name in declared_for(source.columns, (db, schema, table)))
+    return found

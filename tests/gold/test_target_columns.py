@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from ingest.config.routes import route
 from ingest.config.settings import DdlPolicy
+from ingest.config.sources import Source
 from ingest.config.tables import Tables
 from ingest.ddl.changes import AddColumn, ChangeKey, RenameColumn, schema_changes
 from ingest.ddl.parse import parse
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
+from pipelines.gold.untyped import untyped
 from pipelines.targets.table import wanted_columns
 
 
@@ -109,3 +114,26 @@ def test_schema_changes_are_of_the_columns_as_gold_calls_them() -> None:
     made = statement_in_gold(parse("CREATE TABLE t (_pos int, a int, PRIMARY KEY (_pos))"))
     assert [column.name for column in made.columns] == ["_pos_source", "a"]
     assert made.keys == ("_pos_source",)
+
+
+def test_who_has_declared_types_is_not_told_to_declare_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table is as it was until it is made anew, and the run that meets it says so."""
+    progress = SimpleNamespace(untyped=("id", "Due", "paid"), watermarks={"db.bill": None})
+    monkeypatch.setattr(
+        "pipelines.gold.untyped.load_progress", lambda _: {("bills", "bill"): progress}
+    )
+    warehouse: Any = SimpleNamespace(exists=lambda *_: True)
+
+    def told(columns: dict[str, Any]) -> list[str]:
+        given = {"name": "bills", "files": {"path": "in/*"}, "columns": columns}
+        config: Any = SimpleNamespace(sources={"bills": Source.model_validate(given)})
+        return list(untyped(warehouse, config, ["bills"]))
+
+    [text] = told({})
+    assert "the types of id, Due, paid: string" in text
+    for of in ("db.bill", "bill"):
+        [text] = told({of: {"due": "date"}, "db.memo": {"id": "int"}})
+        assert "the types of id, paid: string" in text and "{db.bill: {id: …}}" in text
+    assert told({"db.bill": {"id": "int", "due": "date", "paid": "boolean"}}) == []

@@ -20,7 +20,8 @@ def show_plan(call: Invocation, sources: Sequence[str]) -> None:
     said: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
-        said.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+        text = described(error).removeprefix(what).removeprefix(":").strip()
+        said.append(f"{what}: {text}")
 
     with call.console.waiting("looking at what waits"):
         made = plan(call.warehouse, call.config, sources, failed=failed)

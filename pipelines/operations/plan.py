@@ -14,6 +14,7 @@ from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.names import label_of
 from ingest.sql.alter import script
+from pipelines.bronze.listing import is_uri
 from pipelines.bronze.transport import Waiting
 from pipelines.bronze.transports import transport_of
 from pipelines.gold.advance import is_gone
@@ -41,6 +42,15 @@ class Plan(NamedTuple):
     ddl: list[list[Any]]
 
 
+class Beyond(NamedTuple):
+    """What a transport holds that bronze has not read: files, or messages, and these by partition
+    where it has some. None: not of this transport, or not to be told."""
+
+    files: int | None
+    messages: int | None
+    partitions: Sequence[Waiting]
+
+
 def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed: Failed) -> Plan:
     """What the next run of these sources would do; `failed` is told of what cannot be looked up.
 
@@ -55,23 +65,20 @@ def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed
     per_message = _events_per_message(warehouse)
     for name in sources:
         source = config.sources[name]
-        files, partitions = _beyond(warehouse, source, failed)
+        held = beyond(warehouse, source, failed, root=str(config.root))
         made.partitions.extend(
-            ["partition", name, *span, span.end - span.start] for span in partitions or ()
+            ["partition", name, *span, span.end - span.start] for span in held.partitions
         )
-        messages = None if partitions is None else sum(w.end - w.start for w in partitions)
         coming = _foreseen(
             warehouse, config, name, progress_by_target=progress_by_target, failed=failed
         )
         estimate = _estimate(
             per_message.get(name),
-            messages=(messages or 0) + lag.get(name, 0),
+            messages=(held.messages or 0) + lag.get(name, 0),
             ready=sum(task.rows for task in coming.tasks.values()),
-            files=files,
+            known=held.files == 0 or held.messages is not None,
         )
-        made.sources.append(
-            ["source", name, files, messages, lag.get(name, 0), estimate, coming.waits]
-        )
+        made.sources.append(["source", name, *held[:2], lag.get(name, 0), estimate, coming.waits])
         made.tables.extend(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
         made.ddl.extend(_ddl(warehouse, name, coming.statements))
     return made
@@ -93,20 +100,22 @@ def _foreseen(
     return Foreseen({}, {}, [], None)
 
 
-def _beyond(
-    warehouse: Warehouse, source: Source, failed: Failed
-) -> tuple[int | None, list[Waiting] | None]:
-    """The files and the partitions' messages that bronze has not read; None: not of this transport,
-    or not to be told."""
+def beyond(warehouse: Warehouse, source: Source, failed: Failed, *, root: str) -> Beyond:
+    """What the source's transport holds that bronze has not read; `failed` is told why, where that
+    cannot be known now. `root` is the project's folder."""
     transport = transport_of(source)
     try:
         if transport.waiting is not None:
-            return None, transport.waiting(warehouse, source)
-        return transport.unread(warehouse, source), None
+            partitions = transport.waiting(warehouse, source)
+            return Beyond(None, sum(span.end - span.start for span in partitions), partitions)
+        count = transport.unread(warehouse, source)
+        if count is None and not (source.files is not None and is_uri(source.files.path)):
+            transport.reach(source, root)
+        return Beyond(None, count, ()) if source.files is None else Beyond(count, None, ())
     except Exception as error:
         # What one source meets is its own.
         failed(f"source {source.name}", error)
-        return None, None
+        return Beyond(None, None, ())
 
 
 def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
@@ -121,12 +130,12 @@ def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
 
 
 def _estimate(
-    so_far: tuple[int, int] | None, *, messages: int, ready: int, files: int | None
+    so_far: tuple[int, int] | None, *, messages: int, ready: int, known: bool
 ) -> int | None:
     """The events that a run would apply, of so many messages that are not decoded and events that
-    are; None where files are new, whose messages nobody has counted, or where nothing is known of
-    the source's messages."""
-    if files:
+    are; None where it is not known how many messages are new, as of new files, or what the source's
+    messages come to."""
+    if not known:
         return None
     if not messages:
         return ready

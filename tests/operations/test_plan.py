@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -12,9 +12,12 @@ from pyspark.sql import SparkSession
 
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
+from ingest.errors import PlatformError
+from pipelines.bronze.files import FILES
 from pipelines.bronze.kafka import waiting
 from pipelines.bronze.source import ingest_source
-from pipelines.bronze.transport import Waiting
+from pipelines.bronze.transport import Reached, Transport, Waiting
+from pipelines.operations.plan import beyond
 from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import Record, age_out, create_topic, produce
 from tests.support.project import Project, canal, canal_ddl
@@ -22,6 +25,7 @@ from tests.support.project import Project, canal, canal_ddl
 T0 = 1_700_000_000_000
 SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/shop*.jsonl\n"
 PEN = {"id": "1", "name": "pen", "price": "1.10"}
+QUEUE = {"servers": "mq:5552", "queues": ["q"], "password": "x"}
 CUP = {"id": "2", "name": "cup", "price": "4.00"}
 DROP = "ALTER TABLE items DROP COLUMN name"
 ADD = "ALTER TABLE items ADD COLUMN note varchar(9)"
@@ -111,6 +115,34 @@ def test_each_stage_is_foreseen(
         "the table gold.shop_items is gone",
     )
     assert project.ingest("plan", "--source", "shp").code == 2
+    project.write("conf/sources/till.yml", SHOP.replace("shop", "till").replace("landing", "none"))
+    answer = project.ingest("plan", "--source", "till", "--json")
+    assert answer.code == 1
+    assert "source till: reads" in answer.err and "but there is no" in answer.err
+    assert [(r["new_files"], r["estimated_events"]) for r in answer.records] == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("transport", "unread", "held"),
+    [("files", 3, (3, None)), ("rabbitmq", 3, (None, 3)), ("rabbitmq", None, (None, None))],
+)
+def test_messages_of_queues_are_no_files(
+    monkeypatch: pytest.MonkeyPatch, transport: str, unread: int | None, held: tuple[Any, Any]
+) -> None:
+    """And who cannot say how many there are is asked why."""
+    told: list[str] = []
+
+    def silent(source: Source, root: str) -> Reached:
+        raise PlatformError(f"source {source.name}: nobody answers")
+
+    made = Transport(FILES.append, silent, FILES.sample, lambda *_: unread)
+    monkeypatch.setattr("pipelines.operations.plan.transport_of", lambda _: made)
+    where = {"files": {"path": "in/*.jsonl"}, "rabbitmq": QUEUE}
+    source = Source.model_validate({"name": "till", transport: where[transport]})
+    warehouse = cast("Warehouse", None)
+    found = beyond(warehouse, source, lambda _, error: told.append(str(error)), root="/nowhere")
+    assert found == (*held, ())
+    assert told == (["source till: nobody answers"] if unread is None else [])
 
 
 def test_a_topics_messages_are_counted(kafka: str, spark: SparkSession, warehouse: Path) -> None:

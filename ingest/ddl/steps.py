@@ -52,15 +52,15 @@ def _untangled(renames: list[Clause]) -> list[Clause]:
             chain.append(waiting.pop(_old(following)))
             following = None if _stays(chain[-1]) else waiting.get(_new(chain[-1]))
         if len(chain) > 1 and _new(chain[-1]) == _old(clause):
-            aside = _aside(clause)
-            steps.append(replace(clause, new_name=aside))
-            last.append(replace(clause, column=Column(name=aside)))
+            temporary = _temporary_name(clause)
+            steps.append(replace(clause, new_name=temporary))
+            last.append(replace(clause, column=Column(name=temporary)))
             del chain[0]
         steps += reversed(chain)
     return [*steps, *last, *again]
 
 
-def _aside(clause: Clause) -> str:
+def _temporary_name(clause: Clause) -> str:
     """The name of a column that waits for its new one."""
     assert clause.column is not None
     return _ASIDE + clause.column.name

@@ -152,7 +152,7 @@ def _of_transport(table: Table, batch: Batch, messages: Sequence[Message]) -> di
     }
 
 
-_AS_TOLD = (
+_AS_READ = (
     *("op", "op_raw", "before_image", "after_image", "id", "sequenceId", "storeDataSequence"),
     *("scn", "event_time", "sent_time", "tx_id", "extra"),
 )
@@ -161,11 +161,12 @@ _AS_TOLD = (
 def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[str, Any]:
     """What is said of the changes beside their rows."""
     changes, event = table.changes, table.changes.event
-    told, types = changes.told, event.types
+    varying, types = changes.varying, event.types
     columns: dict[str, Any] = {
-        name: told[name] if name in told else Repeated(getattr(event, name)) for name in _AS_TOLD
+        name: varying[name] if name in varying else Repeated(getattr(event, name))
+        for name in _AS_READ
     }
-    formats = told.get("format", (event.format,))
+    formats = varying.get("format", (event.format,))
     doubts = changes.each("warnings")
     if table.by_arrival:
         stepped = Code.CLOCK_STEPPED_BACK.value

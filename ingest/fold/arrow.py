@@ -247,7 +247,7 @@ def result_of_state(key: Key, state: State) -> tuple[Any, ...]:
         key=list(key),
         row=list(row.items()) if row is not None else None,
         gone=row is None,
-        whole=state.stands,
+        whole=state.insertable,
         sets=list(row) if state.keeps and row is not None else None,
         pos=list(state.pos),
         event_time=state.event_time,

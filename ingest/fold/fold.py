@@ -60,9 +60,9 @@ class Change(NamedTuple):
 class State(NamedTuple):
     """What a key comes to: `row` None = no such row.
 
-    `keeps`: columns that `row` lacks keep what is stored. `stands`: the row can stand where none is
-    stored. `pos`, `event_time` and `table` are those of the last change that applied; `deleted_at`
-    is the time of a soft delete (0 where the change has none).
+    `keeps`: columns that `row` lacks keep what is stored. `insertable`: the row can be
+    inserted where none is stored. `pos`, `event_time` and `table` are those of the last change that
+    applied; `deleted_at` is the time of a soft delete (0 where the change has none).
     """
 
     row: Row | None
@@ -70,7 +70,7 @@ class State(NamedTuple):
     table: str
     event_time: int | None
     keeps: bool = False
-    stands: bool = True
+    insertable: bool = True
     deleted_at: int | None = None
     moved_by: str | None = None
 
@@ -197,8 +197,8 @@ def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None
     mark = change.transaction if moved else None
     whole = not change.partial
     if origin is not None and origin.row is not None:
-        stands = origin.stands or whole
-        return State({**origin.row, **image}, *stamp, origin.keeps, stands, None, mark)
+        insertable = origin.insertable or whole
+        return State({**origin.row, **image}, *stamp, origin.keeps, insertable, None, mark)
     if origin is None and base:
         return State(dict(image), *stamp, True, whole, None, mark)
     return State(dict(image), *stamp, False, True, None, mark) if whole else None
@@ -208,8 +208,10 @@ def _deleted(state: State | None, key: Key, change: Change, *, soft: bool, base:
     stamp = (change.pos, change.table, change.event_time)
     if not soft or (state is None and not base) or (state is not None and state.row is None):
         return Step(key, State(None, *stamp))
-    row, keeps, stands = (state.row, state.keeps, state.stands) if state else ({}, True, False)
-    return Step(key, State(row, *stamp, keeps, stands, change.event_time or 0))
+    row, keeps, insertable = (
+        (state.row, state.keeps, state.insertable) if state else ({}, True, False)
+    )
+    return Step(key, State(row, *stamp, keeps, insertable, change.event_time or 0))
 
 
 def _removed(

@@ -92,21 +92,21 @@ class Changes(NamedTuple):
     """Changes of one table whose rows have the same columns, read by column: one event a message.
 
     `at`: the index of each one's message, going up. `event`: what is said of all of them, images
-    aside. `told`: the fields of Event in which they differ, some of PER_CHANGE, each with its value
-    of each change. `names`: the columns of all images. `before`, `after`: the rows, None where
-    there is no such image.
+    aside. `varying`: the fields of Event in which they differ, some of PER_CHANGE, each with its
+    value of each change. `names`: the columns of all images. `before`, `after`: the rows, None
+    where there is no such image.
     """
 
     at: list[int]
     event: Event
-    told: Mapping[str, Sequence[Any]]
+    varying: Mapping[str, Sequence[Any]]
     names: tuple[str, ...]
     before: list[Texts | None]
     after: list[Texts | None]
 
     def each(self, field: str) -> Sequence[Any]:
         """A field's value of each change."""
-        values = self.told.get(field)
+        values = self.varying.get(field)
         return [getattr(self.event, field)] * len(self.at) if values is None else values
 
     def without(self, lost: Collection[int]) -> Changes:
@@ -128,7 +128,7 @@ class Changes(NamedTuple):
         """All but the first."""
         return self._replace(
             at=self.at[1:],
-            told={field: values[1:] for field, values in self.told.items()},
+            varying={field: values[1:] for field, values in self.varying.items()},
             before=self.before[1:],
             after=self.after[1:],
         )
@@ -159,8 +159,8 @@ class ChangeList:
         events = self._events
         if not events:
             return []
-        told = {field: list(map(attrgetter(field), events)) for field in PER_CHANGE}
-        return [Changes(self._at, events[0], told, self._names, self._before, self._after)]
+        varying = {field: list(map(attrgetter(field), events)) for field in PER_CHANGE}
+        return [Changes(self._at, events[0], varying, self._names, self._before, self._after)]
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.errors import PlatformError
 from pipelines.ledger.entries import WAITING
 from pipelines.platform.console import cell, clean
-from pipelines.web.review import Change, Inbox, seen
+from pipelines.web.review import Change, Inbox, fingerprint
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +50,7 @@ def change_page(change: Change, *, place: str, form: str, by: str, error: str | 
         form=form,
         by=by,
         error=error,
-        seen=seen(change),
+        seen=fingerprint(change),
     )
 
 

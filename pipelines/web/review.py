@@ -80,14 +80,14 @@ class LedgerReview:
         """See Review."""
         with self._turn:
             now = one_ddl(self.warehouse, change["id"])
-            if seen(now) != seen(change):
+            if fingerprint(now) != fingerprint(change):
                 text = f"{change['id']} is not what the page showed: look at it again"
                 raise ConfigError([Mistake("review", None, text)])
             decide(self.warehouse, self.config, verb, ids=[change["id"]], by=by, why=why)
             return one_ddl(self.warehouse, change["id"])
 
 
-def seen(change: Change) -> str:
-    """What tells a change from what it may be later: whoever decides decides on this."""
-    told = [change[name] for name in ("id", "status", "target", "class", "statement", "proposed")]
-    return hashlib.sha256(orjson.dumps(json_value(told))).hexdigest()[:32]
+def fingerprint(change: Change) -> str:
+    """A hash of what a reviewer saw: a decision on what is another change by now is refused."""
+    shown = [change[name] for name in ("id", "status", "target", "class", "statement", "proposed")]
+    return hashlib.sha256(orjson.dumps(json_value(shown))).hexdigest()[:32]

@@ -24,7 +24,7 @@ from ingest.errors import ConfigError, IngestError, LeaseHeld
 from pipelines.operations.decisions import DECIDABLE
 from pipelines.platform.failures import described
 from pipelines.web.pages import STYLE, change_page, inbox_page, message_page
-from pipelines.web.review import Review, seen
+from pipelines.web.review import Review, fingerprint
 
 LOOPBACK = "127.0.0.1"
 MOST_FORM = 64 << 10
@@ -113,7 +113,7 @@ class Site:
         if verb not in DECIDABLE or not by or not why or max(len(by), len(why)) > 2000:
             return self._change(id_, "a decision needs who decides and a reason")
         change = self.review.change(id_)
-        if seen(change) != given.get("seen"):
+        if fingerprint(change) != given.get("seen"):
             return self._change(id_, "the change is not what the page showed: look at it again")
         try:
             done = self.review.decide(verb, change, by=by, why=why)

@@ -135,7 +135,7 @@ class Gold:
                     self.rows.pop(key, None)
                 continue
             if stored is None:
-                if state.stands:
+                if state.insertable:
                     self.rows[key] = Held(dict(state.row), state.pos, state.deleted_at)
                 continue
             if not exact and state.pos <= stored.pos:

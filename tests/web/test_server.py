@@ -18,7 +18,7 @@ import pytest
 
 from ingest.errors import ConfigError, Mistake
 from pipelines.operations.listings import DDL
-from pipelines.web.review import Change, Inbox, seen
+from pipelines.web.review import Change, Inbox, fingerprint
 from pipelines.web.server import MOST_FORM, Site, serving
 from tests.support.browser import Page, browser, chromium
 
@@ -225,8 +225,8 @@ def test_the_token_leads_nowhere_else(client: Client) -> None:
 
 def test_what_is_seen_tells_a_change_from_another() -> None:
     one = entry("aa11", proposed="x")
-    assert seen(one) == seen({**one, "waiting_rows": 5})
-    assert seen(one) != seen({**one, "proposed": "y"})
+    assert fingerprint(one) == fingerprint({**one, "waiting_rows": 5})
+    assert fingerprint(one) != fingerprint({**one, "proposed": "y"})
 
 
 def visit(page: Page, address: str) -> None:

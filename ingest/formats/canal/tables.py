@@ -141,7 +141,7 @@ class Tables:
             reader.readings(table.columns),
         )
         placed = [(place, sent) for place, sent in enumerate(group) if place not in rows.odd]
-        said = _said([sent for _, sent in placed], self._options)
+        said = _varying_of([sent for _, sent in placed], self._options)
         details = _ChangeDetails(table, reader, rows)
         found: list[_Change] = []
         for number, (place, sent) in enumerate(placed):
@@ -159,7 +159,7 @@ class Tables:
             elif sent.op == "update":
                 word = details.without_old(word, warnings)
             found.append(_Change(number, sent.at, word, before, None if deleted else row))
-        return _told(table, said, found, types=reader.types)
+        return _table_changes(table, said, found, types=reader.types)
 
 
 class _Change(msgspec.Struct, gc=False):
@@ -172,17 +172,17 @@ class _Change(msgspec.Struct, gc=False):
     after: Texts | None
 
 
-def _told(
-    table: _Table, said: _Said, found: list[_Change], *, types: Types | None
+def _table_changes(
+    table: _Table, said: _Varying, found: list[_Change], *, types: Types | None
 ) -> list[Changes]:
     """The changes of a table that are read by column."""
     if not found:
         return []
-    told = said.told
+    varying = said.varying
     if len(found) < len(said.warnings):
-        told = said.of([one.number for one in found])
-    told["before_image"] = [None if one.before is None else one.word for one in found]
-    told["after_image"] = [None if one.after is None else one.word for one in found]
+        varying = said.of([one.number for one in found])
+    varying["before_image"] = [None if one.before is None else one.word for one in found]
+    varying["after_image"] = [None if one.after is None else one.word for one in found]
     db, schema, name = table.names
     return [
         Changes(
@@ -190,7 +190,7 @@ def _told(
             Event(
                 op="update", db=db, schema=schema, table=name, key_columns=table.keys, types=types
             ),
-            told,
+            varying,
             table.columns,
             [one.before for one in found],
             [one.after for one in found],
@@ -220,16 +220,16 @@ def _sent(at: int, envelope: Envelope, texts: list[bytes]) -> _Sent | None:
     return _Sent(at, op, envelope, place, place + 1 if has_old else None)
 
 
-class _Said(NamedTuple):
+class _Varying(NamedTuple):
     """What changes say beside their rows, field by field of Event; the warnings of one that has to
     be read by itself are None."""
 
-    told: dict[str, Sequence[Any]]
+    varying: dict[str, Sequence[Any]]
     warnings: Sequence[list[str] | None]
 
     def of(self, kept: Sequence[int]) -> dict[str, Sequence[Any]]:
         """The same of some of the changes."""
-        return {field: [values[at] for at in kept] for field, values in self.told.items()}
+        return {field: [values[at] for at in kept] for field, values in self.varying.items()}
 
 
 _FIELDS = (
@@ -238,10 +238,12 @@ _FIELDS = (
 )
 
 
-def _said(group: list[_Sent], options: FormatOptions) -> _Said:
+def _varying_of(group: list[_Sent], options: FormatOptions) -> _Varying:
     """What `event_of` says of each change."""
     envelopes = [sent.envelope for sent in group]
-    plain = _plainly_said(group, envelopes) if options.options["order_key"] != "commit_ts" else None
+    plain = (
+        _plain_varying(group, envelopes) if options.options["order_key"] != "commit_ts" else None
+    )
     if plain is not None:
         return plain
     events: list[Event | None] = []
@@ -250,14 +252,14 @@ def _said(group: list[_Sent], options: FormatOptions) -> _Said:
             events.append(event_of(sent.envelope, sent.op, options, warnings=[]))
         except DecodeError:
             events.append(None)
-    told: dict[str, Sequence[Any]] = {
+    varying: dict[str, Sequence[Any]] = {
         field: [None if event is None else getattr(event, field) for event in events]
         for field in _FIELDS
     }
-    return _Said(told, told["warnings"])
+    return _Varying(varying, varying["warnings"])
 
 
-def _plainly_said(group: list[_Sent], envelopes: list[Envelope]) -> _Said | None:
+def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> _Varying | None:
     """The same by column, where all times and numbers are as Canal sends them; None where one has
     to be looked at."""
     times = plain_millis([one.es for one in envelopes])
@@ -270,7 +272,7 @@ def _plainly_said(group: list[_Sent], envelopes: list[Envelope]) -> _Said | None
         return None
     ops = [sent.op for sent in group]
     warnings: list[list[str]] = [[] for _ in group]
-    told: dict[str, Sequence[Any]] = {
+    varying: dict[str, Sequence[Any]] = {
         "op": ops,
         "op_raw": [one.type for one in envelopes],
         "id": [None if number is None else str(number) for number in ids],
@@ -281,8 +283,8 @@ def _plainly_said(group: list[_Sent], envelopes: list[Envelope]) -> _Said | None
         "warnings": warnings,
     }
     if any(one.gtid for one in envelopes):
-        told["tx_id"] = [one.gtid or None for one in envelopes]
-    return _Said(told, warnings)
+        varying["tx_id"] = [one.gtid or None for one in envelopes]
+    return _Varying(varying, warnings)
 
 
 class _ChangeDetails:

@@ -236,7 +236,7 @@ class Tables:
             )
             for sent in group
         ]
-        return _told(table, columns, placed, rows=rows, words=words)
+        return _table_changes(table, columns, placed, rows=rows, words=words)
 
 
 class _Placed(msgspec.Struct, gc=False):
@@ -262,7 +262,7 @@ def _columns(sent: _Sent, images: list[dict[str, Any] | None]) -> tuple[str, ...
     return columns
 
 
-def _told(
+def _table_changes(
     table: _Table,
     columns: Columns,
     placed: list[_Placed],
@@ -284,7 +284,7 @@ def _told(
     before_words = [None if o.before is None else words[o.after is not None] for o in placed]
     after_words = [None if one.after is None else after_word for one in placed]
     warnings: list[list[str]] = [[] for _ in placed]
-    told: dict[str, Sequence[Any]] = {
+    varying: dict[str, Sequence[Any]] = {
         "op": [sent.op for sent in group],
         "op_raw": [inner.op for inner in inners],
         "before_image": before_words,
@@ -296,9 +296,9 @@ def _told(
         "warnings": warnings,
     }
     if not _NONE.issuperset([source.scn for source in sources]):
-        told["scn"] = list(map(scn_of, sources))
+        varying["scn"] = list(map(scn_of, sources))
     if any(inner.transaction for inner in inners) or any(s.gtid or s.txId for s in sources):
-        told["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
+        varying["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
     untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
     if rows.doubts or untyped or "partial" in (*words.values(), after_word):
         for one, own, before, after in zip(
@@ -316,7 +316,7 @@ def _told(
             Event(
                 op="update", db=db, schema=schema, table=name, key_columns=key, types=columns.types
             ),
-            told,
+            varying,
             table.columns,
             [rows.row(one.before) for one in placed],
             [rows.row(one.after) for one in placed],

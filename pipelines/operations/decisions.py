@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest
-from ingest.ddl.changes import AddColumn, RenameColumn, freed
+from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
 from pipelines.gold.approvals import seen_through
-from pipelines.gold.refold import note_widened
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, load_entries, readded
@@ -113,7 +112,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     if entry.risk == "none":
         return entry
     if entry.status == "approved":
-        return _carried_out(ledger, entry)
+        return seen_through(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
@@ -128,17 +127,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     # What came of the one before is written by the same commit.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
-    return _carried_out(ledger, ledger.entries[entry.id])
-
-
-def _carried_out(ledger: Ledger, entry: Entry) -> Entry:
-    """The entry as it is when it was seen through; a run notes by itself what columns it adds."""
-    entry = seen_through(ledger, entry)
-    route = ledger.route(entry.table)
-    added = any(isinstance(effect, AddColumn) for effect in entry.effects)
-    if added and route is not None and entry.status == "applied":
-        note_widened(ledger, route)
-    return entry
+    return seen_through(ledger, ledger.entries[entry.id])
 
 
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:

@@ -34,6 +34,18 @@ def among(batches: Collection[int]) -> str:
     return f"batch IN ({', '.join(map(str, sorted(batches)))})"
 
 
+def holds_value(name: str, digits: int | None) -> str:
+    """SQL that is true for silver's rows with a value of column `name`, in any case, before or
+    after; with so many `digits` behind its point, as a plain number, where that is given."""
+    value = "e.value IS NOT NULL"
+    if digits is not None:
+        point = f"[.][0-9]{{{digits}}}" if digits else ""
+        value = f"e.value RLIKE {sql_text(f'^-?[0-9]+{point}$')}"
+    of_column = f"e -> lower(e.key) = {sql_text(name.lower())} AND {value}"
+    images = (f"exists(map_entries({image}), {of_column})" for image in ("before", "after"))
+    return f"({' OR '.join(f'coalesce({found}, false)' for found in images)})"
+
+
 def silver_changes(
     silver: str,
     tables: Sequence[SourceTable],

@@ -18,7 +18,7 @@ from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
-from pipelines.gold.encodings import check_encodings
+from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.gold.plan import (
     Feed,
     key_of,
@@ -35,7 +35,7 @@ from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
+from pipelines.silver.pending import BatchStats, PendingChanges, has_values, schema_hints
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.table import columns_of, contract_of, horizons_of
 
@@ -175,7 +175,12 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
     said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
     types = found.types.get(table, ())
-    check_encodings(config.sources[route.source], table, said, types=types, stats=stats)
+
+    def met(doubt: Doubt) -> bool:
+        names = later_names(table, ledger.first_names)
+        return has_values(warehouse, stats, names, **doubt._asdict())
+
+    check_encodings(config.sources[route.source], table, said, types=types, stats=stats, met=met)
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if fresh or name not in before]

@@ -5,13 +5,14 @@ DATETIME as milliseconds or microseconds: which it is, and where the point stand
 `columns:` says. Once a statement changes that, values from before it and from after it cannot be
 read by one declaration, and read by the wrong one they are other numbers and times. So such a
 target is parked before one of them comes in. Decimals under `decimal_handling: auto` may be text,
-which any declaration reads rightly: there nothing is parked.
+which any declaration reads rightly, and which shows as many digits behind the point as the
+statement says: there only what has just as many as the declaration parks, as bytes always have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ingest.config.sources import Source
 from ingest.ddl.model import Statement
@@ -29,40 +30,64 @@ _FORMAT = "debezium"
 _ADAPTIVE = ("adaptive", "adaptive_time_microseconds")
 
 
+class Doubt(NamedTuple):
+    """Values that may be other ones: those of `column` above a position, and below another one
+    where that is given, with so many `digits` behind the point; None: however they are spelled."""
+
+    column: str
+    above: Pos
+    below: Pos | None
+    digits: int | None
+
+
 def check_encodings(
     source: Source,
     table: SourceTable,
     statements: Iterable[tuple[Pos, Statement]],
     *,
     types: Sequence[Sequence[ColumnType]],
-    stats: Iterable[BatchStats],
+    stats: Sequence[BatchStats],
+    met: Callable[[Doubt], bool],
 ) -> None:
-    """See that `columns:` reads the newest changes as the statements before them say.
+    """See that `columns:` reads the changes as the statements before them say.
 
     `types`: the lists of column types that the changes came with, or that were declared for them.
-    The statements are read only where something depends on them.
+    `met`: whether the changes have such values. The statements are read only where something
+    depends on them, the changes only where a statement leaves it open.
 
     Raises:
         TableError: a statement made a column that is read by its declaration one that is read in
-            another way.
+            another way, and values of it came.
     """
     declared = declared_for(source.columns, table[1:])
     top = highest(each.highest for each in stats if _FORMAT in each.formats)
     if not declared or not types or top is None:
         return
-    stated = {
-        name.lower(): type_
-        for pos, statement in sorted(statements, key=lambda found: found[0])
-        if pos < top
-        for name, type_ in typed_columns(statement)
-    }
+    stated: dict[str, list[tuple[Pos, str]]] = {}
+    for pos, statement in sorted(statements, key=lambda found: found[0]):
+        if pos < top:
+            for name, type_ in typed_columns(statement):
+                stated.setdefault(name.lower(), []).append((pos, type_))
     for name, type_ in declared.items():
-        new = stated.get(name.lower())
-        if new is None or not _by_declaration(name, type_, types):
-            continue
-        encodings = [_encoding(text, source.options) for text in (type_, new)]
-        if None not in encodings and encodings[0] != encodings[1]:
-            raise TableError(_sentence(source.name, f"{label_of(table)}.{name}", type_, new=new))
+        made = stated.get(name.lower(), [])
+        if made and _by_declaration(name, type_, types):
+            for doubt, new in _doubts(name, type_, made, options=source.options):
+                if (doubt.below is None and doubt.digits is None) or met(doubt):
+                    raise TableError(_sentence(source, f"{label_of(table)}.{name}", type_, new=new))
+
+
+def _doubts(
+    name: str, type_: str, made: Sequence[tuple[Pos, str]], *, options: Mapping[str, Any]
+) -> Iterable[tuple[Doubt, str]]:
+    """What may be read wrongly of a column declared as `type_` that statements made others, each
+    with the type that it has by then."""
+    read = _encoding(type_, options)
+    until: list[Pos | None] = [*(pos for pos, _ in made[1:]), None]
+    for (pos, new), below in zip(made, until, strict=True):
+        written = _encoding(new, options)
+        if read is not None and written is not None and read != written:
+            bytes_or_text = read.kind == written.kind == "unscaled" and _may_be_text(options)
+            yield Doubt(name, pos, below, read.digits if bytes_or_text else None), new
 
 
 def _by_declaration(name: str, type_: str, types: Sequence[Sequence[ColumnType]]) -> bool:
@@ -74,25 +99,38 @@ def _by_declaration(name: str, type_: str, types: Sequence[Sequence[ColumnType]]
     return all(found <= {type_.lower()} for found in came) and any(came)
 
 
-def _encoding(text: str, options: Mapping[str, Any]) -> tuple[str, int] | None:
-    """How values of a type are written: which kind of number, and the digits behind its point; None
-    where their texts tell."""
+class _Encoding(NamedTuple):
+    """How values of a type are written: which kind of number, and the digits behind its point."""
+
+    kind: str
+    digits: int
+
+
+def _may_be_text(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("decimal_handling", "auto") == "auto")
+
+
+def _encoding(text: str, options: Mapping[str, Any]) -> _Encoding | None:
+    """How values of a type are written; None where their texts tell."""
     type_ = parse_type(text)
-    if type_.name in DECIMALS and options.get("decimal_handling") == "precise":
-        return "unscaled", type_.numbers[1] if len(type_.numbers) > 1 else 0
+    if type_.name in DECIMALS and options.get("decimal_handling", "auto") in ("auto", "precise"):
+        return _Encoding("unscaled", type_.numbers[1] if len(type_.numbers) > 1 else 0)
     if options.get("time_precision", "adaptive") not in _ADAPTIVE:
         return None
     if type_.name == "date":
-        return "days", 0
+        return _Encoding("days", 0)
     if type_.name == "datetime":
-        return "seconds", 6 if any(digits > 3 for digits in type_.numbers) else 3
+        return _Encoding("seconds", 6 if any(digits > 3 for digits in type_.numbers) else 3)
     return None
 
 
-def _sentence(source: str, column: str, type_: str, *, new: str) -> str:
+def _sentence(source: Source, column: str, type_: str, *, new: str) -> str:
+    text = ""
+    if parse_type(new).name in DECIMALS and _may_be_text(source.options):
+        text = "Where decimals are text, set `options: {decimal_handling: string}`. "
     return (
-        f"expected {column} to stay {type_}, as `columns:` of source {source} has it, got a "
+        f"expected {column} to stay {type_}, as `columns:` of source {source.name} has it, got a "
         f"statement that makes it {new}: messages without schemas do not say which of both a value "
-        f"is. Let the connector send schemas, declare {new}, and after `ingest reset --source "
-        f"{source} --bronze` read a new snapshot from new topics or files"
+        f"is. {text}Let the connector send schemas, declare {new}, and after `ingest reset "
+        f"--source {source.name} --bronze` read a new snapshot from new topics or files"
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -25,7 +26,6 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
-from ingest.config.sources import Source
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
@@ -42,7 +42,7 @@ from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import by_component
 from pipelines.apply.versions import history_run, of_changes, of_history
-from pipelines.gold.encodings import check_encodings
+from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.gold.plan import (
     Feed,
     Histories,
@@ -59,6 +59,7 @@ from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.pending import has_values
 from pipelines.targets.progress import Progress, Watermarks, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
@@ -112,7 +113,7 @@ class Reconstruction:
             last=last,
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
-        _check_encodings(config.sources[self.source], found.feeds if today else (), of)
+        _check_encodings(warehouse, config, found.feeds if today else (), entries_of=of)
         self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
         self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
@@ -344,13 +345,22 @@ def as_of(
 
 
 def _check_encodings(
-    source: Source, feeds: Iterable[Feed], entries_of: Callable[[SourceTable], list[Entry]]
+    warehouse: Warehouse,
+    config: Config,
+    feeds: Iterable[Feed],
+    *,
+    entries_of: Callable[[SourceTable], list[Entry]],
 ) -> None:
-    limits = source.limits.filled()
+    def met(doubt: Doubt, feed: Feed) -> bool:
+        return has_values(warehouse, feed.stats, feed.later_names, **doubt._asdict())
+
     for feed in feeds:
+        source = config.sources[feed.table.source]
+        limits = source.limits.filled()
         entries = [entry for entry in entries_of(feed.table) if entry.statement]
         said = ((e.pos, statement_of(e, limits)) for e in entries if e.pos)
-        check_encodings(source, feed.table, said, types=feed.types, stats=feed.stats)
+        found = partial(met, feed=feed)
+        check_encodings(source, feed.table, said, types=feed.types, stats=feed.stats, met=found)
 
 
 def _check_unmixed(

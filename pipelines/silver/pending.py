@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from ingest.events import ColumnType
 from ingest.names import SourceTable
-from ingest.position import Pos
+from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
 from ingest.sql.lineage import translated
 from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
 from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.sequence import place
-from ingest.sql.silver import among, named
+from ingest.sql.silver import among, holds_value, named
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
@@ -265,6 +265,26 @@ def with_places(
         for each in stats
     ]
     return placed, int(row["missing"])
+
+
+def has_values(
+    warehouse: Warehouse,
+    stats: Sequence[BatchStats],
+    later_names: Iterable[SourceTable],
+    *,
+    column: str,
+    above: Pos,
+    below: Pos | None,
+    digits: int | None,
+) -> bool:
+    """Whether images of a table above a position, and below another one where that is given, have
+    values of `column`, with so many `digits` behind the point where that is given."""
+    where = f"pos > {pos_literal(above)}"
+    if below is not None:
+        where += f" AND pos < {pos_literal(below)}"
+    changes = _changes(warehouse, stats, later_names, aside=False)
+    found = f"{changes} AND {where} AND {holds_value(column, digits)}"
+    return bool(warehouse.session.sql(f"SELECT 1 FROM ({found}) LIMIT 1").take(1))
 
 
 def _changes(

@@ -366,10 +366,10 @@ def look_after_rejects(project: Project) -> None:
 
 def move_the_point(project: Project) -> None:
     """A statement moves the point of a decimal whose bytes only the declaration can read: nothing
-    behind it comes in as another number."""
+    behind it comes in as another number. A decimal that is text comes in as it is."""
 
-    def account(place: int, **more: Any) -> dict[str, Any]:
-        source = {"connector": "mysql", "db": "bank", "table": "accounts", "file": "b.1"}
+    def account(place: int, table: str = "accounts", **more: Any) -> dict[str, Any]:
+        source = {"connector": "mysql", "db": "bank", "table": table, "file": "b.1"}
         source |= {"ts_ms": T0 + place, "pos": place, "row": 0, "snapshot": "false"}
         return {"source": source, "ts_ms": T0 + place, **more}
 
@@ -378,22 +378,31 @@ def move_the_point(project: Project) -> None:
 
     declared = (
         "name: bank\nformat: debezium\nfiles: {path: 'landing/bank-*.jsonl'}\n"
-        "keys: {bank.accounts: [id]}\n"
-        "columns: {bank.accounts: {id: int, balance: 'decimal(12,2)'}}\n"
-        "options: {decimal_handling: precise}\n"
+        "keys: {bank.accounts: [id], bank.loans: [id]}\n"
+        "columns:\n"
+        "  bank.accounts: {id: int, balance: 'decimal(12,2)'}\n"
+        "  bank.loans: {id: int, balance: 'decimal(12,2)'}\n"
     )
     project.write("conf/sources/bank.yml", declared)
-    project.land("bank-1.jsonl", [account(1, **balance("BBo="))])
+    loan = account(1, "loans", **balance("7.00"))
+    project.land("bank-1.jsonl", [account(1, **balance("BBo=")), loan])
     assert project.ingest("run", "--source", "bank").code == 0
     assert gold(project, "bank_accounts", "id, balance") == [(4, "10.50")]
     moved = "ALTER TABLE accounts MODIFY balance decimal(16,4)"
-    altered = account(2, ddl=moved, databaseName="bank", tableChanges=[])
-    project.land("bank-2.jsonl", [altered, account(3, **balance("AaAoQAAB"))])
+    altered = [
+        account(2, table, ddl=moved.replace("accounts", table), databaseName="bank")
+        for table in ("accounts", "loans")
+    ]
+    loan = account(3, "loans", **balance("2.7183"))
+    project.land("bank-2.jsonl", [*altered, account(3, **balance("AaAoQAAB")), loan])
     answer = project.ingest("run", "--source", "bank")
     assert answer.code == 1
     said = "expected bank.accounts.balance to stay decimal(12,2), as `columns:` of source bank has"
     assert said in squeezed(answer.err)
     assert gold(project, "bank_accounts", "id, balance") == [(4, "10.5000")]
+    assert gold(project, "bank_loans", "id, balance") == [(4, "7.0000"), (6, "2.7183")]
+    answer = project.ingest("rebuild", "bank_loans")
+    assert answer.code == 0, answer.err
     answer = project.ingest("rebuild", "bank_accounts")
     assert (answer.code, said in squeezed(answer.err)) == (1, True)
     # The old messages are gone, and a snapshot has the rows as they are now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.position import Pos
-from pipelines.gold.encodings import check_encodings
+from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.silver.pending import BatchStats
 
 TABLE = SourceTable("crm", "crm", None, "clients")
@@ -24,15 +25,15 @@ def at(place: int) -> Pos:
 
 
 def check(
-    statement: str,
-    *,
+    *statements: str,
+    met: Callable[[Doubt], bool] = lambda doubt: False,
     place: int = 5,
     newest: int = 9,
     came: tuple[str, ...] = (DECLARED,),
     format_: str = "debezium",
     **options: Any,
 ) -> None:
-    """Check a batch up to `newest` behind a statement, whose changes came with types `came`."""
+    """Check a batch up to `newest` behind statements, whose changes came with types `came`."""
     source = Source.model_validate(
         {
             "name": "crm",
@@ -46,11 +47,13 @@ def check(
     )
     nothing: dict[str, Any] = dict.fromkeys(BatchStats._fields, 0)
     stats = BatchStats(**{**nothing, "formats": (format_,), "highest": at(newest)})
-    read = parse(statement, dialect="mysql", db="crm", schema=None, table="clients")
     check_encodings(
         source,
         TABLE,
-        [(at(place), read)],
+        [
+            (at(place + n), parse(text, dialect="mysql", db="crm", schema=None, table="clients"))
+            for n, text in enumerate(statements)
+        ],
         types=[
             [
                 ColumnType("balance", text, "decimal(12,2)"),
@@ -60,6 +63,7 @@ def check(
             for text in came
         ],
         stats=[stats],
+        met=met,
     )
 
 
@@ -80,6 +84,41 @@ def test_a_decimal_that_would_be_read_with_a_wrong_point_is_parked(
         f"got a statement that makes it {new}: "
     )
     assert str(error.value).endswith("read a new snapshot from new topics or files")
+
+
+@pytest.mark.parametrize("new", ["decimal(16,4)", "decimal(16)", "numeric(10,1)"])
+def test_a_decimal_that_may_be_text_parks_where_it_has_the_digits_of_the_declaration(
+    new: str,
+) -> None:
+    asked = []
+
+    def met(doubt: Doubt) -> bool:
+        asked.append(doubt)
+        return True
+
+    statement = f"ALTER TABLE clients MODIFY balance {new}"
+    with pytest.raises(TableError) as error:
+        check(statement, decimal_handling="auto", met=met)
+    assert "Where decimals are text, set `options: {decimal_handling: string}`." in str(error.value)
+    assert asked == [Doubt("Balance", at(5), None, 2)]
+    check(statement, decimal_handling="auto")
+
+
+@pytest.mark.parametrize("handling", ["auto", "precise"])
+def test_a_point_that_was_moved_back_leaves_what_came_between(handling: str) -> None:
+    asked = []
+
+    def met(doubt: Doubt) -> bool:
+        asked.append(doubt)
+        return len(asked) > 1
+
+    there = "ALTER TABLE clients MODIFY balance decimal(16,4)"
+    back = "ALTER TABLE clients MODIFY balance decimal(16,2)"
+    check(there, back, decimal_handling=handling, met=met)
+    with pytest.raises(TableError, match=r"makes it decimal\(16,4\)"):
+        check(there, back, decimal_handling=handling, met=met)
+    digits = 2 if handling == "auto" else None
+    assert asked == [Doubt("Balance", at(5), at(6), digits)] * 2
 
 
 @pytest.mark.parametrize("new", ["datetime", "datetime(3)", "date"])

@@ -24,9 +24,7 @@ _DEAD = timedelta(days=3)
 def set_down(warehouse: Warehouse, frame: DataFrame) -> Iterator[str]:
     """The SQL name of a table that holds the rows of `frame` until the end."""
     now = datetime.now(UTC)
-    for name in warehouse.tables(_LAYER):
-        if name.startswith(_PREFIX) and name < _PREFIX + (now - _DEAD).strftime(_MADE):
-            warehouse.drop(_LAYER, name)
+    drop_older(warehouse, _DEAD)
     name = f"{_PREFIX}{now.strftime(_MADE)}_{uuid.uuid4().hex}"
     columns = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
     try:
@@ -35,3 +33,13 @@ def set_down(warehouse: Warehouse, frame: DataFrame) -> Iterator[str]:
         yield warehouse.name(_LAYER, name)
     finally:
         warehouse.drop(_LAYER, name)
+
+
+def drop_older(warehouse: Warehouse, age: timedelta) -> list[str]:
+    """Drop what was set down longer ago, by processes that are dead; the names of what is left."""
+    least = _PREFIX + (datetime.now(UTC) - age).strftime(_MADE)
+    there = [name for name in warehouse.tables(_LAYER) if name.startswith(_PREFIX)]
+    for name in there:
+        if name < least:
+            warehouse.drop(_LAYER, name)
+    return [name for name in there if name >= least]

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -28,6 +28,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, same
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import rows
+from pipelines.platform.scratch import drop_older
 from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
 from pipelines.privacy import record
 from pipelines.privacy.person import Person, messages_table
@@ -38,6 +39,8 @@ _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PLACE = ("topic", "partition", "offset")
 _MOST = 10
 """Places that a sentence names."""
+_AT_WORK = timedelta(hours=1)
+"""How old a table may be that another command works with."""
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
 
 
@@ -57,6 +60,7 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
         if warehouse.local and layer == "gold":
             _forget_log(warehouse, layer, table)
     left = _messages_left(history, erasure)
+    left += [f"rows set down in silver.{name}" for name in drop_older(warehouse, _AT_WORK)]
     said = [f"{len(erasure.went):,} messages in none of bronze"]
     if warehouse.local:
         files, cells, found = _looked_through(warehouse, tables, person.texts)
@@ -69,7 +73,7 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
         raise TableError(
             f"expected nothing of the person to be left, got: {'; '.join(left[:_MOST])}{more}; "
             "what is in messages of others was written there by them: correct it at the source, or "
-            "erase those too"
+            "erase those too; what was set down goes with the command that does it, or in an hour"
         )
     proof = f"looked through after VACUUM: {', '.join(said)}: nothing found"
     proved = replace(erasure, status="proved", proof=proof, proved_at=datetime.now(UTC))

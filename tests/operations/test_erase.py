@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ingest.config.masks import MaskSecret
 from pipelines.platform.warehouse import Warehouse
@@ -152,7 +153,7 @@ def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) 
 
 
 def test_an_erasure_that_was_cut_short_is_finished(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     played(project, "rows")
     others = [row for row in gold(project) if json.loads(row)["id"] not in (1, 7)]
@@ -176,8 +177,14 @@ def test_an_erasure_that_was_cut_short_is_finished(
     done = project.ingest(*asking)
     assert done.code == 0, done.err
     assert "is erased; earlier versions of the tables still have it" in done.err
+    # What a killed command has set down goes too.
+    scratch = project.folder / "warehouse" / "silver" / "_scratch_20200102030405_0"
+    project.write("names.csv", f"name\n{CANARIES[0]}\n")
+    names = spark.read.csv(str(project.folder / "names.csv"), header=True)
+    names.write.format("delta").save(str(scratch))
     done = project.ingest(*asking, "--vacuum")
     assert "is proved" in done.err, done.err
+    assert not scratch.exists()
     [erasure] = rows(project, "SELECT status, bronze, silver FROM gold._erasures")
     assert erasure == {"status": "proved", "bronze": 4, "silver": 4}
     left = held(project.folder / "warehouse")

@@ -68,8 +68,8 @@ Days = Annotated[int | None, BeforeValidator(_days)]
 
 
 class Retention(ConfigModel):
-    """How many days messages stay in bronze, superseded changes in silver and rows in `gold._runs`;
-    None: for ever.
+    """How many days messages stay in bronze, superseded changes in silver and rows in `gold._runs`
+    and `gold._progress`; None: for ever.
 
     A message's age is that of its arrival here. Silver keeps its rows at least as long as bronze
     the messages they came from.

@@ -103,7 +103,9 @@ SETTINGS: Mapping[str, Key] = {
         _DAYS,
     ),
     "retention.runs": Key(
-        "Rows of `gold._runs` whose run ended longer ago are deleted; null keeps them for ever.",
+        "Rows of `gold._runs` whose run ended longer ago are deleted, and those of "
+        "`gold._progress` from longer ago, but for the newest of each target; null keeps them for "
+        "ever.",
         "90 days",
         90,
         _DAYS,

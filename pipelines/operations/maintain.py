@@ -8,14 +8,14 @@ otherwise, so that readers may finish.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ingest.config.load import Config
 from ingest.sql.casts import sql_text
 from pipelines.gold.known_targets import gold_tables, known_targets
-from pipelines.operations.retention import trim_bronze, trim_runs, trim_target
+from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
 from pipelines.operations.status import source_rows
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
@@ -25,6 +25,11 @@ MAINTAINED = ("kind", "table", "rows_trimmed", "files_before", "files_after", "n
 _SMALL = 32 * 2**20
 _MANY = 8
 _OWN = ("_progress", "_ddl", "_rejects", "_runs", "_erasures")
+_TRIMMED: Mapping[str, Callable[[Warehouse, int], int]] = {
+    "_runs": trim_runs,
+    "_progress": trim_progress,
+}
+"""Of gold's own tables those of which old rows go, and what deletes them."""
 
 
 @dataclass
@@ -82,8 +87,7 @@ def _each(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Iterator
         yield _silver(warehouse, config)
     for name in [*gold_tables(warehouse), *_OWN]:
         if warehouse.exists("gold", name):
-            runs = config.settings.retention.runs if name == "_runs" else None
-            yield _compacted(warehouse, "gold", name, days=runs)
+            yield _compacted(warehouse, "gold", name, days=config.settings.retention.runs)
 
 
 def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Maintained:
@@ -127,12 +131,12 @@ def _silver(warehouse: Warehouse, config: Config) -> Maintained:
 def _compacted(
     warehouse: Warehouse, layer: str, table: str, *, days: int | None = None
 ) -> Maintained:
-    """`days`: of runs, how long ago they may have ended."""
+    """`days`: how long what runs have noted of themselves is kept, in the tables of `_TRIMMED`."""
     done = Maintained(f"{layer}.{table}")
     with done.part():
         done.before = done.after = _files(warehouse, layer, table)
-        if days is not None:
-            done.trimmed = trim_runs(warehouse, days)
+        if days is not None and table in _TRIMMED:
+            done.trimmed = _TRIMMED[table](warehouse, days)
         _compact(warehouse, layer, table)
         _clean(warehouse, layer, table)
         done.after = _files(warehouse, layer, table)

@@ -1,4 +1,5 @@
-"""What retention takes away: messages of bronze that were decoded, changes of silver that are past.
+"""What retention takes away: messages of bronze that were decoded, changes of silver that are past,
+what gold noted of runs long ago.
 
 A change of silver is taken away when it is old, applied, and superseded by an old whole image or
 delete of its key above it: so what is left still folds to the same table, now and as of any moment
@@ -60,6 +61,24 @@ def trim_runs(warehouse: Warehouse, days: int) -> int:
         f"DELETE FROM {warehouse.name('gold', '_runs')} WHERE ended < {_ago(days)}"
     ).first()
     return int(done[0]) if done is not None else 0
+
+
+def trim_progress(warehouse: Warehouse, days: int) -> int:
+    """Delete the records of progress from longer ago, but never the newest of a source and target,
+    which says how far it is; how many there were."""
+    name = warehouse.name("gold", "_progress")
+    past = (
+        "SELECT source, target, version FROM (SELECT source, target, version, at, "
+        f"max(version) OVER (PARTITION BY source, target) AS newest FROM {name}) "
+        f"WHERE version < newest AND at < {_ago(days)}"
+    )
+    if warehouse.session.sql(past).isEmpty():
+        return 0
+    done = warehouse.execute(
+        f"MERGE INTO {name} p USING ({past}) d ON p.source = d.source AND p.target = d.target "
+        "AND p.version = d.version WHEN MATCHED THEN DELETE"
+    ).first()
+    return int(done["num_deleted_rows"]) if done is not None else 0
 
 
 def trim_target(

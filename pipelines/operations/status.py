@@ -226,8 +226,9 @@ def _rejected(warehouse: Warehouse) -> dict[str, int]:
 
 
 def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
-    """The newest row of each target, with `late` summed over all its runs: keys that late changes
-    made to be folded again, and late changes that newer ones had overtaken."""
+    """The newest row of each target, with `late` summed over all its runs that are kept
+    (`retention.runs`): keys that late changes made to be folded again, and late changes that newer
+    ones had overtaken."""
     if not warehouse.exists("gold", "_progress"):
         return []
     return records(

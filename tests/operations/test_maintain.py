@@ -99,6 +99,18 @@ def test_retention(
     rows = [{"id": 1, "price": "11.00"}, {"id": 4, "price": "30.00"}, {"id": 5, "price": "50.00"}]
     gold = "SELECT id, price FROM gold.shop_items ORDER BY id"
     assert _query(project, gold) == rows
+    # Of progress the newest row of each target stays, however old, and says how far it is.
+    update = "UPDATE gold._progress SET at = at - INTERVAL 100 DAYS"
+    assert project.ingest("sql", "--write", update).code == 0
+    newest = (
+        "SELECT target, max_by(struct(batch, state), version) AS last FROM gold._progress "
+        "GROUP BY target ORDER BY target"
+    )
+    before = _query(project, newest)
+    assert _maintained(project)["gold._progress"]["rows_trimmed"] > 0
+    assert _query(project, newest) == before
+    assert _query(project, "SELECT count(*) AS n FROM gold._progress") == [{"n": len(before)}]
+    assert project.ingest("run", "--json").records[0]["rows"] == 0
     [status, _] = project.ingest("status", "--json").records
     assert (status["messages"], status["lag"]) == (2, 0)
     for verb in ("reconcile", "rebuild", "reconcile"):

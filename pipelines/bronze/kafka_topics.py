@@ -49,8 +49,7 @@ class Topics(NamedTuple):
         """The messages of a partition from `start` up to, not including, `end`, in order."""
         with self.cluster.open() as client:
             topic = client.topics([partition.topic])[partition.topic]
-            if partition.number not in topic.leaders:
-                raise NoPartition(*partition)
+            topic.leader(partition.number)
             lowest, _ = client.spans({topic.name: topic})[partition]
             if start < lowest:
                 raise Gone(lowest)

@@ -57,8 +57,12 @@ class Topics(NamedTuple):
 
     def spans(self) -> dict[Partition, Span]:
         """What each queue holds; those of a broker without a number wait for the next run."""
+        return self.spans_of(self.cluster.queues(*self.topics))
+
+    def spans_of(self, queues: Iterable[Queue]) -> dict[Partition, Span]:
+        """What each of these queues holds."""
         found: dict[Partition, Span] = {}
-        for queue in self.cluster.queues(*self.topics):
+        for queue in queues:
             if queue.broker in self.brokers:
                 with self.cluster.connect(queue.address) as broker:
                     found[self._partition(queue)] = Span(*ends(broker, queue))
@@ -142,12 +146,10 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many messages the queues hold above those that bronze has; None where nobody answers."""
     declared = _declared(source)
     cluster = _cluster(declared)
-    note = read_note(Path(warehouse.checkpoint("bronze", source.name), _NOTE))
-    known = note.get("brokers", ())
     try:
-        met = {queue.broker for queue in cluster.queues(*declared.topics)}
-        brokers = (*known, *sorted(met.difference(known)))
-        held = Topics(cluster, declared.topics, (), declared.group, brokers).spans()
+        found = cluster.queues(*declared.topics)
+        brokers = _numbered(warehouse, source, {queue.broker for queue in found}, noted=False)
+        held = Topics(cluster, declared.topics, (), declared.group, brokers).spans_of(found)
     except OSError:
         return None
     return queues.unread(held, warehouse.checkpoint("bronze", source.name))
@@ -210,19 +212,24 @@ def _record(message: Stored, broker: str) -> Record:
     )
 
 
-def _numbered(warehouse: Warehouse, source: Source, met: Iterable[str]) -> tuple[str, ...]:
-    """The brokers by number, those among them that a source meets for the first time last."""
+def _numbered(
+    warehouse: Warehouse, source: Source, met: Iterable[str], *, noted: bool = True
+) -> tuple[str, ...]:
+    """The brokers by number, those among them that a source meets for the first time last: these
+    keep their numbers where that is `noted`, which is for runs alone to do."""
     note = Path(warehouse.checkpoint("bronze", source.name), _NOTE)
-    noted = read_note(note).get("brokers")
-    known = _in_bronze(warehouse, source) if noted is None else noted
+    before = read_note(note).get("brokers")
+    known = _in_bronze(warehouse, source) if before is None else before
     brokers = (*known, *sorted(set(met) - set(known)))
-    if list(brokers) != noted:
+    if noted and list(brokers) != before:
         write_whole(note, orjson.dumps({"brokers": brokers}))
     return brokers
 
 
 def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
     """The brokers by number, as the messages in bronze name them: a row a broker."""
+    if not warehouse.exists("bronze", "messages"):
+        return []
     header = f"filter(headers, h -> h.key = {sql_text(BROKER_HEADER)})[0].value"
     found = (
         warehouse.read("bronze", "messages")

@@ -20,7 +20,8 @@ def show_plan(call: Invocation, sources: Sequence[str]) -> None:
     said: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
-        text = described(error).removeprefix(what).removeprefix(":").strip()
+        # Many errors name their source themselves, some without a colon behind it.
+        text = described(error).removeprefix(f"{what}: ").removeprefix(f"{what} ")
         said.append(f"{what}: {text}")
 
     with call.console.waiting("looking at what waits"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
@@ -10,7 +10,7 @@ from ingest.config.sources import Source
 from ingest.sql.metadata import source_name
 from ingest.wire.declared import declared_for
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+from pipelines.targets.progress import SOURCE_CURSOR, Names, load_progress
 
 _LISTED = 10
 """Columns of a table that its sentence names."""
@@ -52,7 +52,7 @@ def untyped(
         if targets is not None and target not in targets:
             continue
         labels = sorted(progress.watermarks)
-        declared = _declared(config.sources[source], labels)
+        declared = _declared(config.sources[source], progress.tables)
         lacking = [name for name in progress.untyped if source_name(name).lower() not in declared]
         if not lacking:
             continue
@@ -68,13 +68,7 @@ def untyped(
         )
 
 
-def _declared(source: Source, labels: Sequence[str]) -> set[str]:
+def _declared(source: Source, tables: Iterable[Names]) -> set[str]:
     """The columns of source tables, in lower case, to which the YAML gives types by now: what is to
     be done next for those is said by the run that meets them."""
-    found: set[str] = set()
-    for label in labels:
-        db, schema, table = [None, None, *label.split(".", 2)][-3:]
-        if db is None:
-            db, schema = schema, None
-        found.update(name.lower() for name in declared_for(source.columns, (db, schema, table)))
-    return found
+    return {name.lower() for table in tables for name in declared_for(source.columns, table)}

@@ -120,7 +120,11 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The table is as it was until it is made anew, and the run that meets it says so."""
-    progress = SimpleNamespace(untyped=("id", "Due", "paid"), watermarks={"db.bill": None})
+    progress = SimpleNamespace(
+        untyped=("id", "Due", "paid"),
+        watermarks={"db.bill": None, "db.bill.old": None},
+        tables={("db", None, "bill"): 4, ("db", None, "bill.old"): 2},
+    )
     monkeypatch.setattr(
         "pipelines.gold.untyped.load_progress", lambda _: {("bills", "bill"): progress}
     )
@@ -136,4 +140,7 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
     for of in ("db.bill", "bill"):
         [text] = told({of: {"due": "date"}, "db.memo": {"id": "int"}})
         assert "the types of id, paid: string" in text and "{db.bill: {id: …}}" in text
+    # `old` is another table than `bill.old`, whose own name has a dot.
+    [text] = told({"old": {"due": "date"}})
+    assert "the types of id, Due, paid: string" in text
     assert told({"db.bill": {"id": "int", "due": "date", "paid": "boolean"}}) == []

@@ -69,6 +69,12 @@ class Topic(NamedTuple):
     id: str | None
     leaders: Mapping[int, int]
 
+    def leader(self, number: int) -> int:
+        """The node that leads a partition; raises NoPartition where the topic lacks it by now."""
+        if number not in self.leaders:
+            raise NoPartition(self.name, number)
+        return self.leaders[number]
+
 
 class Cluster(NamedTuple):
     """How a cluster is reached: brokers, asked in turn. With `committed`, what an open transaction
@@ -147,9 +153,7 @@ class Client:
     def read(self, topic: Topic, number: int, *, start: int, end: int) -> Iterator[Record]:
         """The messages of a partition from `start` up to, not including, `end`, in order; raises
         NoPartition where the topic lacks it by now."""
-        if number not in topic.leaders:
-            raise NoPartition(topic.name, number)
-        broker = self._broker(topic.leaders[number])
+        broker = self._broker(topic.leader(number))
         while start < end:
             reached = start
             for following, records in batches(self._fetched(broker, (topic.name, number), start)):

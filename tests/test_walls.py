@@ -31,6 +31,7 @@ FLOORS = (
         "ingest.identity",
     ),
     ("ingest.formats.canal", "ingest.formats.dataworks", "ingest.formats.debezium", "ingest.sql"),
+    ("ingest.sql.fold",),
     ("ingest.fold", "ingest.formats"),
     ("ingest.config",),
     ("ingest.decode", "pipelines.platform"),

@@ -3,8 +3,8 @@
 Silver holds canonical text by column name; gold holds typed columns. A Projection says which
 columns a target has, of which types, under which spellings the source sends them, and how rows of
 the source table are ordered. From it come the two SELECTs that everything in gold is made of:
-`events`, one row a change with its key as text, for the exact fold; and `ingest.sql.latest`, the
-same folded to one row a key.
+`events`, one row a change with its key as text, for the exact fold; and `ingest.sql.fold.latest`,
+the same folded to one row a key.
 """
 
 from __future__ import annotations

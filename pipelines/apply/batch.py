@@ -12,7 +12,7 @@ from ingest.fold.fold import Change
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
 from ingest.sql.casts import from_text, sql_text, typed
-from ingest.sql.late_keys import held_by_others
+from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import silver_changes
@@ -303,7 +303,7 @@ class TableBatch:
         )
 
     def listed(self, rows: str) -> str:
-        """SQL of `ingest.sql.latest` with the columns of `typed_states`, absent ones null."""
+        """SQL of `ingest.sql.fold.latest` with the columns of `typed_states`, absent ones null."""
         projection = self.projection
         keys = ", ".join(f"`_k{i}`" for i in range(len(projection.keys)))
         slots = projection.slots

@@ -9,7 +9,7 @@ aside, none is left out; and none that does not fit, which is a reject of its ow
 
 from __future__ import annotations
 
-from ingest.sql import late_keys
+from ingest.sql.fold import late_keys
 from pipelines.apply.batch import TableBatch
 
 UNFIT = "c.key IS NULL OR size(c.misfits) > 0"

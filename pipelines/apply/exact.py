@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ingest.codes import Code
 from ingest.fold.arrow import OUTPUT, Run
 from ingest.position import Pos
-from ingest.sql.late_keys import counts_of_refolded, of_kinds, without_keys
+from ingest.sql.fold.late_keys import counts_of_refolded, of_kinds, without_keys
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of

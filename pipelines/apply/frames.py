@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ingest.fold.fold import Key
-from ingest.sql.late_keys import few_keys
+from ingest.sql.fold.late_keys import few_keys
 from pipelines.apply import bounds
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import set_down

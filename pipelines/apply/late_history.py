@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos
-from ingest.sql import late_history
-from ingest.sql.late_history import events_of_keys, number_of, of_keys
+from ingest.sql.fold import late_history
+from ingest.sql.fold.late_history import events_of_keys, number_of, of_keys
 from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from ingest.errors import TableError
 from ingest.fold.fold import Key
 from ingest.position import TOP, Pos
-from ingest.sql.late_history import UNHASHED
-from ingest.sql.late_keys import (
+from ingest.sql.fold.late_history import UNHASHED
+from ingest.sql.fold.late_keys import (
     late_relation,
     named_above,
     number_of,

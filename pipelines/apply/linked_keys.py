@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ingest.fold.fold import Key
 from ingest.fold.key_groups import key_groups
-from ingest.sql import key_changes
+from ingest.sql.fold import key_changes
 from ingest.sql.silver import among
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch

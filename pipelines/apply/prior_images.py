@@ -21,8 +21,8 @@ import pyarrow as pa
 from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos
-from ingest.sql import late_history
-from ingest.sql.late_history import CHANGES, UNHASHED, by_batch, of_hashes
+from ingest.sql.fold import late_history
+from ingest.sql.fold.late_history import CHANGES, UNHASHED, by_batch, of_hashes
 from ingest.sql.silver import among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames

@@ -10,10 +10,10 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.position import Pos, outermost, pos_literal
-from ingest.sql.late_keys import rows_below, stored_rows
-from ingest.sql.latest import latest
-from ingest.sql.merge import Merge, Truncate
-from ingest.sql.merge import sql as merge_sql
+from ingest.sql.fold.late_keys import rows_below, stored_rows
+from ingest.sql.fold.latest import latest
+from ingest.sql.fold.merge import Merge, Truncate
+from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from ingest.fold.arrow import OUTPUT, SCHEMA, Run
-from ingest.sql.late_keys import named_verdicts, of_kinds, to_judge
+from ingest.sql.fold.late_keys import named_verdicts, of_kinds, to_judge
 from ingest.sql.projection import events
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch

@@ -1,4 +1,4 @@
-"""Versions of rows (SCD 2): ended and begun by one MERGE (`ingest.sql.versions`).
+"""Versions of rows (SCD 2): ended and begun by one MERGE (`ingest.sql.fold.versions`).
 
 Fast, the batch's own changes are the steps, in SQL, and go on from the open versions. Exactly, late
 keys get their versions anew from all of silver, the others their next ones from the batch.
@@ -12,9 +12,9 @@ from dataclasses import replace
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
-from ingest.sql import versions
 from ingest.sql.casts import sql_text
-from ingest.sql.late_keys import stored_versions, versions_below
+from ingest.sql.fold import versions
+from ingest.sql.fold.late_keys import stored_versions, versions_below
 from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
@@ -89,7 +89,7 @@ def of_history(batch: TableBatch, states: str) -> str:
 
 def of_changes(batch: TableBatch) -> str:
     """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
-    are simple; see `ingest.sql.versions.changes_as_steps`."""
+    are simple; see `ingest.sql.fold.versions.changes_as_steps`."""
     steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     beside = f"SELECT *, {_nothing_open(batch)} FROM ({steps})"
     return versions.rows(batch.projection, beside, sets=batch.sets)

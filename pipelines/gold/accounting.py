@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.codes import Code
-from ingest.sql import append
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
+from ingest.sql.fold import append
 from ingest.sql.projection import events
 from ingest.sql.sequence import place
 from ingest.sql.silver import silver_changes

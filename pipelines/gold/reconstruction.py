@@ -30,10 +30,10 @@ from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
 from ingest.names import SourceTable
-from ingest.sql import append
 from ingest.sql.asof import Moment
 from ingest.sql.casts import sql_text
-from ingest.sql.latest import latest
+from ingest.sql.fold import append
+from ingest.sql.fold.latest import latest
 from ingest.sql.projection import column, events, slots
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch

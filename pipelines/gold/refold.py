@@ -24,8 +24,8 @@ from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY_TYPES, same
-from ingest.sql.merge import Merge
-from ingest.sql.merge import sql as merge_sql
+from ingest.sql.fold.merge import Merge
+from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.projection import column
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.load import load
-from ingest.sql.key_changes import contracted
+from ingest.sql.fold.key_changes import contracted
 from pipelines.apply import bounds
 from pipelines.platform.rows import array_of, rows
 from pipelines.platform.warehouse import Warehouse

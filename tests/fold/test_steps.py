@@ -1,6 +1,6 @@
 """Versions, batch by batch, are what the database held, whatever the delivery (semantics.md, 31).
 
-The SQL of `ingest.sql.versions` and its MERGE are played by a few lines here.
+The SQL of `ingest.sql.fold.versions` and its MERGE are played by a few lines here.
 """
 
 from __future__ import annotations

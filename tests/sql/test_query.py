@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 
 from ingest.position import TOP
-from ingest.sql import key_changes, late_history, late_keys
+from ingest.sql.fold import key_changes, late_history, late_keys
 from ingest.sql.projection import Projection
 from ingest.sql.query import query, union, union_all
 

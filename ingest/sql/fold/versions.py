@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
 from ingest.sql.casts import sql_text
-from ingest.sql.latest import SURPRISE
-from ingest.sql.merge import METADATA, Truncate, reached
+from ingest.sql.fold.latest import SURPRISE
+from ingest.sql.fold.merge import METADATA, Truncate, reached
 from ingest.sql.projection import Projection, column
 
 _ADDED = ("_valid_from", "_valid_to", "_current")
@@ -144,8 +144,8 @@ WHERE t._source_table = {sql_text(projection.label)}"""
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """One statement; see `ingest.sql.merge.Merge`. `timely`: no row but open ones need be looked
-    at."""
+    """One statement; see `ingest.sql.fold.merge.Merge`. `timely`: no row but open ones need be
+    looked at."""
 
     target: str
     rows: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ingest.identity import identity_sql
 from ingest.sql.casts import sql_text
-from ingest.sql.latest import SURPRISE
-from ingest.sql.merge import METADATA
+from ingest.sql.fold.latest import SURPRISE
+from ingest.sql.fold.merge import METADATA
 from ingest.sql.projection import Projection, as_today, column
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"

@@ -82,7 +82,15 @@ def columns_twice(image: msgspec.Raw | bytes) -> bool:
     if not text.startswith(b"{"):
         return False
     every = _Part({name: _Part({}) for name in _MEMBERS.decode(text)})
-    return not (_single(text, every) or _single(msgspec.json.format(text, indent=-1), every))
+    if _single(text, every) or _single(msgspec.json.format(text, indent=-1), every):
+        return False
+    # Escapes make a text longer, too.
+    found = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number)
+    return _twice(found) or any(_twice(value) for _, value in found)
+
+
+def _twice(found: Any) -> bool:
+    return isinstance(found, _Object) and len(dict(found)) < len(found)
 
 
 @lru_cache(maxsize=64)

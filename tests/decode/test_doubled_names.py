@@ -194,6 +194,14 @@ def test_columns_of_ticdc_open(columns: bytes) -> None:
     assert dict(row[AT["after"]]) == {"id": "2"} and "dup_key" in row[AT["warnings"]]
 
 
+def test_escapes_in_names_of_ticdc_open() -> None:
+    """Go's JSON writes `&`, `<` and `>` as escapes, which are longer than what they mean."""
+    columns = b'{"a\\u0026b":{"t":3,"v":1},"na\\u00efve":{"t":3,"v":2}}'
+    *_, row = reader_of("ticdc_open").rows(_batch(OPEN_KEY, b'{"u":' + columns + b"}"))
+    assert dict(row[AT["after"]]) == {"a&b": "1", "naïve": "2"}
+    assert "dup_key" not in row[AT["warnings"]]
+
+
 NAME = st.sampled_from(["op", "type", "source", "x", "", "a long name", "\u884c", 'a"b', "a\\b"])
 VALUE = st.sampled_from(
     ["1", '"1"', '"a,b"', "[]", "{}", '{"op":1}', '{"op":1,"op":2}', '" \\u0041"']

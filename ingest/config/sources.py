@@ -14,8 +14,10 @@ from ingest.config.mistakes import nearest, shown
 from ingest.config.model import Broken, ConfigModel, SomeNames, Text, Whole
 from ingest.config.source_types import unknown_type
 from ingest.config.transports import Files, Kafka, RabbitMQ, RocketMQ
+from ingest.formats import FORMATS
 from ingest.limits import Limits
 from ingest.names import table_name
+from ingest.wire.contract import Format
 
 _SHARE = re.compile(r"[0-9]+(\.[0-9]+)?%")
 
@@ -128,3 +130,18 @@ class Source(ConfigModel):
     def transport(self) -> str:
         """The key of the YAML that says how the messages come in, one of TRANSPORTS."""
         return next(name for name in TRANSPORTS if getattr(self, name) is not None)
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """The formats that its messages may be of."""
+        return tuple(FORMATS.values()) if self.format == "auto" else (FORMATS[self.format],)
+
+    @property
+    def splits_updates(self) -> bool:
+        """Whether halves of updates may come, which silver joins."""
+        return any(format_.splits_updates for format_ in self.formats)
+
+    @property
+    def shards(self) -> bool:
+        """Whether messages may come in several shards, which silver puts together."""
+        return any(format_.shards for format_ in self.formats)

@@ -7,9 +7,6 @@ from functools import lru_cache
 
 from ingest.ddl.parse import dialect_of
 
-_BY_FORMAT = {"wal2json": "postgres"} | dict.fromkeys(
-    ("maxwell", "ticdc_open", "ticdc_simple"), "mysql"
-)
 _SAID_ELSEWHERE = re.compile(r"'(?:[^'\\]|\\.|'')*+(?:'|\Z)|/\*.*?(?:\*/|\Z)|--[^\n]*", re.DOTALL)
 """Strings and comments, which go on to the end where nothing closes them: their words say nothing
 of the dialect."""
@@ -45,16 +42,12 @@ def dialect_of_database(db_type: str | None) -> str | None:
     return dialect_of(db_type) if db_type else None
 
 
-def configured_dialect(
-    format_: str | None, option: str | None, *, db: str | None, schema: str | None
-) -> str | None:
-    """The dialect of a format's statements: its own, or that of the source's option `dialect`.
+def declared_dialect(option: str, *, db: str | None, schema: str | None) -> str | None:
+    """The dialect of a statement by the option `dialect` of its source; None: it tells nothing.
 
     An option left at MySQL holds where the message names its table as MySQL does: without a schema,
     or with the database once more as one.
     """
-    if option is None:
-        return _BY_FORMAT.get(format_ or "")
     if option == "mysql" and schema is not None and schema != db:
         return None
     return dialect_of(option)

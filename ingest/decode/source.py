@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from ingest import position as order
 from ingest.codes import Code
-from ingest.ddl.dialect import configured_dialect
+from ingest.ddl.dialect import declared_dialect
 from ingest.ddl.secrets import masked
 from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
@@ -327,9 +327,13 @@ class SourceDecoder:
         return place
 
     def _dialect(self, event: Event, name: str | None) -> str | None:
-        options = self._options.get(name or "")
-        said = options.options.get("dialect") if options is not None else None
-        return configured_dialect(name, said, db=event.db, schema=event.schema)
+        if name is None:
+            return None
+        options = self._options.get(name)
+        declared = options.options.get("dialect") if options is not None else None
+        if declared is None:
+            return FORMATS[name].dialect
+        return declared_dialect(declared, db=event.db, schema=event.schema)
 
     def _half(self, event: Event) -> int:
         """`half` by arrival. Files have one order, in which a truncate reaches all before it."""

@@ -231,6 +231,7 @@ FORMAT = Format(
     ordered="auto is arrival; source is stream-position where it is a place in a binlog or a "
     "PostgreSQL log, else commit-timestamp, transaction-id, transaction-record-id",
     recognise=_recognise,
+    untyped=True,
     envelope=("metadata", "control", "control.table-def"),
     options={
         "null_and_empty": Option(

@@ -254,6 +254,8 @@ FORMAT = Format(
     orderless="set output_binlog_position=true in Maxwell; or, for this source, options: "
     "{order_key: transaction} or order: arrival",
     recognise=_recognise,
+    untyped=True,
+    dialect="mysql",
     options={
         "order_key": Option(
             "choice",

@@ -228,6 +228,7 @@ FORMAT = Format(
     recognised="an object with op_type, table, and op_ts or primary_keys, on top or under payload",
     ordered="by pos, the position in the trail",
     flat=True,
+    untyped=True,
     recognise=_recognise,
     envelope=("tokens", "payload", "payload.tokens"),
     options={

@@ -473,6 +473,7 @@ FORMAT = Format(
     ordered="by lsn (version 2) or nextlsn (version 1) of include-lsn; a source without them needs "
     "order: arrival",
     recognise=_recognise,
+    dialect="postgres",
     envelope=("change", "change.oldkeys", "change.pk", "columns", "identity", "pk"),
     options={
         "replica_identity": Option(

@@ -198,6 +198,12 @@ class Format(NamedTuple):
     `headers`: the names of those that its decoder reads, where `tables` does not.
     `flat`: a message may be a row whose columns stand on the top level.
     `empty`: a message without a value says something by its key, and is decoded.
+    `whole_rows`: a new row has every column of its table; those of others may lack what is NULL.
+    `untyped`: no message tells the types of its columns.
+    `splits_updates`: an update may come as two messages, whose changes are joined in silver.
+    `shards`: a large message may come in several.
+    `tenants`: the extra value `tenant` says whose table it is that a change names.
+    `dialect`: the SQL of its statements, where neither a message nor an option says it.
     `order` is what `order: auto` means, `log` names the log whose positions the format tells where
     other formats tell them too, `orderless` what to do where a message lacks the order key that
     `order: source` takes. `impossible` names what the format cannot carry, with the
@@ -218,6 +224,12 @@ class Format(NamedTuple):
     headers: frozenset[str] = frozenset()
     flat: bool = False
     empty: bool = False
+    whole_rows: bool = False
+    untyped: bool = False
+    splits_updates: bool = False
+    shards: bool = False
+    tenants: bool = False
+    dialect: str | None = None
     log: str | None = None
     orderless: str = "set order: arrival for this source if it never sends one"
     options: Mapping[str, Option] = {}

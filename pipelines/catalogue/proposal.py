@@ -10,9 +10,6 @@ import yaml
 from ingest.names import DEFAULT_TARGET, quoted, target_name
 from pipelines.catalogue.model import Catalogue, CatalogueTable
 
-UNTYPED = ("maxwell", "dms", "ogg")
-"""Formats whose messages have no types."""
-
 
 def source_text(catalogue: Catalogue, name: str, *, format_: str, types: bool) -> str:
     """The YAML of the source; with `types` those of all columns, which some formats lack."""

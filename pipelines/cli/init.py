@@ -112,7 +112,7 @@ def _from_database(
     from pipelines.catalogue import mysql, postgresql
     from pipelines.catalogue.address import parse_address
     from pipelines.catalogue.advice import advice
-    from pipelines.catalogue.proposal import UNTYPED, source_text, tables_text
+    from pipelines.catalogue.proposal import source_text, tables_text
 
     address = parse_address(url)
     if format_ not in FORMATS:
@@ -122,7 +122,7 @@ def _from_database(
     conf = Path(call.conf)
     _check_free(conf, name)
     catalogue = (postgresql if address.reader == "postgresql" else mysql).read(address)
-    typed = types or format_ in UNTYPED
+    typed = types or FORMATS[format_].untyped
     files = {
         f"sources/{name}.yml": source_text(catalogue, name, format_=format_, types=typed),
         f"tables/{name}.yml": tables_text(catalogue, name),

@@ -26,6 +26,7 @@ from ingest.ddl.changes import (
     retypings,
 )
 from ingest.ddl.widening import canonical_type, outgrown
+from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
@@ -37,8 +38,7 @@ from pipelines.ledger.store import EntryStore
 from pipelines.silver.pending import BatchStats
 from pipelines.targets.table import columns_of, keys_of
 
-_ALL_COLUMNS = {"debezium", "debezium_avro"}
-"""Formats whose new rows have every column, types or none: others may leave out NULLs."""
+_WHOLE_ROWS = {name for name, format_ in FORMATS.items() if format_.whole_rows}
 
 
 class Drift:
@@ -187,7 +187,7 @@ class Drift:
         never = set(never) - sent
         partial = any(each.partials for each in stats)
         formats = {name for each in stats for name in each.formats}
-        if partial or not sent or (listed is None and not formats <= _ALL_COLUMNS):
+        if partial or not sent or (listed is None and not formats <= _WHOLE_ROWS):
             return [], tuple(sorted(never))
         known = sent | _folded(listed or ()) | never
         lacking = {name.lower(): name for name in columns if name.lower() not in known}

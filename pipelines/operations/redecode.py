@@ -140,13 +140,13 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=batch)
     counts = count(_batch(warehouse, batch))
     last = batch
-    if source.format in ("auto", "dataworks"):
+    if source.splits_updates:
         once = ("silver/redecode/pairs", batch)
         joined = join_split_updates(
             warehouse, source.name, batch, counts=counts, once=once, to=batch + 1
         )
         last += bool(joined)
-    if source.format in ("auto", "ob_avro"):
+    if source.shards:
         checkpoint = warehouse.checkpoint("silver", source.name)
         walk_from(checkpoint, batch)
         join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=bool(counts.shards))

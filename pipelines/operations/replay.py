@@ -131,7 +131,7 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
     columns = [column.name for column in SILVER]
     once = ("silver/replay", batch)
     warehouse.append(rows.select(*columns), "silver", "cdc", once=once, note=batch)
-    if source.format in ("auto", "dataworks"):
+    if source.splits_updates:
         came = warehouse.read("silver", "cdc").where(F.col("batch") == batch)
         pairs = ("silver/replay/pairs", batch)
         join_split_updates(

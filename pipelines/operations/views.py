@@ -78,11 +78,7 @@ def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
 
 def _without_joined(changes: str, config: Config) -> str:
     """SQL of the changes without the lone halves of updates that were joined."""
-    splitting = [
-        sql_text(name)
-        for name, source in config.sources.items()
-        if source.format in ("auto", "dataworks")
-    ]
+    splitting = [sql_text(name) for name, source in config.sources.items() if source.splits_updates]
     if not splitting:
         return changes
     split, joined = sql_text(Code.SPLIT_UPDATE.value), sql_text(Code.JOINED_UPDATE.value)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ingest.events import ColumnType
+from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
@@ -157,11 +158,12 @@ GROUP BY db, schema, `table`, part, schema_id, kind, op, format)"""
     return tallied(row.asDict() for row in groups.collect())
 
 
+_WITH_TENANTS = ", ".join(sql_text(name) for name, format_ in FORMATS.items() if format_.tenants)
 _OF_IMAGES = f"""{CHANGES_KEY} AS changes_key,
   IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
   {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,
   unix_micros(event_time) AS happened,
-  IF(format = 'oms_default', extra['tenant'], NULL) AS tenant"""
+  IF(format IN ({_WITH_TENANTS}), extra['tenant'], NULL) AS tenant"""
 """Worked out before anything is grouped: so it is compiled with the reading of the files, and no
 image leaves it."""
 _TWICE = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"

@@ -76,7 +76,7 @@ def decode_source(
     with lease(warehouse, "silver"):
         create_silver(warehouse)
         declarations.check(warehouse, source)
-        sharded = source.format in ("auto", "ob_avro")
+        sharded = source.shards
         bronze = warehouse.stamp("bronze", "messages")
         if _decoded_up_to(checkpoint) == bronze and not (sharded and shards_wait(checkpoint)):
             return Silver(source.name, 0, 0)
@@ -115,7 +115,7 @@ def _stream(
     writer = _writer(checkpoint)
     run = decode({source.name: decode_spec(source)})
     settings = warehouse.settings
-    splits = source.format in ("auto", "dataworks")
+    splits = source.splits_updates
     tables = _tables(warehouse, source, checkpoint)
     local = warehouse.local
     # Spark Connect runs `append` in another process, where nobody would hear a request to stop.

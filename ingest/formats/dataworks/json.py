@@ -122,6 +122,7 @@ FORMAT = Format(
     ordered="by payload.sequenceId; an INSERT whose sequenceId or eventTime is -1 is a snapshot "
     "row; the halves UPDATE_BEFOR and UPDATE_AFTER are joined by it",
     recognise=_recognise,
+    splits_updates=True,
     envelope=_ENVELOPE,
     tables=tables,
     impossible={

@@ -207,6 +207,7 @@ FORMAT = Format(
     decoder=decoder,
     order="source",
     log="debezium",
+    whole_rows=True,
     summary="Debezium in Avro with Confluent framing; schemas from a registry or from files",
     source="https://debezium.io/documentation/reference/3.6/configuration/avro.html (3.6.3.Final), "
     "https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/",

@@ -262,6 +262,7 @@ FORMAT = Format(
     tables=tables,
     order="source",
     log="debezium",
+    whole_rows=True,
     summary="Debezium envelope as JSON, with or without schema; CloudCanal's envelope; flattened",
     source="https://debezium.io/documentation/reference/3.6/ (3.6.3.Final), "
     "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",

@@ -244,6 +244,7 @@ FORMAT = Format(
     ordered="by id; a record split into shards stands at its last shard's",
     recognise=recognise,
     recognise_bytes=recognise_bytes,
+    shards=True,
     options={
         "tenant": Option(
             "text",

@@ -122,6 +122,7 @@ FORMAT = Format(
     ordered="by storeDataSequence, its time and its counter compared one by one; without it "
     "(sequenceEnabled=false) set order: arrival; ROW is a snapshot row",
     recognise=_recognise,
+    tenants=True,
     envelope=("allMetaData",),
     options={
         "sequence_unit": Option(

@@ -219,6 +219,7 @@ FORMAT = Format(
     ordered="by ts, the transaction's commit timestamp",
     recognise_bytes=_recognise,
     empty=True,
+    dialect="mysql",
     options={
         "handle_key_only": Option(
             "choice",

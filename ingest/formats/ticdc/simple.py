@@ -214,6 +214,7 @@ FORMAT = Format(
     "tableSchema and preTableSchema",
     ordered="by commitTs, the transaction's number",
     recognise=_recognise,
+    dialect="mysql",
     envelope=(
         "tableSchema",
         "tableSchema.columns",

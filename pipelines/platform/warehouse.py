@@ -150,9 +150,11 @@ class Warehouse:
             return sorted(log.parent.name for log in logs)
         assert self.settings.catalog is not None
         place = quote(self.settings.catalog, self.schema(layer))
-        catalog = self.session.catalog
-        found = catalog.listTables(place) if catalog.databaseExists(place) else []
-        return sorted(table.name for table in found)
+        if not self.session.catalog.databaseExists(place):
+            return []
+        # catalog.listTables would read the metadata of each.
+        found = self.session.sql(f"SHOW TABLES IN {place}").collect()
+        return sorted(row["tableName"] for row in found if not row["isTemporary"])
 
     def read(self, layer: str, table: str) -> DataFrame:
         """The table as it is now."""

@@ -1,0 +1,226 @@
+"""A standalone Spark cluster with a Hive metastore, all from pyspark's own jars, for tests.
+
+A master, two workers and a metastore, each a process of its own on this machine; drivers come by
+`spark-submit`. The executors' Python has what the product depends on and not the product itself,
+which an archive brings: as on a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import venv
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.find_spark_home import _find_spark_home
+
+from pipelines.platform.jars import fetch
+from pipelines.platform.java import find_java
+from pipelines.platform.session import HERE
+from tests.support.kafka_broker import _free_ports
+
+ROOT = Path(__file__).parents[2]
+HOME = Path(_find_spark_home())
+STARTS_WITHIN = 90.0
+ENDS_WITHIN = 400.0
+DOCUMENTED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What docs/spark-submit.md asks for."""
+QUIET = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
+_SMALL = {
+    # Two drivers at once, each with an executor of one core on both workers.
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "640m",
+    "spark.driver.memory": "900m",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    # They live for a minute: as in conftest.py, less is compiled.
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {QUIET}",
+    "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {QUIET}",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_METASTORE = {
+    "javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName={folder}/metastore;create=true",
+    "datanucleus.schema.autoCreateAll": "true",
+    "hive.metastore.schema.verification": "false",
+    "hive.async.log.enabled": "false",
+}
+
+
+class Driver(NamedTuple):
+    """A command under spark-submit, and the file that it prints to."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def wait(self) -> tuple[int, str]:
+        """Its exit code, and what it printed: spark-submit has one output for Python's two."""
+        try:
+            code = self.process.wait(ENDS_WITHIN)
+        finally:
+            self.process.kill()
+        return code, self.output.read_text()
+
+
+class Cluster:
+    """What runs: `master` and `metastore` are the addresses of the two."""
+
+    def __init__(self, folder: Path, *, master: str, metastore: str) -> None:
+        self.folder = folder
+        self.master = master
+        self.metastore = metastore
+        self.archive = folder / "ingest.tar.gz"
+        self.python = folder / "python"
+        self._drivers: list[Driver] = []
+        _product(self.archive)
+        _python(self.python)
+
+    def submit(self, *words: str, settings: Mapping[str, str] | None = None) -> Driver:
+        """A driver that runs the command with these words; `settings` come beside the documented
+        ones, and replace them."""
+        jars = ",".join(map(str, fetch(HERE / "delta.jars")))
+        given = {
+            **{**DOCUMENTED, **_SMALL},
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.hive.metastore.uris": self.metastore,
+            "spark.sql.warehouse.dir": str(self.folder / "tables"),
+            "spark.executorEnv.PYTHONPATH": "ingest",
+            **(settings or {}),
+        }
+        command = [str(HOME / "bin" / "spark-submit"), "--master", self.master, "--jars", jars]
+        command += ["--archives", f"{self.archive}#ingest"]
+        for name, value in given.items():
+            command += ["--conf", f"{name}={value}"]
+        command += [str(ROOT / "pipelines" / "cli" / "app.py"), *words]
+        python = {
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(self.python / "bin" / "python"),
+        }
+        number = len(self._drivers) + 1
+        output = self.folder / f"driver{number}.log"
+        # Into a file: nobody reads while it works.
+        with output.open("wb") as printed:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**_environment(), **python},
+                stdout=printed,
+                stderr=printed,
+            )
+        self._drivers.append(Driver(process, output))
+        return self._drivers[-1]
+
+    def end(self) -> None:
+        """End the drivers that still run."""
+        for driver in self._drivers:
+            driver.process.kill()
+            driver.process.wait()
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Runs the cluster, whose tables, logs and metastore lie in `folder`.
+
+    Raises:
+        RuntimeError: a process ended or did not listen in time; holds the end of its log.
+    """
+    master, metastore, *_ = _free_ports(2)
+    sites = "".join(
+        f"<property><name>{name}</name><value>{value.format(folder=folder)}</value></property>"
+        for name, value in _METASTORE.items()
+    )
+    (folder / "hive-site.xml").write_text(f"<configuration>{sites}</configuration>")
+    address = f"spark://127.0.0.1:{master}"
+    deploy = "org.apache.spark.deploy"
+    with ExitStack() as running:
+
+        def start(name: str, *words: str) -> None:
+            running.enter_context(_process(folder, name, words))
+
+        start("master", f"{deploy}.master.Master", *_at(master), "--webui-port", "0")
+        catalogue = "org.apache.hadoop.hive.metastore.HiveMetaStore"
+        start("metastore", catalogue, "-p", str(metastore))
+        _wait_for(master, folder / "master.log")
+        for number in (1, 2):
+            place = str(folder / f"worker{number}")
+            worker = (f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0")
+            start(f"worker{number}", *worker, "-c", "2", "-m", "2g", "-d", place, address)
+        _wait_for(metastore, folder / "metastore.log")
+        begun = Cluster(folder, master=address, metastore=f"thrift://127.0.0.1:{metastore}")
+        running.callback(begun.end)
+        yield begun
+
+
+def _at(port: int) -> Sequence[str]:
+    return "--host", "127.0.0.1", "--port", str(port)
+
+
+@contextmanager
+def _process(folder: Path, name: str, words: Sequence[str]) -> Iterator[None]:
+    java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1"]
+    java += [f"-Dderby.stream.error.file={folder}/derby.log"]
+    java += ["-cp", os.pathsep.join([str(folder), f"{HOME}/jars/*"])]
+    with (folder / f"{name}.log").open("ab") as output:
+        process = subprocess.Popen(
+            [*java, *words], cwd=folder, env=_environment(), stdout=output, stderr=output
+        )
+    try:
+        yield
+    finally:
+        # A worker ends its executors when it is asked to end.
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    return {
+        **inherited,
+        "JAVA_HOME": str(find_java()),
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # A worker looks for it in the folders of a build where there is no file RELEASE.
+        "SPARK_SCALA_VERSION": "2.13",
+    }
+
+
+def _wait_for(port: int, log: Path) -> None:
+    deadline = time.monotonic() + STARTS_WITHIN
+    while time.monotonic() < deadline:
+        with socket.socket() as knocking:
+            if knocking.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    end = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+    raise RuntimeError(f"{log.stem} did not listen within {STARTS_WITHIN:.0f} s:\n{end}")
+
+
+def _product(archive: Path) -> None:
+    """The product alone; on a cluster its dependencies lie beside it."""
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        for package in ("ingest", "pipelines"):
+            packed.add(ROOT / package, package)
+
+
+def _python(folder: Path) -> None:
+    """A Python with every dependency and without the product, which is installed by a .pth file:
+    those of a folder that itself comes by a .pth file are not read."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    there = next(path for path in sys.path if path.endswith("site-packages"))
+    own = next(folder.glob("lib/python*/site-packages"))
+    (own / "dependencies.pth").write_text(f"{there}\n")

@@ -49,7 +49,10 @@ def _packed(top: TopLevel) -> bool:
 
 _KINDS = (
     _Kind(
-        _has("topic", "partition", "offset", "payload"),
+        lambda top: (
+            top.keys() >= {"topic", "partition", "offset"}
+            and not top.keys().isdisjoint({"payload", "payload_hex"})
+        ),
         "it looks like a line of `kcat -J`: set framing: kcat",
     ),
     _Kind(

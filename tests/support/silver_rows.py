@@ -68,9 +68,14 @@ def golden_rows(folder: Path) -> list[dict[str, Any]]:
     """Every silver row of the folder's messages, ready to be compared with JSON."""
     source = source_of(folder)
     reader = SourceDecoder(decode_spec(source))
-    return [
+    rows = [
         as_json(row) for message in messages(folder) for row in reader.rows(message, source.epoch)
     ]
+    for row in rows:
+        if row["error"] is not None:
+            # Where the repository lies is no part of it.
+            row["error"] = row["error"].replace(f"{folder.parent}/", "")
+    return rows
 
 
 def as_json(row: tuple[Any, ...]) -> dict[str, Any]:

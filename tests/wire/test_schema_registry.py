@@ -288,8 +288,14 @@ def test_a_folder_of_schema_files(tmp_path: Path) -> None:
     (tmp_path / "7.avsc").write_text(TEXT)
     folder = SchemaFolder(str(tmp_path))
     assert folder.schema(7) == (TEXT,)
-    assert refusal(folder, 8) == (
-        "expected the schema of id 8 as 8.avsc in schema_folder, got FileNotFoundError"
+    expected, do = (
+        f"expected the schema of id 8 in {tmp_path}/8.avsc, got ",
+        (": put the schema there, or correct options.schema_folder"),
     )
+    assert refusal(folder, 8) == f"{expected}no such file{do}"
+    (tmp_path / "8.avsc").write_bytes(b"\xff")
+    assert refusal(folder, 8) == f"{expected}bytes that are not UTF-8{do}"
+    nowhere = SchemaFolder(str(tmp_path / "gone"))
+    assert "gone/8.avsc, got no such folder: put" in refusal(nowhere, 8)
     (tmp_path / "8.avsc").write_text(TEXT)
     assert folder.schema(8) == (TEXT,)

@@ -73,10 +73,17 @@ class SchemaFolder:
         try:
             return (file.read_text(encoding="utf-8"),)
         except (OSError, UnicodeDecodeError) as error:
-            reason = type(error).__name__
             raise _unknown(
-                f"expected the schema of id {id} as {file.name} in schema_folder, got {reason}"
+                f"expected the schema of id {id} in {file}, got {self._why(error)}: put the schema"
+                " there, or correct options.schema_folder"
             ) from None
+
+    def _why(self, error: OSError | UnicodeDecodeError) -> str:
+        if isinstance(error, UnicodeDecodeError):
+            return "bytes that are not UTF-8"
+        if isinstance(error, FileNotFoundError):
+            return "no such file" if self._folder.is_dir() else "no such folder"
+        return f"{type(error).__name__}: {error.strerror}"
 
 
 class _Reference(msgspec.Struct):

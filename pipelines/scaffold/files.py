@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
-from pipelines.scaffold.sample import Sample, Table
+from pipelines.scaffold.sample import SCHEMALESS, Sample, Table
 
 SETTINGS = """\
 # Settings of this installation; every key has this default.
@@ -43,6 +43,7 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     lines = [f"# Written from a sample of {sample.messages:,} messages: look through it, then run"]
     lines += ["# `ingest validate` and `ingest inspect --source`.", f"name: {_value(name)}"]
     lines += _format(sample, made)
+    lines += _schemas(sample, made, name)
     lines += _transport(sample, made, root=root)
     lines += _order(sample, made)
     lines += _zone(sample, made)
@@ -64,6 +65,18 @@ def _format(sample: Sample, made: Draft) -> Iterator[str]:
     else:
         yield "format: auto"
         made.doubts.append("no message was recognised; set format:, or --framing")
+
+
+def _schemas(sample: Sample, made: Draft, name: str) -> Iterator[str]:
+    if SCHEMALESS not in sample.codes:
+        return
+    yield "options:                        # the messages refer to schemas that lie elsewhere"
+    yield "  schema_registry: ${SCHEMA_REGISTRY:-http://localhost:8081}"
+    yield "  # schema_folder: schemas        # or a folder with each of them as ID.avsc"
+    made.doubts.append(
+        "the messages refer to schemas: correct schema_registry, or set schema_folder; then "
+        f"`ingest inspect --source {name}` shows what they say"
+    )
 
 
 def _transport(sample: Sample, made: Draft, *, root: Path) -> Iterator[str]:
@@ -164,7 +177,7 @@ def _tables(sample: Sample, name: str) -> str:
 
 def _note_rejects(sample: Sample, made: Draft) -> None:
     for code, error in sample.errors.items():
-        if code != "order_key_missing":
+        if code not in ("order_key_missing", SCHEMALESS):
             made.doubts.append(f"{sample.codes[code]:,} x {code}: {error}")
 
 

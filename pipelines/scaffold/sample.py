@@ -28,6 +28,8 @@ _TEXTS = 1_000
 """Different values of a column that are looked at."""
 _LONGEST = 100
 """Characters of a value that are looked at; what is longer is text anyway."""
+SCHEMALESS = Code.UNKNOWN_SCHEMA_ID.value
+"""What is said of a message whose schema has to be looked up, by the format that it has."""
 _COLUMNS = tuple(column.name for column in DECODED)
 
 
@@ -53,8 +55,9 @@ class Table:
 
 @dataclass
 class Sample:
-    """What all its messages say. `codes` counts errors and warnings, `errors` has the sentence of
-    one of each; `topics` are those of a capture of Kafka."""
+    """What all its messages say. `formats` counts the messages that were recognised, `codes` errors
+    and warnings, `errors` has the sentence of one of each; `topics` are those of a capture of
+    Kafka."""
 
     files: tuple[str, ...]
     framing: str
@@ -66,9 +69,9 @@ class Sample:
     topics: dict[str, None] = field(default_factory=dict)
 
     @property
-    def rejects(self) -> int:
-        """Messages that could not be decoded."""
-        errors = {code.value for code in Code if code.severity == "error"}
+    def unrecognised(self) -> int:
+        """Messages that could not be decoded, but for those that lack their schema alone."""
+        errors = {code.value for code in Code if code.severity == "error"} - {SCHEMALESS}
         return sum(count for code, count in self.codes.items() if code in errors)
 
 
@@ -87,7 +90,7 @@ def _unlikeliness(sample: Sample) -> tuple[float, int]:
     """Least for the framing under which most can be decoded, then for the one that cuts most."""
     if not sample.messages:
         return 1.0, 0
-    return sample.rejects / sample.messages, -sum(sample.formats.values())
+    return sample.unrecognised / sample.messages, -sum(sample.formats.values())
 
 
 def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sample:
@@ -101,7 +104,8 @@ def _read(files: Sequence[str], framing: str, format_: str, *, most: int) -> Sam
         if framing == "kcat":
             sample.topics[message.topic] = None
         rows = [dict(zip(_COLUMNS, row, strict=True)) for row in decoder.rows(message)]
-        for name in dict.fromkeys(row["format"] for row in rows if row["kind"] != "reject"):
+        known = (row for row in rows if row["kind"] != "reject" or row["error_code"] == SCHEMALESS)
+        for name in dict.fromkeys(row["format"] for row in known):
             sample.formats.update([name] if name else [])
         for row in rows:
             _note(sample, row)

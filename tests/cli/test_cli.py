@@ -218,6 +218,26 @@ def test_validate_can_try_what_the_sources_name(project: Project) -> None:
     ]
 
 
+def test_validate_tries_where_schemas_are(project: Project) -> None:
+    project.land("a.jsonl", ["{}"])
+
+    def tried(options: str) -> tuple[int, str]:
+        avro = SHOP.replace("canal", "debezium_avro") + f"options: {{{options}}}\n"
+        project.write("conf/sources/shop.yml", avro)
+        answer = project.ingest("validate", "--connect")
+        return answer.code, answer.out + answer.err
+
+    code, said = tried("schema_folder: schemas")
+    assert code == 1 and f"there is no folder {project.folder}/schemas: create it" in said
+    (project.folder / "schemas").mkdir()
+    assert tried("schema_folder: schemas")[0] == 0
+    with socket.create_server(("localhost", 0)) as registry:
+        port = registry.getsockname()[1]
+        assert tried(f"schema_registry: 'http://localhost:{port}'")[0] == 0
+    code, said = tried(f"schema_registry: 'http://localhost:{port}'")
+    assert code == 1 and f"no registry answers at localhost:{port} (Connection refused)" in said
+
+
 def test_validate_names_every_mistake(project: Project) -> None:
     project.write("conf/sources/shop.yml", SHOP.replace("canal", "cannal") + "epoc: 1\n")
     project.write("conf/tables/shop.yml", "source: shop\ntables:\n  - form: shop.*\n")

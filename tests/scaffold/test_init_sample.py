@@ -103,6 +103,25 @@ def test_a_key_that_only_a_schema_change_names_is_asked_of_nobody(
     assert "keys:" not in (tmp_path / "conf/sources/orders.yml").read_text()
 
 
+def test_messages_that_refer_to_schemas_are_recognised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Avro is told by its framing; where its schemas are, a person has to say."""
+    line = {"topic": "depot.stock", "partition": 0, "offset": 3, "payload_hex": "0000000002" + "00"}
+    sample = tmp_path / "depot.jsonl"
+    sample.write_text(json.dumps(line) + "\n")
+    assert init(tmp_path, "--sample", str(sample)) == 0
+    written = yaml.safe_load((tmp_path / "conf/sources/depot.yml").read_text())
+    assert (written["format"], written["files"]["framing"]) == ("debezium_avro", "kcat")
+    assert written["options"] == {"schema_registry": "${SCHEMA_REGISTRY:-http://localhost:8081}"}
+    assert capsys.readouterr().err.splitlines() == [
+        "not sure: the messages refer to schemas: correct schema_registry, or set schema_folder; "
+        "then `ingest inspect --source depot` shows what they say",
+        "not sure: files: reads the sample itself; name your files or topics instead",
+    ]
+    load(tmp_path / "conf", environ={})
+
+
 def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sample = str(ROOT / "conf/demo/canal/1-monday.jsonl")
     assert init(tmp_path, "--sample", sample, "--name", "shop") == 0

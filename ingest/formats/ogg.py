@@ -30,6 +30,7 @@ from ingest.wire.contract import (
     Decoder,
     Format,
     FormatOptions,
+    Loss,
     Message,
     Option,
     TableName,
@@ -260,7 +261,14 @@ FORMAT = Format(
         "columns": "the schema goes to a separate file or topic; only the YAML's columns are known",
         "snapshot": "rows of an initial load come as op_type I",
     },
-    losses=(SPACES_OF_JSON,),
+    losses=(
+        Loss(
+            "columns of json_row with names of metadata",
+            "table, op_type, op_ts, current_ts, pos, primary_keys and tokens stand beside the row; "
+            "so do xid and csn, unless columns: declares them",
+        ),
+        SPACES_OF_JSON,
+    ),
 )
 
 
@@ -276,6 +284,8 @@ _METADATA = (
     "primary_keys",
     "tokens",
 )
+_OPTIONAL = ("xid", "csn")
+"""Metadata that the formatter writes only where it is told to: declared, they are columns."""
 _FLATTENED = ("before.", "after.")
 _DATES = ("date", "timestamp", "timestamp_ntz")
 
@@ -310,7 +320,9 @@ def rows_of(
     the one after, of flattened JSON (`before.c`, `after.c`) there are both. Raises as `read_image`.
     """
     top = jsontext.parse(value, jsontext.members, [])
-    row = {name: raw for name, raw in top.items() if name not in _METADATA}
+    known = rows.types.columns if rows.types is not None else ()
+    own = {column.name for column in known if column.name in _OPTIONAL}
+    row = {name: raw for name, raw in top.items() if name not in _METADATA or name in own}
     for name in ("before", "after"):
         if row.get(name) == b"null":
             del row[name]

@@ -421,6 +421,18 @@ def test_goldengate_flattened() -> None:
     assert (row["before"], row["after"]) == ({"ID": "1", "N": "a"}, {"ID": "1", "N": None})
 
 
+@pytest.mark.parametrize(
+    ("declared", "row_"),
+    [({}, {"ID": "1"}), ({"S.T": {"xid": "VARCHAR2(9)"}}, {"ID": "1", "xid": "x"})],
+)
+def test_a_column_of_goldengate_called_like_metadata(
+    declared: dict[str, Any], row_: dict[str, str]
+) -> None:
+    sent = {"table": "S.T", "op_type": "I", "pos": "00000000000000005100", "ID": "1", "xid": "x"}
+    (row,) = rows("ogg", sent, columns=declared)
+    assert row["after"] == row_
+
+
 def test_a_previous_value_whose_column_is_null_now() -> None:
     sent = {
         "data": {"id": 3, "BI_id": 1, "BI_note": "was", "name": "x"},

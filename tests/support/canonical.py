@@ -50,6 +50,7 @@ OF_PRODUCERS = (
     "digits of MySQL's FLOAT",
     "zero bytes at the end of a BINARY(n)",
     "characters of another set than UTF-8",
+    "columns of json_row with names of metadata",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

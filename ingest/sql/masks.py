@@ -75,21 +75,31 @@ def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Maskin
     return names
 
 
-def _mask(mask: Masking, zone: str | None) -> str:
-    """SQL of what stands in place of the text `v`."""
+def mask_of(text: str, mask: Masking, *, zone: str | None) -> str:
+    """SQL of what stands in place of a text that no map holds, such as a DEFAULT."""
+    pads = (f"(SELECT {pad} FROM {mask.secret})" for pad in ("pad_in", "pad_out"))
+    return _mask(mask, zone, text=text, pads=tuple(pads))
+
+
+def _mask(
+    mask: Masking,
+    zone: str | None,
+    *,
+    text: str = "v",
+    pads: tuple[str, ...] = ("_pad_in", "_pad_out"),
+) -> str:
+    """SQL of what stands in place of `text`. `pads`: SQL of the secret's."""
     if mask.mode == "null":
         return "CAST(NULL AS string)"
-    text = "v"
     if mask.type not in (None, "string"):
-        text = f"coalesce({as_text(typed('v', mask.type, zone), mask.type)}, v)"
+        text = f"coalesce({as_text(typed(text, mask.type, zone), mask.type)}, {text})"
     if mask.mode == "hash":
-        return _digest(text)
-    return (
-        f"concat('tok_', left({_digest(f'concat({sql_text(mask.domain)}, char(10), {text})')}, 32))"
-    )
+        return _digest(text, *pads)
+    token = _digest(f"concat({sql_text(mask.domain)}, char(10), {text})", *pads)
+    return f"concat('tok_', left({token}, 32))"
 
 
-def _digest(text: str) -> str:
+def _digest(text: str, pad_in: str, pad_out: str) -> str:
     """SQL of the HMAC-SHA256 of a text, in hex; null of null."""
-    inner = f"unhex(sha2(concat(_pad_in, CAST({text} AS binary)), 256))"
-    return f"sha2(concat(_pad_out, {inner}), 256)"
+    inner = f"unhex(sha2(concat({pad_in}, CAST({text} AS binary)), 256))"
+    return f"sha2(concat({pad_out}, {inner}), 256)"

@@ -18,7 +18,7 @@ from ingest.sql import casts
 from ingest.sql.casts import as_text, sql_text
 from ingest.sql.delivery import listed
 from ingest.sql.lineage import translated, without_early
-from ingest.sql.masks import Masking, as_it_was, masked
+from ingest.sql.masks import Masking, as_it_was, mask_of, masked
 from ingest.sql.metadata import steps_aside
 
 
@@ -89,7 +89,8 @@ class Projection:
         """SQL of a key column's text: from the event's key, else from its images.
 
         Where silver's key is not the target's, the images come first: a key may tell a column too.
-        A row from before a key column was added has had its literal DEFAULT since.
+        A row from before a key column was added has had its literal DEFAULT since, which is masked
+        here as what maps hold is by `seen`.
         """
         if name == self.shard:
             return self.text("", name)
@@ -97,8 +98,10 @@ class Projection:
         added = added_with_default(self.lineage).get(name.lower())
         if added is None:
             return sent
-        early = f"{in_log('pos')} < {pos_literal(added.since)}"
-        return f"coalesce({sent}, IF({early}, {sql_text(added.text)}, NULL))"
+        early, default = f"{in_log('pos')} < {pos_literal(added.since)}", sql_text(added.text)
+        if name in self.masks:
+            default = mask_of(default, self.masks[name], zone=self.zone)
+        return f"coalesce({sent}, IF({early}, {default}, NULL))"
 
     def _sent_key_value(self, name: str, *, before: bool) -> str:
         if not self.native:

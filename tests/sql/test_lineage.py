@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.config.masks import MaskSecret
 from ingest.ddl.changes import (
     AddColumn,
     Added,
@@ -38,8 +39,11 @@ from ingest.ddl.changes import (
 from ingest.ddl.dialect import declared_dialect, guess_dialect
 from ingest.ddl.parse import parse
 from ingest.ddl.widening import outgrown
-from ingest.position import LENGTH, Pos
+from ingest.position import LENGTH, Pos, pos_literal
+from ingest.sql.fold.latest import latest
 from ingest.sql.lineage import translated
+from ingest.sql.masks import Masking
+from ingest.sql.projection import Projection, events
 from pipelines.platform.rows import records
 
 if TYPE_CHECKING:
@@ -399,3 +403,31 @@ def test_hundreds_of_changes_are_read_in_one_query(frugal: SparkSession) -> None
     got = {row["number"]: row for row in records(frugal.sql(query))}
     for event in sent:
         assert got[event["number"]] == step_by_step(event, entries), event
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["silver's key", "another key"])
+def test_the_default_of_a_masked_key_column_is_masked(frugal: SparkSession, native: bool) -> None:
+    """Of rows from before the column was added: what deletes them has no image to be filled."""
+    secret = MaskSecret.of(b"a pepper")
+    view = "_default_of_a_key"
+    row = [(bytearray(secret.inner), bytearray(secret.outer))]
+    frugal.createDataFrame(row, "pad_in binary, pad_out binary").createOrReplaceTempView(view)
+    changes = f"""SELECT op, {pos_literal(at(1))} AS pos, 'full' AS after_image,
+  IF(op = 'delete', image, NULL) AS before, IF(op = 'delete', NULL, image) AS after,
+  map('id', '1') AS key, CAST(NULL AS map<string,string>) AS key_before,
+  CAST(NULL AS array<string>) AS unavailable, timestamp '2025-01-01' AS event_time, 0 AS epoch,
+  'x' AS tx_id, 1 AS value_hash, 1 AS batch, 't' AS topic, 0 AS `partition`, 0 AS offset, 0 AS row
+FROM (SELECT op, map('id', '1', 'v', 'a') AS image FROM VALUES ('insert'), ('delete') AS t(op))"""
+    projection = Projection(
+        keys=("id", "mail"),
+        columns={"id": "int", "mail": "string", "v": "string"},
+        native=native,
+        lineage=lineage([(at(2), AddColumn("mail", "string", "all@home.example"), False)]),
+        masks={"mail": Masking("hash", None, "t.mail", view)},
+    )
+    keys = [row["key"] for row in records(frugal.sql(events(projection, changes)))]
+    assert keys == [["1", secret.digest("all@home.example")]] * 2
+    inserts = f"SELECT * FROM ({changes}) WHERE op = 'insert'"
+    folded = latest(projection, inserts, sets=("v",), unless="(SELECT array('') AS key)")
+    [state] = records(frugal.sql(folded))
+    assert [state["_k0"], state["_k1"]] == [1, secret.digest("all@home.example")]

@@ -21,12 +21,12 @@ and the state says which columns it sets. From history it starts from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest import identity as identities
 from ingest.events import Row
-from ingest.position import HALF, STREAM, Pos, own_stream, reaches
+from ingest.position import HALF, SOURCE_PART, STREAM, Pos, own_stream, reaches
 
 Key = tuple[str, ...]
 Origin = tuple[int, str, int, int, int]
@@ -109,6 +109,34 @@ def distinct(changes: Iterable[Change]) -> list[Change]:
     return sorted(found.values(), key=lambda change: change.pos)
 
 
+def in_halves(changes: Sequence[Change]) -> list[Change]:
+    """The changes, where a key change came in two messages its delete before its insert: from two
+    partitions they stand at one place of the source's log in any order."""
+    if not any(_names_old_key(change) for change in changes):
+        return list(changes)
+    deletes: dict[tuple[str, Pos, Key | None], Change] = {
+        (change.table, change.pos[:SOURCE_PART], change.key): change
+        for change in changes
+        if change.op == "delete" and change.pos[HALF] == 0
+    }
+    found: list[Change] = []
+    early: set[Pos] = set()
+    for change in changes:
+        half = None
+        if _names_old_key(change):
+            half = deletes.get((change.table, change.pos[:SOURCE_PART], change.key_before))
+        if half is not None and half.pos > change.pos and half.pos not in early:
+            found.append(half)
+            early.add(half.pos)
+        if change.pos not in early:
+            found.append(change)
+    return found
+
+
+def _names_old_key(change: Change) -> bool:
+    return change.op == "insert" and change.key_before is not None and not change.by_arrival
+
+
 def voided(change: Change, truncates: Iterable[Change]) -> bool:
     """Whether a truncate of the change's source table lies above it.
 
@@ -143,7 +171,7 @@ def steps(
     states: dict[Key, State] = {}
     displaced: dict[Key, State] = {}
     left: dict[Key, State] = {}
-    for change in distinct(changes):
+    for change in in_halves(distinct(changes)):
         if change.op == "truncate":
             found: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
         elif change.op == "delete":

@@ -68,6 +68,41 @@ def test_soft_deletes_keep_rows_and_mark_them(seed: int) -> None:
     assert live == {(str(key),): row for key, row in database.rows.items()}
 
 
+def halved(moved: Change, chance: random.Random) -> list[Change]:
+    """A change of a key as two messages of its place in the log, the second at times without what
+    did not change; else the change itself."""
+    if moved.key_before in (None, moved.key) or chance.random() < 0.3:
+        return [moved]
+    *place, _ = moved.pos
+    gone = moved._replace(
+        op="delete", key=moved.key_before, key_before=None, image=None, pos=(*place, 0)
+    )
+    come = moved._replace(op="insert", before=None, digest=-1 - (moved.digest or 0))
+    if chance.random() < 0.5:
+        come = come._replace(image={"id": (moved.image or {})["id"]}, partial=True)
+    return [gone, come]
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.integers(0, 2**32))
+def test_key_changes_in_two_messages_fold_to_the_database(seed: int) -> None:
+    chance = random.Random(seed)
+    database = Database(chance)
+    database.live(60)
+    sent = [half for change in arrived([[database.changes]]) for half in halved(change, chance)]
+    sent += chance.sample(sent, len(sent) // 4)
+    # Deliveries have places of their own, in any order.
+    offsets = chance.sample(range(10_000), len(sent))
+    changes = [
+        half._replace(pos=(*half.pos[:7], chance.randrange(3), offset, *half.pos[9:]))
+        for half, offset in zip(sent, offsets, strict=True)
+    ]
+    folded = fold(changes)
+    assert folded.baseless == []
+    rows = {key: state.row for key, state in folded.states.items() if state.row is not None}
+    assert rows == {(str(key),): row for key, row in database.rows.items()}
+
+
 def _at(number: int, op: str, key: Any, row: dict[str, Any] | None, **given: Any) -> Change:
     pos = (0, 1, number, 0, 0, 0, 0, 0, number, 0, 1)
     return Change(op, pos, "t", (key,), image=row, digest=number, **given)

@@ -53,16 +53,19 @@ def check_encodings(
 
     `types`: the lists of column types that the changes came with, or that were declared for them.
     `met`: whether the changes have such values. The statements are read only where something
-    depends on them, the changes only where a statement leaves it open.
+    depends on them, the changes only where a statement leaves it open, and some of them may be in
+    doubt: values from before a point was moved back leave later changes alone.
 
     Raises:
         TableError: a statement made a column that is read by its declaration one that is read in
             another way, and values of it came.
     """
     declared = declared_for(source.columns, table[1:])
-    top = highest(each.highest for each in stats if _FORMAT in each.formats)
+    own = [each for each in stats if _FORMAT in each.formats]
+    top = highest(each.highest for each in own)
     if not declared or not types or top is None:
         return
+    lowest = min((each.lowest for each in own if each.lowest), default=None)
     stated: dict[str, list[tuple[Pos, str]]] = {}
     for pos, statement in sorted(statements, key=lambda found: found[0]):
         if pos < top:
@@ -72,6 +75,8 @@ def check_encodings(
         made = stated.get(name.lower(), [])
         if made and _by_declaration(name, type_, types):
             for doubt, new in _doubts(name, type_, made, options=source.options):
+                if doubt.below is not None and lowest is not None and doubt.below <= lowest:
+                    continue
                 if (doubt.below is None and doubt.digits is None) or met(doubt):
                     raise TableError(_sentence(source, f"{label_of(table)}.{name}", type_, new=new))
 

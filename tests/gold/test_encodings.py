@@ -29,6 +29,7 @@ def check(
     met: Callable[[Doubt], bool] = lambda doubt: False,
     place: int = 5,
     newest: int = 9,
+    oldest: int | None = None,
     came: tuple[str, ...] = (DECLARED,),
     format_: str = "debezium",
     **options: Any,
@@ -46,7 +47,9 @@ def check(
         }
     )
     nothing: dict[str, Any] = dict.fromkeys(BatchStats._fields, 0)
-    stats = BatchStats(**{**nothing, "formats": (format_,), "highest": at(newest)})
+    lowest = at(oldest) if oldest is not None else None
+    positions = {"lowest": lowest, "highest": at(newest)}
+    stats = BatchStats(**{**nothing, "formats": (format_,), **positions})
     check_encodings(
         source,
         TABLE,
@@ -119,6 +122,11 @@ def test_a_point_that_was_moved_back_leaves_what_came_between(handling: str) -> 
         check(there, back, decimal_handling=handling, met=met)
     digits = 2 if handling == "auto" else None
     assert asked == [Doubt("Balance", at(5), at(6), digits)] * 2
+    # Changes that all lie behind it are not asked for, however many batches of them come.
+    check(there, back, decimal_handling=handling, met=met, oldest=6)
+    assert len(asked) == 2
+    with pytest.raises(TableError):
+        check(there, back, decimal_handling=handling, met=met, oldest=5)
 
 
 @pytest.mark.parametrize("new", ["datetime", "datetime(3)", "date"])

@@ -57,7 +57,7 @@ class _Envelope(msgspec.Struct, gc=False):
     scn: Any = None
     row_id: Any = None
     username: Any = None
-    xid: Scalar = None
+    xid: Scalar | float = None
     primary_keys: tuple[str, ...] | None = None
     tokens: dict[str, str | None] | None = None
     before: msgspec.Raw = _NONE
@@ -110,7 +110,7 @@ def decoder(options: FormatOptions) -> Decoder:
             order=_order(envelope.pos),
             event_time=_happened(envelope.op_ts, clock, warnings),
             sent_time=_sent(envelope.current_ts, clock, warnings),
-            tx_id=text_of(envelope.xid) or tokens.get("6") or tokens.get("TK-XID"),
+            tx_id=_transaction(envelope.xid, rows) or tokens.get("6") or tokens.get("TK-XID"),
             types=rows.types,
             warnings=warnings,
         )
@@ -320,8 +320,7 @@ def rows_of(
     the one after, of flattened JSON (`before.c`, `after.c`) there are both. Raises as `read_image`.
     """
     top = jsontext.parse(value, jsontext.members, [])
-    known = rows.types.columns if rows.types is not None else ()
-    own = {column.name for column in known if column.name in _OPTIONAL}
+    own = _declared(rows)
     row = {name: raw for name, raw in top.items() if name not in _METADATA or name in own}
     for name in ("before", "after"):
         if row.get(name) == b"null":
@@ -335,6 +334,17 @@ def rows_of(
         images = [{}, row]
     old, new = (msgspec.Raw(msgspec.json.encode(image)) for image in images)
     return read_image(old, rows, warnings), read_image(new, rows, warnings)
+
+
+def _declared(rows: TypedRows) -> set[str]:
+    """The names of metadata that are columns of the table, for the YAML says so."""
+    known = rows.types.columns if rows.types is not None else ()
+    return {column.name for column in known if column.name in _OPTIONAL}
+
+
+def _transaction(xid: Scalar | float, rows: TypedRows) -> str | None:
+    """The transaction that a message names; None where its xid is a column."""
+    return None if isinstance(xid, float) or "xid" in _declared(rows) else text_of(xid)
 
 
 def _image(

@@ -422,15 +422,19 @@ def test_goldengate_flattened() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "row_"),
-    [({}, {"ID": "1"}), ({"S.T": {"xid": "VARCHAR2(9)"}}, {"ID": "1", "xid": "x"})],
+    ("declared", "xid", "row_", "transaction"),
+    [
+        ({}, "x", {"ID": "1"}, "x"),
+        ({"S.T": {"xid": "VARCHAR2(9)"}}, "x", {"ID": "1", "xid": "x"}, None),
+        ({"S.T": {"xid": "BINARY_DOUBLE"}}, 1.5, {"ID": "1", "xid": "1.5"}, None),
+    ],
 )
 def test_a_column_of_goldengate_called_like_metadata(
-    declared: dict[str, Any], row_: dict[str, str]
+    declared: dict[str, Any], xid: str | float, row_: dict[str, str], transaction: str | None
 ) -> None:
-    sent = {"table": "S.T", "op_type": "I", "pos": "00000000000000005100", "ID": "1", "xid": "x"}
+    sent = {"table": "S.T", "op_type": "I", "pos": "00000000000000005100", "ID": "1", "xid": xid}
     (row,) = rows("ogg", sent, columns=declared)
-    assert row["after"] == row_
+    assert (row["after"], row["tx_id"]) == (row_, transaction)
 
 
 def test_a_previous_value_whose_column_is_null_now() -> None:

@@ -37,6 +37,15 @@ _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
 }
 _SPECIAL = re.compile(r"(?:^|[:,\[{-])\s+[*&{\[!|>%@`]")
 _ANOTHER = ("but found another document", "did not find expected <document start>")
+_NO_CHARACTER = "found invalid Unicode character escape code"
+_PAIR = re.compile(
+    r"(?<!\\)(?P<before>(?:\\\\)*)"
+    r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_NO_ESCAPE = (
+    r"between double quotes a \ begins an escape, and there is none like this one; put the text "
+    "between single quotes, where it stands for itself"
+)
 _QUOTE_IT = (
     "a value that begins with * & { [ ! | > % @ or a backtick must stand in quotes, "
     "and so must ${NAME} inside { } or [ ]"
@@ -95,10 +104,18 @@ def parse(file: str, text: str, *, environ: Mapping[str, str]) -> tuple[Document
         line = text.count("\n", 0, error.position) + 1
         return _unreadable(file, line, f"not YAML: {error.reason}")
     except yaml.MarkedYAMLError as error:
+        if error.problem == _NO_CHARACTER and (whole := _PAIR.sub(_paired, text)) != text:
+            return parse(file, whole, environ=environ)
         return _unreadable(file, *_said(error, text.splitlines() or [""]))
     reader = _Reader(file, environ)
     value = reader.value(node, ()) if node is not None else None
     return Document(file, value, reader.lines, frozenset(reader.unresolved)), reader.mistakes
+
+
+def _paired(found: re.Match[str]) -> str:
+    """The character that a pair of escapes means in JSON, whose texts are YAML, too."""
+    high, low = int(found["high"], 16), int(found["low"], 16)
+    return found["before"] + chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 
 
 def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, str]:
@@ -115,6 +132,8 @@ def _said(error: yaml.MarkedYAMLError, lines: list[str]) -> tuple[int | None, st
         return number, "expected one document, got another that begins here; a file holds one"
     if "\t" in line:
         hint = "there is a tab in this line; YAML is indented by spaces alone"
+    elif context == "while parsing a quoted scalar":
+        return number, f"not YAML: {_NO_ESCAPE}"
     elif begun is not None and "quoted scalar" in context:
         return begun.line + 1, "not YAML: the quote that begins in this line is never closed"
     elif "flow" in context and not met and (begun is None or begun.line == mark.line):
@@ -281,7 +300,7 @@ class _Reader:
             if default is not None:
                 return value or default
             if value is None:
-                text = f"set it, or give a default: ${{{name}:-default}}"
+                text = f"set it, or give a default: ${{{name}:-default}}; a literal ${{ is $${{"
                 self._wrong(node, f"the environment variable {name} is not set; {text}", place)
                 return found.group(0)
             return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,9 @@ def test_values(text: str, environ: dict[str, str], expected: Any) -> None:
         ("a: 1\nb: 2\na: 3\n", 3, "`a` is already given on line 1"),
         ("a:\n  - {b: 1}\n  - b: 1\n    b: 2\n", 4, "`b` is already given on line 3"),
         ("a: 1\nb: ${X}\n", 2, "variable X is not set; set it, or give a default: ${X:-default}"),
+        ("a: 1\nb: ${X}\n", 2, "default: ${X:-default}; a literal ${ is $${"),
+        ('a: 1\nb: "shop\\..*"\n', 2, "put the text between single quotes"),
+        ('a: 1\nb: "\\ud83c"\n', 2, "between double quotes a \\ begins an escape"),
         ("a: 1\nb: ${X-1}\n", 2, "expected ${NAME} or ${NAME:-default}"),
         ("a: 1\nb: ${X:-${Y}}\n", 2, "expected ${NAME} or ${NAME:-default}"),
         ("a: 1\nb: !env X\n", 2, "expected a plain value, got the tag `!env`"),
@@ -82,6 +86,13 @@ def test_yaml_that_is_wrong_names_its_line(text: str, line: int, part: str) -> N
     _, wrong = parse("f.yml", text, environ={})
     assert [(mistake.file, mistake.line) for mistake in wrong] == [("f.yml", line)]
     assert part in wrong[0].text
+
+
+def test_json_is_yaml() -> None:
+    """With all characters as escapes, too, of which those beyond U+FFFF are pairs."""
+    value = {"price \U0001f33e": ["\\ud83c", "\U0001f600\\", "\\\\ud83c\\udf3e"]}
+    document, wrong = parse("f.yml", json.dumps(value), environ={})
+    assert (document.value, wrong) == (value, [])
 
 
 @pytest.mark.parametrize(

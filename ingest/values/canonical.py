@@ -38,9 +38,9 @@ MOST_NUMBER_BITS = 64
 EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds of 0001-01-01 00:00:00 and 9999-12-31 23:59:59.999999 UTC."""
 _CIVIL = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:\.(\d+))? ?(.*)$")
-_CANONICAL = re.compile(
-    r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d \d\d:\d\d:\d\d(?:\.\d*[1-9])?", re.ASCII
-).fullmatch
+CIVIL_PATTERN = r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d \d\d:\d\d:\d\d(?:\.\d*[1-9])?"
+"""Zone-less date-times that are canonical already, digits being ASCII."""
+_CANONICAL = re.compile(CIVIL_PATTERN, re.ASCII).fullmatch
 _USUAL = re.compile(
     r"(\d{4}-\d\d-\d\d[T ]\d\d)(:[0-5]\d:[0-5]\d)(?:\.(\d+))?(Z)?", re.ASCII
 ).fullmatch

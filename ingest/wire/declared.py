@@ -16,6 +16,7 @@ from ingest.values import canonical
 from ingest.values.jsontext import nested
 from ingest.values.source_types import SourceType, parse_type, spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
+from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, keeps
 
 Convert = Callable[[Any, list[str]], str | None]
 """One value other than null, as JSON gave it, -> canonical text; may add warnings."""
@@ -178,6 +179,9 @@ def _decimal_text(value: Any, warnings: list[str]) -> str:
     return canonical.decimal_text(value if value.__class__ is str else plain(value))
 
 
+keeps(_decimal_text, integers=True, texts=DECIMAL_TEXT)
+
+
 def _boolean(type_: SourceType, texts_: Texts) -> Convert | None:
     if type_.name == "bit":
         return _bit(type_, texts_)
@@ -256,8 +260,18 @@ def _civil_text(value: Any, warnings: list[str]) -> str:
     return canonical.civil_text(value if value.__class__ is str else plain(value), warnings)
 
 
+keeps(_civil_text, texts=CIVIL_TEXT)
+
+
 def _date(type_: SourceType, texts_: Texts) -> Convert | None:
-    return lambda value, warnings: canonical.date_text(plain(value), warnings)
+    return _date_text
+
+
+def _date_text(value: Any, warnings: list[str]) -> str:
+    return canonical.date_text(plain(value), warnings)
+
+
+keeps(_date_text, texts=DATE_TEXT)
 
 
 def _time(type_: SourceType, texts_: Texts) -> Convert | None:

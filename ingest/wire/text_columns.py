@@ -16,6 +16,7 @@ from ingest.errors import DecodeError
 from ingest.values.jsontext import Digits, has_negative_zero
 from ingest.wire.contract import Changes, Texts
 from ingest.wire.declared import Convert, plain
+from ingest.wire.kept_values import Kept, kept_by
 
 FEW = 16
 """Fewer changes of one table are read one by one sooner than by column."""
@@ -44,11 +45,11 @@ def read_tables(
 
 
 class Reading(NamedTuple):
-    """How the values of a column become text: None = as they are. `digits`: an integer's text is
-    its digits, whatever `convert` does with other values."""
+    """How the values of a column become text: None = as they are. `kept`: which are as they are,
+    whatever `convert` does with others."""
 
     convert: Convert | None
-    digits: bool = True
+    kept: Kept = Kept(integers=True)
 
 
 class TextRows(NamedTuple):
@@ -64,13 +65,11 @@ class TextRows(NamedTuple):
         return None if place is None else self.rows[place]
 
 
-def readings_of(
-    converts: Mapping[str, Convert | None], names: Sequence[str], *, integer: Convert | None = None
-) -> list[Reading]:
+def readings_of(converts: Mapping[str, Convert | None], names: Sequence[str]) -> list[Reading]:
     """How each of the columns `names` is read, so that it has the texts that `converts` gives its
-    single values. `integer`: the one that makes of a number its digits."""
+    single values."""
     known = map(converts.get, names)
-    return [Reading(c, digits=c is None or c is integer) for c in known]
+    return [Reading(None) if c is None else Reading(c, kept_by(c)) for c in known]
 
 
 def text_rows(
@@ -122,18 +121,25 @@ def _column(
     doubts: dict[int, list[str]],
     odd: set[int],
 ) -> Sequence[str | None]:
-    convert, digits = reading
+    convert, kept = reading
     try:
         if convert is None and kinds <= _TEXT:
             return values
-        if (convert is None or digits) and kinds <= _WHOLE:
+        if kept.integers and kinds <= _WHOLE:
             if _NULL in kinds:
                 return [None if value is None else str(value) for value in values]
             return list(map(str, values))
         if convert is None and kinds <= _TRUTHS:
             return [None if v is None else "true" if v else "false" for v in values]
         read, found = convert or _as_sent, list[str]()
-        texts = [None if value is None else read(value, found) for value in values]
+        sent = [value for value in values if value is not None] if _NULL in kinds else values
+        stays = kept.texts
+        if stays is not None and kinds <= _TEXT and sent and stays.one(sent[0]):
+            if stays.fits(sent):
+                return values
+            texts = [v if v is None or stays.one(v) else read(v, found) for v in values]
+        else:
+            texts = [None if value is None else read(value, found) for value in values]
         if not found:
             return texts
     except Exception:

@@ -61,7 +61,7 @@ class Columns(NamedTuple):
 
     def readings(self, names: tuple[str, ...]) -> list[Reading]:
         """How each of these columns is read where rows are read by column, to the same texts."""
-        return readings_of(self.converts, names, integer=encoded.integer)
+        return readings_of(self.converts, names)
 
     def text_of(self, name: str, value: Any, warnings: list[str]) -> str | None:
         """The text of a JSON object or array; None where it stays as sent."""

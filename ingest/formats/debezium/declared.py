@@ -14,6 +14,7 @@ from ingest.formats.debezium import values as special
 from ingest.values.jsontext import Digits
 from ingest.values.source_types import SourceType, bits_type, parse_type, spark_type
 from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, INSTANT_TEXT, keeps
 
 _CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"}
 _DEFAULT_DIGITS = {
@@ -97,6 +98,9 @@ def _integer(value: Any, warnings: list[str]) -> str:
     return plain(value)
 
 
+keeps(_integer, integers=True)
+
+
 def _unsigned(handling: Handling) -> Convert:
     packed = encoded.decimal(0)
 
@@ -125,13 +129,16 @@ def _decimal(type_: SourceType, handling: Handling) -> Convert:
             return special.DECIMALS[value]
         return packed(value, warnings)
 
-    return guessed
+    return keeps(guessed, texts=DECIMAL_TEXT)
 
 
 def _date(value: Any, warnings: list[str]) -> str | None:
     if value.__class__ is str and not value.lstrip("-").isdigit():
         return encoded.iso_date(value, warnings)
     return encoded.days(value, warnings)
+
+
+keeps(_date, texts=DATE_TEXT)
 
 
 def _unit(type_: SourceType, family: str, handling: Handling) -> int | None:
@@ -176,7 +183,7 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
             return text
         return text.replace(" ", "T") + "Z"
 
-    return convert
+    return keeps(convert, texts=INSTANT_TEXT if instant else CIVIL_TEXT)
 
 
 def _instant(handling: Handling) -> Convert:
@@ -187,7 +194,7 @@ def _instant(handling: Handling) -> Convert:
             return encoded.contradicted(value, warnings)
         return zoned(value, warnings)
 
-    return convert
+    return keeps(convert, texts=INSTANT_TEXT)
 
 
 def _time(type_: SourceType, family: str, handling: Handling) -> Convert:

@@ -31,6 +31,7 @@ from ingest.errors import DecodeError
 from ingest.values import canonical
 from ingest.values.jsontext import Digits
 from ingest.wire.declared import Convert, plain
+from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, INSTANT_TEXT, keeps
 
 _UP, _DOWN = "infinity", "-infinity"
 
@@ -127,6 +128,9 @@ def integer(value: Any, warnings: list[str]) -> str:
     return str(value)
 
 
+keeps(integer, integers=True)
+
+
 def counted(render: Callable[[int], str], infinities: Mapping[int, str]) -> Convert:
     """A converter of a count of units; `render` raises DecodeError beyond the years 1 to 9999,
     where the counts of `infinities` stand for one."""
@@ -153,6 +157,9 @@ def decimal_text(value: Any, warnings: list[str]) -> str:
     """A decimal as text, or as the number itself: plainly; NaN and infinities in one spelling."""
     text = value if value.__class__ is str else plain(value)
     return DECIMALS.get(text) or canonical.decimal_text(text)
+
+
+keeps(decimal_text, texts=DECIMAL_TEXT)
 
 
 def unsigned(value: Any, warnings: list[str]) -> str:
@@ -184,7 +191,7 @@ def decimal(scale: int) -> Convert:
         warnings.append(Code.BAD_BASE64.value)
         return str(value)
 
-    return convert
+    return keeps(convert, texts=DECIMAL_TEXT)
 
 
 def scale_doubted(value: Any, warnings: list[str]) -> str:
@@ -266,7 +273,7 @@ def zoned_in(zone: str | None) -> Convert:
             return f"{far[1]}{canonical.fraction(far[2])}Z"
         return canonical.instant_text(text, zone, warnings)
 
-    return convert
+    return keeps(convert, texts=INSTANT_TEXT)
 
 
 zoned = zoned_in(None)
@@ -278,6 +285,9 @@ def iso_date(value: Any, warnings: list[str]) -> str:
     return ISO_DATES.get(text) or canonical.date_text(text, warnings)
 
 
+keeps(iso_date, texts=DATE_TEXT)
+
+
 def iso_time(value: Any, warnings: list[str]) -> str:
     """`10:15:30.5Z`, how `isostring` writes a time without zone."""
     return canonical.time_text(plain(value).removesuffix("Z"))
@@ -287,6 +297,9 @@ def iso_timestamp(value: Any, warnings: list[str]) -> str:
     """`2023-11-21T10:15:30Z`, how `isostring` writes a date-time without zone."""
     text = plain(value).removesuffix("Z")
     return ISO_TIMESTAMPS.get(text) or canonical.civil_text(text, warnings)
+
+
+keeps(iso_timestamp, texts=CIVIL_TEXT)
 
 
 def variable_scale(value: dict[str, Any]) -> str | None:

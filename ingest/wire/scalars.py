@@ -18,7 +18,9 @@ Scalar = int | str | None
 """A number as a JSON integer or as its text."""
 
 _MOST = 2**63
-_WHOLE = frozenset((int,))
+_WHOLE, _TEXTS = frozenset((int,)), frozenset((str,))
+_DIGITS_SURE = 18
+"""Any number of so many digits fits a bigint."""
 _UNKNOWN_TIMES = ("0", "-1")
 # Years 2001 to 2100: what can be the time in front of a store sequence.
 _SECONDS = range(10**9, 4_102_444_800)
@@ -84,6 +86,16 @@ def plain_numbers(given: list[Any]) -> list[int] | None:
     """Numbers, where all are JSON integers that `number_of` gives as they are; else None."""
     if given and _WHOLE.issuperset(map(type, given)) and 0 <= min(given) and max(given) < _MOST:
         return given
+    return None
+
+
+def plain_digits(given: list[Any]) -> list[int] | None:
+    """Numbers, where all are texts of up to 18 digits that `number_of` gives; else None."""
+    if not given or not _TEXTS.issuperset(map(type, given)) or "" in given:
+        return None
+    digits = "".join(given)
+    if digits.isascii() and digits.isdigit() and max(map(len, given)) <= _DIGITS_SURE:
+        return list(map(int, given))
     return None
 
 

@@ -8,7 +8,7 @@ negative zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,6 +44,24 @@ def read_tables(
     return found
 
 
+def columns_of(
+    images: Sequence[dict[str, Any] | None], before: int | None, after: int | None
+) -> tuple[str, ...] | None:
+    """The columns that both images of a change have, or the one at a place; None where an image is
+    not regular, or has other columns or none."""
+    columns: tuple[str, ...] | None = None
+    for place in (before, after):
+        if place is not None:
+            image = images[place]
+            if image is None:
+                return None
+            found = tuple(image)
+            if columns is not None and found != columns:
+                return None
+            columns = found
+    return columns or None
+
+
 class Reading(NamedTuple):
     """How the values of a column become text: None = as they are. `kept`: which are as they are,
     whatever `convert` does with others."""
@@ -53,16 +71,17 @@ class Reading(NamedTuple):
 
 
 class TextRows(NamedTuple):
-    """Row images as text. `doubts`: the warnings of the rows that have some, in the order of their
-    columns. `odd`: the rows that have to be read one by one; their texts say nothing."""
+    """Row images as text, each by its place among all that were sent. `doubts`: the warnings of the
+    rows that have some, in the order of their columns. `odd`: the rows that have to be read one by
+    one; their texts say nothing."""
 
-    rows: list[Texts]
-    doubts: dict[int, list[str]]
-    odd: set[int]
+    rows: Mapping[int | None, Texts]
+    doubts: Mapping[int, list[str]]
+    odd: frozenset[int | None]
 
-    def row(self, place: int | None) -> Texts | None:
-        """The row at a place; None for none."""
-        return None if place is None else self.rows[place]
+    def of(self, places: Iterable[int | None]) -> list[Texts | None]:
+        """The rows at these places; None for none."""
+        return list(map(self.rows.get, places))
 
 
 def readings_of(converts: Mapping[str, Convert | None], names: Sequence[str]) -> list[Reading]:
@@ -72,26 +91,36 @@ def readings_of(converts: Mapping[str, Convert | None], names: Sequence[str]) ->
     return [Reading(None) if c is None else Reading(c, kept_by(c)) for c in known]
 
 
+class SentImages(NamedTuple):
+    """The images of many messages: as they were sent, and as `jsontext.plain_images` reads them."""
+
+    texts: Sequence[bytes]
+    read: Sequence[dict[str, Any] | None]
+
+
 def text_rows(
-    images: Sequence[dict[str, Any]],
-    sent: Sequence[bytes],
+    images: SentImages,
+    places: Sequence[int],
     readings: Sequence[Reading],
     *,
     refused: frozenset[str] = frozenset(),
 ) -> TextRows:
-    """The rows of `images`, which have the same columns, each read by its one of `readings`.
-
-    `sent`: the images as they were sent. `refused`: texts that stand for something else than a
-    value.
-    """
+    """The rows of the images at `places`, which have the same columns, each read by its one of
+    `readings`. `refused`: texts that stand for something else than a value."""
+    rows = [image.values() for image in map(images.read.__getitem__, places) if image is not None]
+    sent = list(map(images.texts.__getitem__, places))
     doubts: dict[int, list[str]] = {}
     odd: set[int] = set()
     columns = []
-    for values, reading in zip(zip(*[image.values() for image in images]), readings, strict=True):  # noqa: B905
+    for values, reading in zip(zip(*rows, strict=True), readings, strict=True):
         kinds = frozenset(map(type, values))
         odd.update(_odd_values(values, sent, kinds, refused=refused))
         columns.append(_column(values, kinds, reading, doubts=doubts, odd=odd))
-    return TextRows(list(zip(*columns, strict=True)), doubts, odd)
+    return TextRows(
+        dict(zip(places, zip(*columns, strict=True), strict=True)),
+        {places[at]: found for at, found in doubts.items()},
+        frozenset(map(places.__getitem__, odd)),
+    )
 
 
 def _odd_values(

@@ -17,7 +17,7 @@ from ingest.wire.kept_values import (
     TextPattern,
     kept_by,
 )
-from ingest.wire.text_columns import readings_of, text_rows
+from ingest.wire.text_columns import SentImages, readings_of, text_rows
 
 KEPT = {
     CIVIL_TEXT: [
@@ -93,8 +93,8 @@ def test_a_column_has_the_texts_of_its_values(name: str) -> None:
     columns: list[list[Any]] = [*KEPT.values(), texts, [None, *texts], [1, 2, 3], [None, 5]]
     columns += [[None, *kept, *kept] for kept in KEPT.values()]
     for column in columns:
-        images = [{"c": value} for value in column]
-        rows = text_rows(images, [b""] * len(images), readings_of({"c": convert}, ["c"]))
+        images = SentImages([b"{}"] * len(column), [{"c": value} for value in column])
+        rows = text_rows(images, range(len(column)), readings_of({"c": convert}, ["c"]))
         for at, value in enumerate(column):
             warnings: list[str] = []
             text = None if value is None else convert(value, warnings)

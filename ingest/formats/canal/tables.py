@@ -22,7 +22,8 @@ from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName, Texts
 from ingest.wire.forms import Forms, Part
 from ingest.wire.scalars import plain_millis, plain_numbers
-from ingest.wire.text_columns import TextRows, read_tables, text_rows
+from ingest.wire.text_columns import SentImages, TextRows, read_tables, text_rows
+from ingest.wire.varying import Varying, varying, varying_of_each
 
 _ROWS = ("insert", "update", "delete", "snapshot")
 _NO_ROWS = (b"", b"null", b"[]")
@@ -71,14 +72,14 @@ class Tables:
             sent = _sent(at, envelope, texts) if envelope is not None else None
             if sent is not None:
                 found.append(sent)
-        images = jsontext.plain_images(texts, marked=False)
+        images = SentImages(texts, jsontext.plain_images(texts, marked=False))
         return read_tables(
-            self._tables(found, images),
-            lambda table, group: self._changes(table, group, images, texts=texts),
+            self._tables(found, images.read),
+            lambda table, group: self._changes(table, group, images),
         )
 
     def _tables(
-        self, found: list[_Sent], images: list[dict[str, Any] | None]
+        self, found: list[_Sent], images: Sequence[dict[str, Any] | None]
     ) -> dict[_Table, list[_Sent]]:
         """The changes by their table, without those of which an image is not regular."""
         tables: dict[_Table, list[_Sent]] = {}
@@ -123,37 +124,25 @@ class Tables:
             reader = readers.coded(table.names, table.types, table.codes, keys=table.keys)
         return reader
 
-    def _changes(
-        self,
-        table: _Table,
-        group: list[_Sent],
-        images: list[dict[str, Any] | None],
-        *,
-        texts: list[bytes],
-    ) -> list[Changes]:
+    def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
         reader = self._reader(table)
         if table.unlogged and reader.lobs:
             # which of them are left out, each row tells
             return []
-        rows = text_rows(
-            [images[one.row] or {} for one in group],
-            [texts[one.row] for one in group],
-            reader.readings(table.columns),
-        )
-        placed = [(place, sent) for place, sent in enumerate(group) if place not in rows.odd]
-        said = _varying_of([sent for _, sent in placed], self._options)
+        rows = text_rows(images, [one.row for one in group], reader.readings(table.columns))
+        if rows.odd:
+            group = [one for one in group if one.row not in rows.odd]
+        said = _varying_of(group, self._options)
         details = _ChangeDetails(table, reader, rows)
         found: list[_Change] = []
-        for number, (place, sent) in enumerate(placed):
-            warnings = said.warnings[number]
+        for number, (sent, warnings) in enumerate(zip(group, said.warnings, strict=True)):
             if warnings is None:
                 continue
-            row, deleted = rows.rows[place], sent.op == "delete"
-            word = details.word(sent.op, place, images[sent.row] or {}, warnings=warnings)
+            row, deleted = rows.rows[sent.row], sent.op == "delete"
+            word = details.word(sent, images, warnings=warnings)
             before: Texts | None = row if deleted else None
             if sent.old is not None:
-                changed = images[sent.old] or {}
-                before = details.before(row, changed, raw=texts[sent.old], warnings=warnings)
+                before = details.before(row, sent.old, images, warnings=warnings)
                 if before is None:
                     continue
             elif sent.op == "update":
@@ -173,16 +162,16 @@ class _Change(msgspec.Struct, gc=False):
 
 
 def _table_changes(
-    table: _Table, said: _Varying, found: list[_Change], *, types: Types | None
+    table: _Table, said: Varying, found: list[_Change], *, types: Types | None
 ) -> list[Changes]:
     """The changes of a table that are read by column."""
     if not found:
         return []
-    varying = said.varying
-    if len(found) < len(said.warnings):
-        varying = said.of([one.number for one in found])
-    varying["before_image"] = [None if one.before is None else one.word for one in found]
-    varying["after_image"] = [None if one.after is None else one.word for one in found]
+    fields = {
+        **said.of([one.number for one in found]),
+        "before_image": [None if one.before is None else one.word for one in found],
+        "after_image": [None if one.after is None else one.word for one in found],
+    }
     db, schema, name = table.names
     return [
         Changes(
@@ -190,7 +179,7 @@ def _table_changes(
             Event(
                 op="update", db=db, schema=schema, table=name, key_columns=table.keys, types=types
             ),
-            varying,
+            fields,
             table.columns,
             [one.before for one in found],
             [one.after for one in found],
@@ -220,25 +209,10 @@ def _sent(at: int, envelope: Envelope, texts: list[bytes]) -> _Sent | None:
     return _Sent(at, op, envelope, place, place + 1 if has_old else None)
 
 
-class _Varying(NamedTuple):
-    """What changes say beside their rows, field by field of Event; the warnings of one that has to
-    be read by itself are None."""
-
-    varying: dict[str, Sequence[Any]]
-    warnings: Sequence[list[str] | None]
-
-    def of(self, kept: Sequence[int]) -> dict[str, Sequence[Any]]:
-        """The same of some of the changes."""
-        return {field: [values[at] for at in kept] for field, values in self.varying.items()}
+_FIELDS = ("op", "op_raw", "id", "scn", "order", "snapshot", "event_time", "sent_time", "tx_id")
 
 
-_FIELDS = (
-    *("op", "op_raw", "id", "scn", "order", "snapshot", "event_time", "sent_time", "tx_id"),
-    "warnings",
-)
-
-
-def _varying_of(group: list[_Sent], options: FormatOptions) -> _Varying:
+def _varying_of(group: list[_Sent], options: FormatOptions) -> Varying:
     """What `event_of` says of each change."""
     envelopes = [sent.envelope for sent in group]
     plain = (
@@ -246,20 +220,12 @@ def _varying_of(group: list[_Sent], options: FormatOptions) -> _Varying:
     )
     if plain is not None:
         return plain
-    events: list[Event | None] = []
-    for sent in group:
-        try:
-            events.append(event_of(sent.envelope, sent.op, options, warnings=[]))
-        except DecodeError:
-            events.append(None)
-    varying: dict[str, Sequence[Any]] = {
-        field: [None if event is None else getattr(event, field) for event in events]
-        for field in _FIELDS
-    }
-    return _Varying(varying, varying["warnings"])
+    return varying_of_each(
+        group, lambda sent: event_of(sent.envelope, sent.op, options, warnings=[]), _FIELDS
+    )
 
 
-def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> _Varying | None:
+def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> Varying | None:
     """The same by column, where all times and numbers are as Canal sends them; None where one has
     to be looked at."""
     times = plain_millis([one.es for one in envelopes])
@@ -271,8 +237,7 @@ def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> _Varying | 
     if any(one.tidb is not None for one in envelopes):
         return None
     ops = [sent.op for sent in group]
-    warnings: list[list[str]] = [[] for _ in group]
-    varying: dict[str, Sequence[Any]] = {
+    fields: dict[str, Sequence[Any]] = {
         "op": ops,
         "op_raw": [one.type for one in envelopes],
         "id": [None if number is None else str(number) for number in ids],
@@ -280,11 +245,9 @@ def _plain_varying(group: list[_Sent], envelopes: list[Envelope]) -> _Varying | 
         "snapshot": [op == "snapshot" for op in ops],
         "event_time": [time * 1000 for time in times],
         "sent_time": [time * 1000 for time in sent_times],
-        "warnings": warnings,
+        "tx_id": [one.gtid or None for one in envelopes],
     }
-    if any(one.gtid for one in envelopes):
-        varying["tx_id"] = [one.gtid or None for one in envelopes]
-    return _Varying(varying, warnings)
+    return varying(fields, len(group))
 
 
 class _ChangeDetails:
@@ -298,28 +261,30 @@ class _ChangeDetails:
         self._textual = table.with_id
         self._doubts = rows.doubts
 
-    def word(self, op: str, place: int, image: dict[str, Any], *, warnings: list[str]) -> str:
+    def word(self, sent: _Sent, images: SentImages, *, warnings: list[str]) -> str:
         """How complete a change's row is; `warnings` are told what is doubtful in it."""
         shape = self._shape
         if shape.word != "full":
             warnings.append(Code.PARTIAL_IMAGE.value)
-        doubts = self._doubts.get(place)
+        doubts = self._doubts.get(sent.row)
         if doubts or not shape.typed:
             doubts = doubts or []
             untyped = [] if shape.typed else [Code.UNTYPED.value]
+            image = images.read[sent.row] or {}
             if doubts and untyped and self._textual and jsontext.all_text(image.values()):
                 warnings += untyped + doubts
             else:
                 warnings += doubts + untyped
-        if shape.short and op in ("update", "delete"):
+        if shape.short and sent.op in ("update", "delete"):
             return doubtful(shape.word, warnings)
         return shape.word
 
     def before(
-        self, row: Texts, old: dict[str, Any], *, raw: bytes, warnings: list[str]
+        self, row: Texts, place: int, images: SentImages, *, warnings: list[str]
     ) -> Texts | None:
-        """The row before an update: that after it, overlaid with what changed; None where that has
-        to be read by itself."""
+        """The row before an update: that after it, overlaid with what changed, which stands at a
+        place of the images; None where that has to be read by itself."""
+        old, raw = images.read[place] or {}, images.texts[place]
         if 0 in old.values() and jsontext.has_negative_zero(raw):
             return None
         textual = self._textual and jsontext.all_text(old.values())

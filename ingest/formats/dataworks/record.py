@@ -24,7 +24,7 @@ from ingest.wire.typed_rows import TypedRows
 BEFORE = frozenset(("UPDATE_BEFOR", "UPDATE_BEFORE"))
 """StreamX spells it without its last letter."""
 _OPS = {**ROWS, **dict.fromkeys((*sorted(BEFORE), "UPDATE_AFTER"), "update"), **CONTROLS}
-_VERSIONS = frozenset(("0.0.1", "1.0.0"))
+VERSIONS = frozenset(("0.0.1", "1.0.0"))
 _ROW_IDS = ("#alibaba_rds_row_id#", "__#alibaba_rds_row_id#__")
 _MEMO_MOST = 10_000
 _NOTHING = msgspec.Raw(b"")
@@ -175,7 +175,7 @@ def op_of(record: Record, warnings: list[str]) -> str:
 
 def record_event(record: Record, op: str, table: Table, *, warnings: list[str]) -> Event:
     """What a record of `table` says beside its images. Raises bad_value."""
-    if record.version not in _VERSIONS:
+    if record.version not in VERSIONS:
         warnings.append(Code.UNKNOWN_VERSION.value)
     payload = record.payload
     times = payload.timestamp or _NO_TIMES

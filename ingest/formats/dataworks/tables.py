@@ -8,7 +8,7 @@ columns of scalar values. What it says is read by the functions that read one re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.dataworks.record import (
     BEFORE,
+    VERSIONS,
     Ddl,
     Payload,
     Record,
@@ -28,12 +29,14 @@ from ingest.formats.dataworks.record import (
     record_event,
 )
 from ingest.values import jsontext
-from ingest.wire.contract import ChangeList, Changes, FormatOptions, Message
+from ingest.wire.contract import Changes, FormatOptions, Message
 from ingest.wire.doubled_names import check_names
 from ingest.wire.forms import Forms, Part
-from ingest.wire.text_columns import TextRows, read_tables, text_rows
+from ingest.wire.scalars import plain_digits, plain_millis, text_of
+from ingest.wire.text_columns import SentImages, TextRows, columns_of, read_tables, text_rows
+from ingest.wire.varying import Varying, varying, varying_of_each
 
-_ROWS = ("insert", "update", "delete", "snapshot")
+_ROWS = ("insert", "update", "delete")
 _NO_IMAGE = (b"", b"null")
 _PAYLOAD = {
     "before": Part(Side),
@@ -45,11 +48,12 @@ _FORM = Part(Record, {"payload": Part(Payload, _PAYLOAD)})
 _SCHEMAS_MOST = 10_000
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, gc=False):
     """One change as it was sent; `before` and `after` are places in the list of all images."""
 
     at: int
-    event: Event
+    op: str
+    record: Record
     table: Table
     before: int | None
     after: int | None
@@ -75,17 +79,10 @@ class Tables:
             sent = self._sent(at, record, value, texts=texts) if record is not None else None
             if sent is not None:
                 found.append(sent)
-        images = jsontext.plain_images(texts, marked=False)
-        tables: dict[tuple[Table, tuple[str, ...]], list[_Sent]] = {}
-        for sent in found:
-            rows = [images[at] for at in (sent.before, sent.after) if at is not None]
-            for row in rows:
-                sent.table.rows.hide(row or {})
-            kinds = {tuple(row or ()) for row in rows}
-            if len(kinds) == 1 and () not in kinds:
-                tables.setdefault((sent.table, kinds.pop()), []).append(sent)
+        images = SentImages(texts, jsontext.plain_images(texts, marked=False))
         return read_tables(
-            tables, lambda table, group: _changes(*table, group, images=images, texts=texts)
+            _tables(found, images.read),
+            lambda table, group: _changes(*table, group, images=images),
         )
 
     def _sent(self, at: int, record: Record, value: bytes, *, texts: list[bytes]) -> _Sent | None:
@@ -97,11 +94,11 @@ class Tables:
             return None
         try:
             table = self._table(record.schema, value)
-            event = record_event(record, op_of(record, []), table, warnings=[])
+            op = op_of(record, [])
         except (DecodeError, *jsontext.UNREADABLE):
             return None
         before, after = _image(payload.before), _image(payload.after)
-        if event.op not in _ROWS or not _fits(event.op, before is not None, after is not None):
+        if op not in _ROWS or not _fits(op, before is not None, after is not None):
             return None
         place = len(texts)
         if before is not None:
@@ -110,7 +107,8 @@ class Tables:
             texts.append(after)
         return _Sent(
             at,
-            event,
+            op,
+            record,
             table,
             place if before is not None else None,
             place + (before is not None) if after is not None else None,
@@ -133,6 +131,29 @@ class Tables:
         return table
 
 
+def _tables(
+    found: list[_Sent], images: Sequence[dict[str, Any] | None]
+) -> dict[tuple[Table, tuple[str, ...]], list[_Sent]]:
+    """The changes by their table and columns, without those of which an image is not regular."""
+    tables: dict[tuple[Table, tuple[str, ...]], list[_Sent]] = {}
+    last: tuple[Table, tuple[str, ...]] | None = None
+    group: list[_Sent] = []
+    for sent in found:
+        table = sent.table
+        for place in (sent.before, sent.after):
+            if place is not None:
+                table.rows.hide(images[place] or {})
+        columns = columns_of(images, sent.before, sent.after)
+        if columns is None:
+            continue
+        # A change has mostly the table of the one before.
+        if last is None or last[0] is not table or last[1] != columns:
+            last = table, columns
+            group = tables.setdefault(last, [])
+        group.append(sent)
+    return tables
+
+
 def _image(side: Side | None) -> bytes | None:
     """The image of a side as it was sent; None where there is none."""
     text = bytes(side.dataColumn) if side is not None else b""
@@ -147,49 +168,93 @@ def _fits(op: str, has_before: bool, has_after: bool) -> bool:
 
 
 def _changes(
-    table: Table,
-    columns: tuple[str, ...],
-    group: list[_Sent],
-    *,
-    images: list[dict[str, Any] | None],
-    texts: list[bytes],
+    table: Table, columns: tuple[str, ...], group: list[_Sent], *, images: SentImages
 ) -> list[Changes]:
     places = [at for one in group for at in (one.before, one.after) if at is not None]
-    rows = text_rows(
-        [images[at] or {} for at in places],
-        [texts[at] for at in places],
-        table.rows.readings(columns),
-    )
+    rows = text_rows(images, places, table.rows.readings(columns))
+    if rows.odd:
+        group = [o for o in group if o.before not in rows.odd and o.after not in rows.odd]
+    said = _varying_of(group, table)
+    numbers = [at for at, warnings in enumerate(said.warnings) if warnings is not None]
+    if not numbers:
+        return []
+    group = [group[at] for at in numbers]
     shape = table.rows.shape(columns)
-    changes = ChangeList(columns)
-    last = 0
-    for sent in group:
-        before = after = None
-        if sent.before is not None:
-            before, last = last, last + 1
-        if sent.after is not None:
-            after, last = last, last + 1
-        if before in rows.odd or after in rows.odd:
-            continue
-        event = sent.event
-        event.types = table.rows.types
-        event.before_image = None if before is None else shape.word
-        event.after_image = None if after is None else shape.word
-        _warn(event, shape.warnings, rows, images=(before, after))
-        changes.add(sent.at, event, before=rows.row(before), after=rows.row(after))
-    return changes.changes()
+    fields = {
+        **said.of(numbers),
+        "before_image": [None if sent.before is None else shape.word for sent in group],
+        "after_image": [None if sent.after is None else shape.word for sent in group],
+    }
+    _warn(group, fields["warnings"], rows, of_columns=shape.warnings)
+    return [
+        Changes(
+            [sent.at for sent in group],
+            Event(
+                op="update",
+                db=table.db,
+                schema=table.schema,
+                table=table.table,
+                key_columns=table.keys,
+                types=table.rows.types,
+                dialect=table.dialect,
+            ),
+            fields,
+            columns,
+            rows.of([sent.before for sent in group]),
+            rows.of([sent.after for sent in group]),
+        )
+    ]
+
+
+_FIELDS = (*("op", "op_raw", "sequenceId", "scn", "order", "snapshot", "event_time", "sent_time"),)
+
+
+def _varying_of(group: list[_Sent], table: Table) -> Varying:
+    """What `record_event` says of each change."""
+    return _plain_varying(group) or varying_of_each(
+        group, lambda sent: record_event(sent.record, sent.op, table, warnings=[]), _FIELDS
+    )
+
+
+def _plain_varying(group: list[_Sent]) -> Varying | None:
+    """The same by column, where all times and numbers are as DataWorks sends them; None where one
+    has to be looked at."""
+    payloads = [sent.record.payload for sent in group]
+    times = [payload.timestamp for payload in payloads]
+    sequences = [payload.sequenceId for payload in payloads]
+    numbers = plain_digits(sequences)
+    event_times = plain_millis([time and time.eventTime for time in times])
+    sent_times = plain_millis([time and time.systemTime for time in times])
+    if numbers is None or event_times is None or sent_times is None:
+        return None
+    if not VERSIONS.issuperset([sent.record.version for sent in group]):
+        return None
+    fields: dict[str, Sequence[Any]] = {
+        "op": [sent.op for sent in group],
+        "op_raw": [payload.op for payload in payloads],
+        "sequenceId": sequences,
+        "scn": [text_of(payload.scn) for payload in payloads],
+        "order": [(number,) for number in numbers],
+        "event_time": [time * 1000 for time in event_times],
+        "sent_time": [time * 1000 for time in sent_times],
+    }
+    return varying(fields, len(group))
 
 
 def _warn(
-    event: Event, of_columns: Sequence[str], rows: TextRows, *, images: tuple[int | None, ...]
+    group: list[_Sent],
+    warnings: Sequence[list[str]],
+    rows: TextRows,
+    *,
+    of_columns: Sequence[str],
 ) -> None:
-    """Adds to the warnings of a change those of its images, and that one is missing."""
-    warnings = event.warnings
-    assert warnings is not None
-    for place in images:
-        if place is not None:
-            warnings += of_columns
-            warnings += rows.doubts.get(place, ())
-    if event.op == "update" and images[0] is None:
-        half = (event.op_raw or "").upper() == "UPDATE_AFTER"
-        warnings.append((Code.SPLIT_UPDATE if half else Code.OLD_MISSING).value)
+    """Adds to the warnings of the changes those of their images, and that one is missing."""
+    for sent, own in zip(group, warnings, strict=True):
+        if of_columns or rows.doubts:
+            for place in (sent.before, sent.after):
+                if place is not None:
+                    own += of_columns
+                    own += rows.doubts.get(place, ())
+        if sent.op == "update" and sent.before is None:
+            half = (sent.record.payload.op or "").upper() == "UPDATE_AFTER"
+            own.append((Code.SPLIT_UPDATE if half else Code.OLD_MISSING).value)

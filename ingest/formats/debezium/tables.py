@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,7 +40,7 @@ from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName
 from ingest.wire.doubled_names import check_names
 from ingest.wire.forms import Forms, Part
-from ingest.wire.text_columns import TextRows, read_tables, text_rows
+from ingest.wire.text_columns import SentImages, TextRows, columns_of, read_tables, text_rows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
 _NO_IMAGE = (b"", b"null")
@@ -151,14 +150,14 @@ class Tables:
             sent = _sent(at, envelope[0], texts)
             if sent is not None:
                 found.append((sent, envelope[1], message))
-        images = jsontext.plain_images(texts, marked=True)
+        images = SentImages(texts, jsontext.plain_images(texts, marked=True))
         return read_tables(
-            self._tables(found, images),
-            lambda table, group: self._changes(table, group, images, texts=texts),
+            self._tables(found, images.read),
+            lambda table, group: self._changes(table, group, images),
         )
 
     def _tables(
-        self, found: Sequence[tuple[_Sent, Block, Message]], images: list[dict[str, Any] | None]
+        self, found: Sequence[tuple[_Sent, Block, Message]], images: Sequence[dict[str, Any] | None]
     ) -> dict[_Table, list[_Sent]]:
         """The changes by their table, without those of which an image is not regular."""
         tables: dict[_Table, list[_Sent]] = {}
@@ -166,7 +165,7 @@ class Tables:
         last_block: Block | None = None
         group: list[_Sent] = []
         for sent, block, message in found:
-            columns = _columns(sent, images)
+            columns = columns_of(images, sent.before, sent.after)
             if columns is None:
                 continue
             source = sent.source
@@ -201,25 +200,12 @@ class Tables:
         """Whether rows before hold values that are made up: which, each value tells."""
         return family == "postgres" and not self._rows.full_identity
 
-    def _changes(
-        self,
-        table: _Table,
-        group: list[_Sent],
-        images: list[dict[str, Any] | None],
-        *,
-        texts: list[bytes],
-    ) -> list[Changes]:
+    def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
         names, family, block, key, shape = table
         columns = self._rows.schemas.columns(block, block.row, names, family=family)
-        places = [one.before for one in group if one.before is not None]
-        begins = len(places)
-        places += [one.after for one in group if one.after is not None]
-        rows = text_rows(
-            [images[place] or {} for place in places],
-            [texts[place] for place in places],
-            columns.readings(shape),
-            refused=self._rows.placeholder.texts,
-        )
+        places = [at for one in group for at in (one.before, one.after) if at is not None]
+        refused = self._rows.placeholder.texts
+        rows = text_rows(images, places, columns.readings(shape), refused=refused)
         keys = columns.keys or key
         words = {
             after: completeness(shape, shape if after else None, keys, sent=columns.sent)
@@ -227,45 +213,13 @@ class Tables:
         }
         if self._rows.merge and "partial" in words.values():
             return []
-        before, after = count(), count(begins)
-        placed = [
-            _Placed(
-                sent,
-                next(before) if sent.before is not None else None,
-                next(after) if sent.after is not None else None,
-            )
-            for sent in group
-        ]
-        return _table_changes(table, columns, placed, rows=rows, words=words)
-
-
-class _Placed(msgspec.Struct, gc=False):
-    """A change, with the places of its images among the rows of its table."""
-
-    sent: _Sent
-    before: int | None
-    after: int | None
-
-
-def _columns(sent: _Sent, images: list[dict[str, Any] | None]) -> tuple[str, ...] | None:
-    """The columns that both images of a change have; None where one is not regular."""
-    columns: tuple[str, ...] | None = None
-    for place in (sent.before, sent.after):
-        if place is not None:
-            image = images[place]
-            if image is None:
-                return None
-            found = tuple(image)
-            if columns is not None and found != columns:
-                return None
-            columns = found
-    return columns
+        return _table_changes(table, columns, group, rows=rows, words=words)
 
 
 def _table_changes(
     table: _Table,
     columns: Columns,
-    placed: list[_Placed],
+    group: list[_Sent],
     *,
     rows: TextRows,
     words: dict[bool, str],
@@ -273,18 +227,17 @@ def _table_changes(
     """What is said of the changes of a table, field by field as `row_event` says it of one; without
     those that have to be read by themselves."""
     if rows.odd:
-        placed = [o for o in placed if o.before not in rows.odd and o.after not in rows.odd]
-    placed, event_times = _event_times(placed)
-    if not placed:
+        group = [o for o in group if o.before not in rows.odd and o.after not in rows.odd]
+    group, event_times = _event_times(group)
+    if not group:
         return []
-    group = [one.sent for one in placed]
     inners = [sent.inner for sent in group]
     sources = [sent.source for sent in group]
     after_word = "full" if columns.sent <= len(table.columns) else "partial"
-    before_words = [None if o.before is None else words[o.after is not None] for o in placed]
-    after_words = [None if one.after is None else after_word for one in placed]
-    warnings: list[list[str]] = [[] for _ in placed]
-    varying: dict[str, Sequence[Any]] = {
+    before_words = [None if o.before is None else words[o.after is not None] for o in group]
+    after_words = [None if one.after is None else after_word for one in group]
+    warnings: list[list[str]] = [[] for _ in group]
+    fields: dict[str, Sequence[Any]] = {
         "op": [sent.op for sent in group],
         "op_raw": [inner.op for inner in inners],
         "before_image": before_words,
@@ -296,14 +249,12 @@ def _table_changes(
         "warnings": warnings,
     }
     if not _NONE.issuperset([source.scn for source in sources]):
-        varying["scn"] = list(map(scn_of, sources))
+        fields["scn"] = list(map(scn_of, sources))
     if any(inner.transaction for inner in inners) or any(s.gtid or s.txId for s in sources):
-        varying["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
+        fields["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
     untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
     if rows.doubts or untyped or "partial" in (*words.values(), after_word):
-        for one, own, before, after in zip(
-            placed, warnings, before_words, after_words, strict=True
-        ):
+        for one, own, before, after in zip(group, warnings, before_words, after_words, strict=True):
             for place, word in ((one.after, after), (one.before, before)):
                 if place is not None:
                     own += rows.doubts.get(place, ())
@@ -316,25 +267,25 @@ def _table_changes(
             Event(
                 op="update", db=db, schema=schema, table=name, key_columns=key, types=columns.types
             ),
-            varying,
+            fields,
             table.columns,
-            [rows.row(one.before) for one in placed],
-            [rows.row(one.after) for one in placed],
+            rows.of([sent.before for sent in group]),
+            rows.of([sent.after for sent in group]),
         )
     ]
 
 
-def _event_times(placed: list[_Placed]) -> tuple[list[_Placed], Sequence[int | None]]:
+def _event_times(group: list[_Sent]) -> tuple[list[_Sent], Sequence[int | None]]:
     """The changes whose time can be read, and these times in microseconds."""
-    plain = plain_times([one.sent.source for one in placed])
+    plain = plain_times([sent.source for sent in group])
     if plain is not None:
-        return placed, plain
-    readable: list[_Placed] = []
+        return group, plain
+    readable: list[_Sent] = []
     times: list[int | None] = []
-    for one in placed:
+    for sent in group:
         with suppress(DecodeError):
-            times.append(micros(one.sent.source))
-            readable.append(one)
+            times.append(micros(sent.source))
+            readable.append(sent)
     return readable, times
 
 

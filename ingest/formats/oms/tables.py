@@ -19,7 +19,7 @@ from ingest.formats.oms.records import Images, Meta, Record, record_event, split
 from ingest.values import jsontext
 from ingest.wire.contract import ChangeList, Changes, FormatOptions, Message, TableName, Texts
 from ingest.wire.forms import Forms, Part
-from ingest.wire.text_columns import TextRows, read_tables, text_rows
+from ingest.wire.text_columns import SentImages, TextRows, columns_of, read_tables, text_rows
 from ingest.wire.typed_rows import TypedRows
 
 _ROWS = ("insert", "update", "delete", "snapshot")
@@ -65,17 +65,10 @@ class Tables:
             sent = self._sent(at, record, texts) if record is not None else None
             if sent is not None:
                 found.append(sent)
-        images = jsontext.plain_images(texts, marked=False)
-        tables: dict[_Table, list[_Sent]] = {}
-        for sent in found:
-            rows = [images[at] for at in (sent.before, sent.after) if at is not None]
-            kinds = {tuple(row) if row is not None else () for row in rows}
-            if len(kinds) == 1 and None not in rows:
-                [columns] = kinds
-                names = (sent.event.db, None, sent.event.table)
-                table = _Table(names, sent.table, sent.meta.record_primary_key, columns)
-                tables.setdefault(table, []).append(sent)
-        return read_tables(tables, lambda table, group: _changes(table, group, images, texts=texts))
+        images = SentImages(texts, jsontext.plain_images(texts, marked=False))
+        return read_tables(
+            _tables(found, images.read), lambda table, group: _changes(table, group, images)
+        )
 
     def _sent(self, at: int, record: Record, texts: list[bytes]) -> _Sent | None:
         """A change with its images, which join `texts`; None where the message is not regular."""
@@ -102,6 +95,20 @@ class Tables:
         return _Sent(at, event, meta, images.table, before, len(texts) - 1 if has_after else None)
 
 
+def _tables(
+    found: list[_Sent], images: Sequence[dict[str, Any] | None]
+) -> dict[_Table, list[_Sent]]:
+    """The changes by their table, without those of which an image is not regular."""
+    tables: dict[_Table, list[_Sent]] = {}
+    for sent in found:
+        columns = columns_of(images, sent.before, sent.after)
+        if columns is not None:
+            names = (sent.event.db, None, sent.event.table)
+            table = _Table(names, sent.table, sent.meta.record_primary_key, columns)
+            tables.setdefault(table, []).append(sent)
+    return tables
+
+
 def _fits(op: str, images: Images, has_after: bool) -> bool:
     """Whether a change has the images of its op, and one set of types for both."""
     if images.before is not None and images.before_table is not images.table:
@@ -111,34 +118,19 @@ def _fits(op: str, images: Images, has_after: bool) -> bool:
     return has_after and (op == "update" or images.before is None)
 
 
-def _changes(
-    table: _Table,
-    group: list[_Sent],
-    images: list[dict[str, Any] | None],
-    *,
-    texts: list[bytes],
-) -> list[Changes]:
+def _changes(table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
     """The changes of a table, those apart of which the same columns are unavailable."""
     places = [at for one in group for at in (one.before, one.after) if at is not None]
-    rows = text_rows(
-        [images[at] or {} for at in places],
-        [texts[at] for at in places],
-        table.rows.readings(table.columns),
-    )
+    rows = text_rows(images, places, table.rows.readings(table.columns))
     details = _ChangeDetails(table, rows)
     found: dict[tuple[int, ...], ChangeList] = {}
-    last = 0
     for sent in group:
-        before = after = None
-        if sent.before is not None:
-            before, last = last, last + 1
-        if sent.after is not None:
-            after, last = last, last + 1
-        lost = details.complete(sent, before, after)
+        lost = details.complete(sent)
         if lost is None:
             continue
         changes = found.setdefault(lost, ChangeList(table.columns))
-        changes.add(sent.at, sent.event, before=rows.row(before), after=rows.row(after))
+        before, after = rows.of((sent.before, sent.after))
+        changes.add(sent.at, sent.event, before=before, after=after)
     return [one.without(lost) for lost, changes in found.items() for one in changes.changes()]
 
 
@@ -157,12 +149,11 @@ class _ChangeDetails:
         }
         self._fits = keys <= self._columns.keys()
 
-    def complete(
-        self, sent: _Sent, before: int | None, after: int | None
-    ) -> tuple[int, ...] | None:
+    def complete(self, sent: _Sent) -> tuple[int, ...] | None:
         """Completes the event of a change; gives its columns that are unavailable, None where it
         has to be read by itself."""
         odd, rows = self._texts.odd, self._texts.rows
+        before, after = sent.before, sent.after
         if not self._fits or before in odd or after in odd:
             return None
         event, meta = sent.event, sent.meta

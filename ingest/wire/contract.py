@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from ingest.events import Event
@@ -132,35 +131,6 @@ class Changes(NamedTuple):
             before=self.before[1:],
             after=self.after[1:],
         )
-
-
-class ChangeList:
-    """Changes of one table that are told event by event; `names` are the columns of all images."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
-        self._at: list[int] = []
-        self._events: list[Event] = []
-        self._before: list[Texts | None] = []
-        self._after: list[Texts | None] = []
-
-    def add(
-        self, at: int, event: Event, *, before: Texts | None = None, after: Texts | None = None
-    ) -> None:
-        """One change more, of the message with this index. All have the same table, types, key
-        columns and unavailable columns."""
-        self._at.append(at)
-        self._events.append(event)
-        self._before.append(before)
-        self._after.append(after)
-
-    def changes(self) -> list[Changes]:
-        """They as Changes; none where there are none."""
-        events = self._events
-        if not events:
-            return []
-        varying = {field: list(map(attrgetter(field), events)) for field in PER_CHANGE}
-        return [Changes(self._at, events[0], varying, self._names, self._before, self._after)]
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]

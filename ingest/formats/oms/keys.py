@@ -70,6 +70,11 @@ def sent_key(
     )
 
 
+def key_columns(names_text: str | None) -> tuple[str, ...] | None:
+    """The key columns that the message names, in its order; `sent_key` of a row that has them."""
+    return _split(names_text)[0] if names_text else None
+
+
 def key_names(names_text: str | None) -> frozenset[str]:
     """The key columns that the message names."""
     return _split(names_text)[1] if names_text else frozenset()

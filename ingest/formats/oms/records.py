@@ -63,20 +63,31 @@ class Record(msgspec.Struct, gc=False):
 RECORD = json_decoder(Record)
 
 
+def op_of(record: Record) -> str:
+    """What happened, in the product's words. Raises unknown_op."""
+    word = record.recordType
+    op = _OPS.get(word or "") or _OPS.get((word or "").upper())
+    if op is None:
+        raise DecodeError(Code.UNKNOWN_OP, f"expected recordType {', '.join(_OPS)}, got {word!r}")
+    return op
+
+
+def tenant_and_database(meta: Meta, options: FormatOptions) -> tuple[str | None, str | None]:
+    """The tenant of OceanBase, where there is one, and the database. Raises unsupported."""
+    return _names(meta.db, meta.dbType, options.options.get("tenant") or None)
+
+
 def record_event(
     record: Record, meta: Meta, options: FormatOptions, *, warnings: list[str]
 ) -> Event:
     """What a record says beside its images. Raises unknown_op, unsupported, bad_value."""
-    own, word = options.options, record.recordType
-    op = _OPS.get(word or "") or _OPS.get((word or "").upper())
-    if op is None:
-        raise DecodeError(Code.UNKNOWN_OP, f"expected recordType {', '.join(_OPS)}, got {word!r}")
-    unit = own.get("sequence_unit", "auto")
-    owner, db = _names(meta.db, meta.dbType, own.get("tenant") or None)
+    op = op_of(record)
+    unit = options.options.get("sequence_unit", "auto")
+    tenant, db = tenant_and_database(meta, options)
     return Event(
         op=op,
         kind=KIND_OF[op],
-        op_raw=word,
+        op_raw=record.recordType,
         db=db,
         table=meta.table_name or None,
         storeDataSequence=text_of(meta.storeDataSequence),
@@ -84,7 +95,7 @@ def record_event(
         snapshot=op == "snapshot",
         event_time=micros_of(meta.timestamp, warnings, 1),
         tx_id=text_of(meta.uniqueId) or text_of(meta.transId),
-        extra=_extra(owner, meta),
+        extra=extra_of(tenant, meta),
         warnings=warnings,
     )
 
@@ -131,7 +142,8 @@ def _names(db: str | None, kind: str | None, tenant: str | None) -> tuple[str | 
     return owner or None, rest or None
 
 
-def _extra(tenant: str | None, meta: Meta) -> dict[str, str] | None:
+def extra_of(tenant: str | None, meta: Meta) -> dict[str, str] | None:
+    """What else is kept of a record: who sent it."""
     found = {}
     if tenant is not None:
         found["tenant"] = tenant

@@ -2,7 +2,8 @@
 
 Regular is a record in an envelope as the topic's others have it, whose images have one set of
 columns of scalar values, none of them a large object that may have been left out. What it says is
-read by the functions that read one record: `record_event`, `split_images`, `sent_key`, `TypedRows`.
+read by the functions that read one record: `op_of`, `record_event` and those that it calls,
+`split_images`, `sent_key`, `TypedRows`.
 """
 
 from __future__ import annotations
@@ -10,29 +11,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.oms.extended_types import LightTypes
-from ingest.formats.oms.keys import key_names, sent_key
-from ingest.formats.oms.records import Images, Meta, Record, record_event, split_images
+from ingest.formats.oms.keys import key_columns, key_names, sent_key
+from ingest.formats.oms.records import (
+    Images,
+    Meta,
+    Record,
+    extra_of,
+    op_of,
+    record_event,
+    split_images,
+    tenant_and_database,
+)
 from ingest.values import jsontext
-from ingest.wire.contract import ChangeList, Changes, FormatOptions, Message, TableName, Texts
+from ingest.wire.contract import Changes, FormatOptions, Message, TableName
 from ingest.wire.forms import Forms, Part
+from ingest.wire.scalars import micros_of, split_sequence, text_of
 from ingest.wire.text_columns import SentImages, TextRows, columns_of, read_tables, text_rows
 from ingest.wire.typed_rows import TypedRows
+from ingest.wire.varying import Varying, varying, varying_of_each
 
 _ROWS = ("insert", "update", "delete", "snapshot")
 _NO_IMAGE = (b"", b"null")
 _FORM = Part(Record, {"allMetaData": Part(Meta)})
 
 
-class _Sent(NamedTuple):
+class _Sent(msgspec.Struct, gc=False):
     """One change as it was sent; `before` and `after` are places in the list of all images."""
 
     at: int
-    event: Event
+    op: str
+    record: Record
     meta: Meta
+    tenant: str | None
+    db: str | None
     table: TypedRows
     before: int | None
     after: int | None
@@ -67,7 +84,8 @@ class Tables:
                 found.append(sent)
         images = SentImages(texts, jsontext.plain_images(texts, marked=False))
         return read_tables(
-            _tables(found, images.read), lambda table, group: _changes(table, group, images)
+            _tables(found, images.read),
+            lambda table, group: _changes(table, group, images, options=self._options),
         )
 
     def _sent(self, at: int, record: Record, texts: list[bytes]) -> _Sent | None:
@@ -76,23 +94,25 @@ class Tables:
         if meta is None:
             return None
         try:
-            event = record_event(record, meta, self._options, warnings=[])
-            if event.op not in _ROWS:
+            op = op_of(record)
+            if op not in _ROWS:
                 return None
-            names = (event.db, None, event.table)
+            tenant, db = tenant_and_database(meta, self._options)
+            names = (db, None, meta.table_name or None)
             images = split_images(record, names, meta, light_types=self._light_types)
         except DecodeError:
             return None
         has_after = images.after not in _NO_IMAGE
-        if not _fits(event.op, images, has_after):
+        if not _fits(op, images, has_after):
             return None
-        place = len(texts)
+        before = after = None
         if images.before is not None:
+            before = len(texts)
             texts.append(images.before)
-        before = None if images.before is None else place
         if has_after:
+            after = len(texts)
             texts.append(images.after)
-        return _Sent(at, event, meta, images.table, before, len(texts) - 1 if has_after else None)
+        return _Sent(at, op, record, meta, tenant, db, images.table, before, after)
 
 
 def _tables(
@@ -100,12 +120,17 @@ def _tables(
 ) -> dict[_Table, list[_Sent]]:
     """The changes by their table, without those of which an image is not regular."""
     tables: dict[_Table, list[_Sent]] = {}
+    last: _Table | None = None
+    group: list[_Sent] = []
     for sent in found:
         columns = columns_of(images, sent.before, sent.after)
         if columns is not None:
-            names = (sent.event.db, None, sent.event.table)
+            names = (sent.db, None, sent.meta.table_name or None)
             table = _Table(names, sent.table, sent.meta.record_primary_key, columns)
-            tables.setdefault(table, []).append(sent)
+            # A change has mostly the table of the one before.
+            if table != last:
+                last, group = table, tables.setdefault(table, [])
+            group.append(sent)
     return tables
 
 
@@ -118,79 +143,138 @@ def _fits(op: str, images: Images, has_after: bool) -> bool:
     return has_after and (op == "update" or images.before is None)
 
 
-def _changes(table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
+def _changes(
+    table: _Table, group: list[_Sent], images: SentImages, *, options: FormatOptions
+) -> list[Changes]:
     """The changes of a table, those apart of which the same columns are unavailable."""
+    keys = key_names(table.keys)
+    if not keys.issubset(table.columns):
+        return []
     places = [at for one in group for at in (one.before, one.after) if at is not None]
     rows = text_rows(images, places, table.rows.readings(table.columns))
-    details = _ChangeDetails(table, rows)
-    found: dict[tuple[int, ...], ChangeList] = {}
-    for sent in group:
-        lost = details.complete(sent)
-        if lost is None:
+    said = _varying_of(group, options)
+    losses = _losses(table, group, rows, keys=keys)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for at, (sent, warnings, lost) in enumerate(zip(group, said.warnings, losses, strict=True)):
+        if warnings is None or sent.before in rows.odd or sent.after in rows.odd:
             continue
-        changes = found.setdefault(lost, ChangeList(table.columns))
-        before, after = rows.of((sent.before, sent.after))
-        changes.add(sent.at, sent.event, before=before, after=after)
-    return [one.without(lost) for lost, changes in found.items() for one in changes.changes()]
+        if len(lost) < len(table.columns):
+            groups.setdefault(lost, []).append(at)
+    return [
+        _with_losses(table, [group[at] for at in kept], rows, fields=said.of(kept), lost=lost)
+        for lost, kept in groups.items()
+    ]
 
 
-class _ChangeDetails:
-    """Gives each change of a table what is said of its rows and its key."""
+def _losses(
+    table: _Table, group: list[_Sent], rows: TextRows, *, keys: frozenset[str]
+) -> list[tuple[int, ...]]:
+    """The columns of each change whose NULL says nothing, as their places."""
+    withheld: dict[str, list[int]] = {}
+    for op in _ROWS:
+        names = set(table.rows.withheld(op, table.columns, keys=keys))
+        withheld[op] = [at for at, name in enumerate(table.columns) if name in names]
+    if not any(withheld.values()):
+        return [()] * len(group)
+    befores = rows.of([sent.before for sent in group])
+    afters = rows.of([sent.after for sent in group])
+    return [
+        ()
+        if before is None
+        else tuple(
+            [
+                at
+                for at in withheld[sent.op]
+                if before[at] is None and (after is None or after[at] is None)
+            ]
+        )
+        for sent, before, after in zip(group, befores, afters, strict=True)
+    ]
 
-    def __init__(self, table: _Table, rows: TextRows) -> None:
-        self._rows, self._texts, self._names = table.rows, rows, table.columns
-        self._shape = table.rows.shape(table.columns)
-        self._columns: dict[str, str | None] = dict.fromkeys(table.columns)
-        keys = key_names(table.keys)
-        withheld = {op: set(table.rows.withheld(op, table.columns, keys=keys)) for op in _ROWS}
-        self._withheld = {
-            op: [at for at, name in enumerate(table.columns) if name in names]
-            for op, names in withheld.items()
-        }
-        self._fits = keys <= self._columns.keys()
 
-    def complete(self, sent: _Sent) -> tuple[int, ...] | None:
-        """Completes the event of a change; gives its columns that are unavailable, None where it
-        has to be read by itself."""
-        odd, rows = self._texts.odd, self._texts.rows
-        before, after = sent.before, sent.after
-        if not self._fits or before in odd or after in odd:
-            return None
-        event, meta = sent.event, sent.meta
-        lost: tuple[int, ...] = ()
-        if before is not None:
-            lost = self._lost(event.op, rows[before], None if after is None else rows[after])
-        if len(lost) == len(self._names):
-            return None
-        warnings = event.warnings
-        assert warnings is not None
-        for place in (before, after):
-            if place is not None:
-                warnings += self._shape.warnings
-                warnings += self._texts.doubts.get(place, ())
-        if event.op == "update" and before is None:
+def _with_losses(
+    table: _Table,
+    group: list[_Sent],
+    rows: TextRows,
+    *,
+    fields: dict[str, Sequence[Any]],
+    lost: tuple[int, ...],
+) -> Changes:
+    """The changes of which the same columns are unavailable."""
+    shape = table.rows.shape(table.columns)
+    keys = key_columns(table.keys)
+    columns: dict[str, str | None] = dict.fromkeys(table.columns)
+    for sent, warnings in zip(group, fields["warnings"], strict=True):
+        if shape.warnings or rows.doubts:
+            for place in (sent.before, sent.after):
+                if place is not None:
+                    warnings += shape.warnings
+                    warnings += rows.doubts.get(place, ())
+        if sent.op == "update" and sent.before is None:
             warnings.append(Code.OLD_MISSING.value)
-        word = self._shape.word
         if lost:
-            event.unavailable = [self._names[at] for at in lost]
             warnings.append(Code.PARTIAL_IMAGE.value)
-            word = "partial"
-        event.before_image = None if before is None else word
-        event.after_image = None if after is None else word
-        event.types = self._rows.types
-        key = sent_key(
-            meta.record_primary_key,
-            meta.record_primary_value,
-            row=self._columns,
-            before=None,
-            warnings=warnings,
-        )
-        event.key_columns = key.columns
-        return lost
+        if keys is not None and len(keys) > 1:
+            values = sent.meta.record_primary_value
+            sent_key(table.keys, values, row=columns, before=None, warnings=warnings)
+    word = "partial" if lost else shape.word
+    db, schema, name = table.names
+    event = Event(
+        op="update",
+        db=db,
+        schema=schema,
+        table=name,
+        key_columns=keys,
+        unavailable=[table.columns[at] for at in lost] or None,
+        types=table.rows.types,
+    )
+    images = {
+        "before_image": [None if sent.before is None else word for sent in group],
+        "after_image": [None if sent.after is None else word for sent in group],
+    }
+    return Changes(
+        [sent.at for sent in group],
+        event,
+        {**fields, **images},
+        table.columns,
+        rows.of([sent.before for sent in group]),
+        rows.of([sent.after for sent in group]),
+    ).without(lost)
 
-    def _lost(self, op: str, before: Texts, after: Texts | None) -> tuple[int, ...]:
-        """The columns whose NULL says nothing."""
-        withheld = self._withheld[op]
-        return tuple(
-            [at for at in withheld if before[at] is None and (after is None or after[at] is None)]
-        )
+
+_FIELDS = (
+    *("op", "op_raw", "storeDataSequence", "order", "snapshot", "event_time", "tx_id", "extra"),
+)
+
+
+def _varying_of(group: list[_Sent], options: FormatOptions) -> Varying:
+    """What `record_event` says of each change."""
+    return _plain_varying(group, options) or varying_of_each(
+        group, lambda sent: record_event(sent.record, sent.meta, options, warnings=[]), _FIELDS
+    )
+
+
+def _plain_varying(group: list[_Sent], options: FormatOptions) -> Varying | None:
+    """The same by column; None where of one a time or number is in doubt."""
+    metas = [sent.meta for sent in group]
+    unit = options.options.get("sequence_unit", "auto")
+    doubts: list[str] = []
+    try:
+        # Records of one second have one time.
+        times = {time: micros_of(time, doubts, 1) for time in {meta.timestamp for meta in metas}}
+    except DecodeError:
+        return None
+    orders = [split_sequence(m.storeDataSequence, unit, doubts, time=m.timestamp) for m in metas]
+    if doubts:
+        return None
+    fields: dict[str, Sequence[Any]] = {
+        "op": [sent.op for sent in group],
+        "op_raw": [sent.record.recordType for sent in group],
+        "storeDataSequence": [text_of(meta.storeDataSequence) for meta in metas],
+        "order": orders,
+        "snapshot": [sent.op == "snapshot" for sent in group],
+        "event_time": [times[meta.timestamp] for meta in metas],
+        "tx_id": [text_of(meta.uniqueId) or text_of(meta.transId) for meta in metas],
+        "extra": [extra_of(sent.tenant, sent.meta) for sent in group],
+    }
+    return varying(fields, len(group))

@@ -7,7 +7,7 @@ and its messages are read one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
@@ -256,19 +256,18 @@ def _objects(names: tuple[str, ...], rows: Sequence[Texts | None]) -> Iterator[o
     None for None."""
     if rows.count(None) == len(rows):
         return iter(rows)
-    make = _maker(names)
-    return iter([None if row is None else make(row) for row in rows])
+    pick, make = _maker(names)
+    return iter([None if row is None else make(*pick(row)) for row in rows])
 
 
 @lru_cache(maxsize=256)
-def _maker(names: tuple[str, ...]) -> Callable[[Texts], object]:
-    """Makes such an object: a struct, which is written faster than a dict, where it can have these
-    names."""
+def _maker(names: tuple[str, ...]) -> tuple[Callable[[Texts], Iterable[Any]], Callable[..., Any]]:
+    """The texts of a row in the order of their names, and what makes such an object of them: a
+    struct, which is written faster than a dict, where it can have these names."""
     places = sorted(range(len(names)), key=names.__getitem__)
     ordered = [names[place] for place in places]
-    if len(names) < 2:
-        return lambda row: dict(zip(names, row, strict=True))
-    pick = itemgetter(*places)
+    # of a single place itemgetter gives no tuple
+    pick: Callable[[Texts], Iterable[Any]] = itemgetter(*places) if len(places) > 1 else tuple
     attributes = [f"column_{number}" for number in range(len(names))]
     try:
         made = msgspec.defstruct(
@@ -278,5 +277,5 @@ def _maker(names: tuple[str, ...]) -> Callable[[Texts], object]:
             gc=False,
         )
     except ValueError:
-        return lambda row: dict(zip(ordered, pick(row), strict=True))
-    return lambda row: made(*pick(row))
+        return pick, lambda *texts: dict(zip(ordered, texts, strict=True))
+    return pick, made

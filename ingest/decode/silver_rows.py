@@ -110,7 +110,7 @@ def _repeated_names(names: tuple[str, ...], count: int) -> pa.Array:
     return _names([names] * count)
 
 
-def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+def _plain(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     first = values[0]
     if (first is None or first.__class__ in _SCALARS) and values.count(first) == len(values):
         if first is None:
@@ -119,7 +119,7 @@ def _plain(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
     return pa.array(values, type_)
 
 
-def _maps(values: tuple[dict[str, str | None] | None, ...], type_: pa.DataType) -> pa.Array:
+def _maps(values: Sequence[dict[str, str | None] | None], type_: pa.DataType) -> pa.Array:
     sent = [row for row in values if row is not None]
     if not sent:
         return pa.nulls(len(values), type_)
@@ -129,7 +129,7 @@ def _maps(values: tuple[dict[str, str | None] | None, ...], type_: pa.DataType) 
     )
 
 
-def _texts(values: tuple[Sequence[str] | None, ...], type_: pa.DataType) -> pa.Array:
+def _texts(values: Sequence[Sequence[str] | None], type_: pa.DataType) -> pa.Array:
     first = values[0]
     if values.count(first) == len(values):
         return pa.repeat(pa.scalar(first, type_), len(values))
@@ -154,7 +154,7 @@ def _names(rows: Any) -> pa.Array:
     return pa.array(names, pa.string()).take(taken)
 
 
-def _positions(values: tuple[Pos | None, ...], type_: pa.DataType) -> pa.Array:
+def _positions(values: Sequence[Pos | None], type_: pa.DataType) -> pa.Array:
     buffer = pa.py_buffer(b"".join([_PACK(*pos) for pos in values if pos is not None]))
     numbers = pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
     return pa.ListArray.from_arrays(_offsets(values), numbers)
@@ -178,7 +178,7 @@ def _integers(numbers: array[int], type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _structs(values: tuple[Any, ...], type_: pa.DataType) -> pa.Array:
+def _structs(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if _NONE.issuperset(values):
         return pa.nulls(len(values), type_)
     return pa.array([row and [column._asdict() for column in row] for row in values], type_)

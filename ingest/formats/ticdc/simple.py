@@ -26,6 +26,7 @@ from ingest.wire.contract import (
     Decoder,
     Format,
     FormatOptions,
+    Loss,
     Message,
     Option,
     TopLevel,
@@ -246,5 +247,12 @@ FORMAT = Format(
         "partial image": "a row message has all columns, or the handle key alone",
         "snapshot": "TiCDC sends no initial rows",
     },
-    losses=(SPACES_OF_JSON,),
+    losses=(
+        Loss(
+            "labels of ENUM and SET",
+            "a row has their number; BOOTSTRAP and DDL messages alone know the members",
+            mended=True,
+        ),
+        SPACES_OF_JSON,
+    ),
 )

@@ -185,10 +185,7 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
-    row = replace(row, untyped=untyped, declared=dict(route.columns))
-    if not fresh and new:
-        widened = {label: known.widened() for label, known in row.watermarks.items()}
-        row = replace(row, watermarks=widened)
+    row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
     if not fresh:
         row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
     if keys:

@@ -6,8 +6,8 @@ the next decision finishes. All of it happens under gold's lease: who comes seco
 decided.
 
 1. Waiting changes that this one overtakes are superseded.
-2. The table (`pipelines.ledger.alter.carry_out`), and that it has got columns: until that is noted
-   the entry is `approved`, so it is noted even if the run was killed after the column was added.
+2. The table (`pipelines.ledger.alter.carry_out`). That it has got columns is seen by the next run
+   that applies changes to it (`Progress.columns`).
 3. The rows, folded again where `carry_out` says so; by another key or type of it, the whole table.
 4. Events that did not fit are tried again.
 """
@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingest.config.routes import Route
-from ingest.ddl.changes import AddColumn, ChangeKey
+from ingest.ddl.changes import ChangeKey
 from ingest.errors import IngestError, TableError
-from pipelines.gold.refold import backfill, note_widened, rekey
+from pipelines.gold.refold import backfill, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
@@ -43,13 +43,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
         if route is not None and exists:
             _check_names(ledger, entry, route)
             needed = carry_out(ledger, entry, route)
-            added = any(isinstance(effect, AddColumn) for effect in entry.effects)
-            if added:
-                note_widened(ledger, route)
             _backfill(ledger, entry, route, needed=needed)
-            if added and needed:
-                # The rows are new, and so is what is known of them.
-                note_widened(ledger, route)
     except IngestError as error:
         return replace(entry, status="failed", why=str(error))
     except Exception as error:

@@ -210,16 +210,6 @@ def rekey(ledger: Ledger, route: Route) -> None:
     _mark(ledger, route)
 
 
-def note_widened(ledger: Ledger, route: Route) -> None:
-    """Note that the target has got another column, which its rows may be from images without."""
-    progress = ledger.progress_by_target.get((ledger.source, route.target))
-    if progress is not None and progress.watermarks:
-        watermarks = {label: known.widened() for label, known in progress.watermarks.items()}
-        record_progress(
-            ledger.warehouse, [progress.with_watermarks(watermarks)], ledger.progress_by_target
-        )
-
-
 def _mark(ledger: Ledger, route: Route) -> None:
     """Note that the keys and hashes which silver has of earlier changes are not the target's."""
     progress = ledger.progress_by_target[ledger.source, route.target]

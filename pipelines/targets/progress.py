@@ -71,9 +71,9 @@ class Watermarks:
     Positions: `applied` is the highest applied, `last_removal` the highest of an applied delete,
     key change or truncate, `last_noop` the highest that may have been skipped because it changed
     nothing, `last_baseless` the highest of a partial image without base, `last_narrow` the highest
-    applied when the target last got a column: rows up to there may be from images without it.
-    `batch_high_positions`: for some of silver's batches, in order, the highest position that
-    changes have up to there.
+    applied when another column of the target was first seen: rows up to there may be from images
+    without it. `batch_high_positions`: for some of silver's batches, in order, the highest position
+    that changes have up to there.
 
     `truncates`: the newest truncates, and `truncate_times` when they happened (µs), where the rows
     that they leave behind show that; `more_truncates`: silver has others.
@@ -157,10 +157,6 @@ class Watermarks:
             kept = [*kept[:half:2], *kept[half:]]
         return (*kept, (last, high))
 
-    def widened(self) -> Watermarks:
-        """The watermarks once the target has got another column."""
-        return replace(self, last_narrow=self.applied)
-
     @property
     def all_truncates(self) -> dict[Pos, int | None] | None:
         """All truncates there were, with their times; None where silver must be asked."""
@@ -185,10 +181,11 @@ class Progress:
     name of a source table the batch up to which it is applied; in the source cursor's row, the last
     batch that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types
     that its entry gave its columns when they were last looked at. `unsent`: by label of a source
-    table the target's columns, in lower case, that it never sent. `outdated`: the rows are from
-    silver as it was before it was decoded again, so nothing is applied until they are rebuilt.
-    `version`: one higher with each row of the target, whatever the clocks of the drivers that wrote
-    them.
+    table the target's columns, in lower case, that it never sent. `columns`: those that the target
+    had, in lower case, when changes were last applied to it; None: not known. `outdated`: the rows
+    are from silver as it was before it was decoded again, so nothing is applied until they are
+    rebuilt. `version`: one higher with each row of the target, whatever the clocks of the drivers
+    that wrote them.
     """
 
     target: str
@@ -217,6 +214,7 @@ class Progress:
     untyped: tuple[str, ...] = ()
     declared: Mapping[str, str] | None = None
     unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     version: int = field(default=0, compare=False)
 
@@ -236,6 +234,7 @@ class Progress:
             untyped=self.untyped,
             declared=self.declared,
             unsent=self.unsent,
+            columns=self.columns,
             outdated=self.outdated,
             version=self.version,
         )
@@ -251,6 +250,18 @@ class Progress:
         if self.outdated == "decoded":
             return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
         return None
+
+    def with_columns(self, columns: Iterable[str]) -> Progress:
+        """The same, of a target that has these columns now. Where it did not know one of them, what
+        was applied may be from images without it, whoever added it, and whenever that was."""
+        names = tuple(sorted(name.lower() for name in columns))
+        if set(names) <= set(self.columns or ()):
+            return replace(self, columns=names)
+        narrow = {
+            label: replace(known, last_narrow=known.applied)
+            for label, known in self.watermarks.items()
+        }
+        return replace(self, columns=names, watermarks=narrow)
 
     def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Progress:
         """The same state, of these source tables with other watermarks."""
@@ -277,6 +288,7 @@ class Progress:
                 "untyped": self.untyped,
                 "declared": self.declared,
                 "unsent": self.unsent,
+                "columns": self.columns,
                 "outdated": self.outdated,
             }
         )
@@ -331,6 +343,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             untyped=tuple(state.get("untyped", ())),
             declared=state.get("declared"),
             unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
+            columns=tuple(state["columns"]) if state.get("columns") is not None else None,
             outdated=state.get("outdated"),
             version=last["version"],
         )

@@ -49,6 +49,11 @@ REMADE = (
     "r28_delete_and_insert_in_one_batch_lacking_a_column",
     "sequence_by_below_an_added_column",
 )
+KILLED = (
+    "r28_late_image_with_a_column_that_came_later",
+    "r39_key_shift_over_two_batches",
+    "r45_late_image_above_one_that_lacks_a_column",
+)
 ADDED = {"_pos", "_event_time", "_source", "_source_table"}
 
 
@@ -287,6 +292,35 @@ def test_history_makes_the_same_of_all(finished: Finished) -> None:
 def test_13_progress_lost(finished: Finished, name: str, lost: str) -> None:
     assert finished.replayed[lost][name] == finished.gold[ROUNDS][name]
     assert finished.rejects_replayed.get(name) == finished.rejects.get(name)
+
+
+def test_runs_killed_before_they_record_progress(
+    abroad: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the ledger calls applied by then, a column that the data brought among it, is new to
+    progress all the same."""
+    played = [scenario for scenario in SCENARIOS if scenario.name in KILLED]
+    laboratory = Laboratory(tmp_path, abroad, played)
+    for number in range(1, ROUNDS + 1):
+        laboratory.land(number)
+        laboratory.decode()
+        with monkeypatch.context() as patch:
+            patch.setattr("pipelines.gold.run.record_progress", _killed)
+            with pytest.raises(Killed):
+                laboratory.merge()
+        laboratory.begin_again()
+        laboratory.merge()
+    for scenario in played:
+        expected = scenario.expected("gold") or []
+        assert _told(laboratory.rows(scenario.name), expected) == expected
+
+
+class Killed(Exception):
+    """The end of a process, as far as the tables show it."""
+
+
+def _killed(*_: object) -> None:
+    raise Killed
 
 
 def test_78_history_that_is_not_found_is_no_reason_to_delete(

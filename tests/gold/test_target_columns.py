@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
 from pipelines.gold.untyped import untyped
+from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import wanted_columns
 
 
@@ -144,3 +146,22 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
     [text] = told({"old": {"due": "date"}})
     assert "the types of id, Due, paid: string" in text
     assert told({"db.bill": {"id": "int", "due": "date", "paid": "boolean"}}) == []
+
+
+def test_a_column_is_new_until_progress_knows_it() -> None:
+    """Whoever added it: a run that was killed before it recorded its progress, or an approval."""
+    applied = {
+        "a.t": Watermarks(applied=(5,)),
+        "b.t": Watermarks(applied=(7,)),
+        "c.t": Watermarks(),
+    }
+    progress = Progress(target="t", source="s", watermarks=applied).with_columns(["Id", "x"])
+    narrow = {label: known.last_narrow for label, known in progress.watermarks.items()}
+    assert (progress.columns, narrow) == (("id", "x"), {"a.t": (5,), "b.t": (7,), "c.t": None})
+    later = replace(progress, watermarks={"a.t": Watermarks(applied=(9,), last_narrow=(5,))})
+    assert later.with_columns(["id", "X"]) == later
+    assert later.with_columns(["id", "x", "y"]).watermarks["a.t"].last_narrow == (9,)
+    fewer = later.with_columns(["id"])
+    assert (fewer.columns, fewer.watermarks) == (("id",), later.watermarks)
+    # A name that was taken away and comes again is another column.
+    assert fewer.with_columns(["id", "x"]).watermarks["a.t"].last_narrow == (9,)

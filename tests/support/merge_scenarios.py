@@ -147,6 +147,10 @@ class Laboratory:
         """Have gold's progress as it was before it was lost."""
         shutil.rmtree(self.warehouse.folder("gold", "_progress"))
         shutil.move(self._root / "progress", self.warehouse.folder("gold", "_progress"))
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Know of the tables only what they hold, as another process does."""
         self._spark.catalog.clearCache()
         self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         self.warehouse = Warehouse(self.config.settings, self._spark)

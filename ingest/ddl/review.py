@@ -72,6 +72,7 @@ def review(
     `dialect` is that of the statement.
     Clauses of other tables than the statement's first stand with their class and nothing proposed.
     """
+    named = [c.keys for c in statement.clauses if c.kind == "change_key" and c.keys]
     picture = _Picture(
         columns={name.casefold(): (name, canonical_type(type_)) for name, type_ in columns.items()},
         source_types={name.casefold(): type_ for name, type_ in (source_types or {}).items()},
@@ -79,7 +80,7 @@ def review(
             name.casefold(): canonical_type(type_) for name, type_ in (declared or {}).items()
         },
         exclude=frozenset(name.casefold() for name in exclude),
-        keys={name.casefold() for name in keys},
+        keys={name.casefold() for name in (named[-1] if named else keys)},
         dialect=dialect,
     )
     outcomes = tuple(

@@ -46,7 +46,8 @@ class Projection:
     images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
     column that tells which source table a row came from. `sequence`: the columns that order the
     rows, as the names images have them under and their type. `masks`: the target columns that have
-    something else in place of their values; what is read through `seen` has it.
+    something else in place of their values; what is read through `seen` has it. `keeps_states`: the
+    target shows every state of a row, not only the last.
     """
 
     keys: tuple[str, ...]
@@ -62,6 +63,7 @@ class Projection:
     shard: str | None = None
     sequence: tuple[tuple[tuple[str, ...], str], ...] = ()
     masks: Mapping[str, Masking] = field(default_factory=dict)
+    keeps_states: bool = False
 
     @property
     def slots(self) -> dict[str, str]:
@@ -196,11 +198,12 @@ CHANGES_KEY = (
 
 def as_today(projection: Projection, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, masked, without values
-    that did not have to fit yet and do not."""
+    that did not have to fit yet and do not: what overwrote them since fits. Where that state is
+    shown too they stay, as misfits: without them it would have the value from before it."""
     # By `sequence_by`, the log's own place comes last.
     pos = in_log("pos") if projection.sequence else "pos"
     changes = translated(changes, projection.lineage, pos=pos)
-    since = retypings(projection.lineage)
+    since = retypings(projection.lineage) if not projection.keeps_states else {}
     unfit = [
         (projection.spellings.get(name, (name,)), since[name.lower()], check)
         for name, check in (projection.misfits() if since else ())

@@ -6,8 +6,9 @@ the next decision finishes. All of it happens under gold's lease: who comes seco
 decided.
 
 1. Waiting changes that this one overtakes are superseded.
-2. The table (`pipelines.ledger.alter.carry_out`). That it has got columns is seen by the next run
-   that applies changes to it (`Progress.columns`).
+2. The table (`pipelines.ledger.alter.carry_out`), unless a new key does not tell the rows of before
+   apart. That it has got columns is seen by the next run that applies changes to it
+   (`Progress.columns`).
 3. The rows, folded again where `carry_out` says so; by another key or type of it, the whole table.
 4. Events that did not fit are tried again.
 """
@@ -19,7 +20,7 @@ from dataclasses import replace
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey
 from ingest.errors import IngestError, TableError
-from pipelines.gold.refold import backfill, rekey
+from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
@@ -42,6 +43,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
     try:
         if route is not None and exists:
             _check_names(ledger, entry, route)
+            check_new_key(ledger, entry, route)
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
     except IngestError as error:

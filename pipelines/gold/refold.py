@@ -11,22 +11,24 @@ Every event is read through the lineage of the columns (`ingest.sql.lineage`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
+from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn
+from ingest.errors import TableError
 from ingest.fold.arrow import Run, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
-from ingest.sql.casts import sql_text
+from ingest.position import Pos, pos_literal
+from ingest.sql.casts import as_text, sql_text, typed
 from ingest.sql.delivery import DELIVERY_TYPES, same
 from ingest.sql.fold.merge import Merge
 from ingest.sql.fold.merge import sql as merge_sql
-from ingest.sql.projection import column
+from ingest.sql.projection import column, events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
@@ -38,9 +40,10 @@ from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import check
 from pipelines.targets.progress import record_progress
-from pipelines.targets.table import columns_of
+from pipelines.targets.table import columns_of, keys_of
 
 
 def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | None:
@@ -198,6 +201,81 @@ def backfill(ledger: Ledger, route: Route) -> None:
     if history is not None:
         with history as reconstruction:
             overwrite(reconstruction)
+
+
+def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
+    """Raise TableError where the changes from before a change of the key do not say which row they
+    are of by the new one: folded by it, one row's delete would be another's.
+
+    They do where the old key is part of the new one.
+    """
+    keys = [effect.keys for effect in entry.effects if isinstance(effect, ChangeKey)]
+    if not keys or RecreateTable() in entry.effects or route.stored_as_scd_type == "append":
+        return
+    held = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
+    shard = (route.shard_column or "").lower()
+    old = [k for k in keys_of(ledger.warehouse, route.target) if k.lower() != shard]
+    # As the target has them: a killed approval may have renamed them already.
+    before = {
+        e.new.lower(): e.old.lower()
+        for e in entry.effects
+        if isinstance(e, RenameColumn) and e.old.lower() in held
+    }
+    named = (key.lower() for key in keys[-1] if key.lower() != shard)
+    new = [before.get(name, name) for name in named]
+    if {key.lower() for key in old} <= set(new):
+        return
+    way = (
+        f"`ingest ddl reject` keeps ({', '.join(old)}); for ({', '.join(keys[-1])}), take a new "
+        f"snapshot of the source's table into a target of another name"
+    )
+    lacking = [name for name in new if name not in held]
+    if lacking:
+        raise TableError(
+            f"expected values of the new key's {', '.join(lacking)} for rows of {route.target} "
+            f"from before, got none: no change says which they were given; {way}"
+        )
+    batch = all_of(ledger, route, entry.table)
+    if batch is None:
+        return
+    row = ledger.warehouse.session.sql(_not_told_apart(batch, new, below=entry.pos)).first()
+    if row is not None and (row["unknown"] or row["several"]):
+        raise TableError(
+            f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
+            f"apart, got {row['several']} values of it that several keys ({', '.join(old)}) "
+            f"had, and {row['unknown']} keys with a change that does not say it; {way}"
+        )
+
+
+def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None) -> str:
+    """SQL of one row: how many values of the key `new` several keys of the target had below a
+    place, and how many keys have changes without it."""
+    projection = batch.projection
+    if batch.projection.lineage:
+        # As it was read before the change: what it takes away was there.
+        lineage = tuple(step for step in projection.lineage if step.pos != below)
+        projection = replace(projection, lineage=lineage)
+    places = {key.lower(): place for place, key in enumerate(projection.keys)}
+    types = {name.lower(): (name, type_) for name, type_ in projection.columns.items()}
+    values = []
+    for name in new:
+        held, type_ = types[name]
+        sent = f"coalesce(image[{sql_text(held)}], before[{sql_text(held)}])"
+        typed_text = as_text(typed(sent, type_, projection.zone), type_)
+        values.append(f"key[{places[name]}]" if name in places else typed_text)
+    where = f"pos < {pos_literal(below)}" if below is not None else "true"
+    changes = events(projection, batch.history(f"op <> 'truncate' AND {where}"))
+    named = (
+        f"SELECT key, array({', '.join(values)}) AS named FROM ({changes}) WHERE key IS NOT NULL"
+    )
+    by_new = (
+        f"SELECT count(DISTINCT key) AS keys, exists(named, v -> v IS NULL) AS unknown "
+        f"FROM ({named}) GROUP BY named"
+    )
+    return (
+        f"SELECT count_if(keys > 1 AND NOT unknown) AS several, "
+        f"coalesce(sum(IF(unknown, keys, 0)), 0) AS unknown FROM ({by_new})"
+    )
 
 
 def rekey(ledger: Ledger, route: Route) -> None:

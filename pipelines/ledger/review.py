@@ -153,12 +153,17 @@ def effects_on(
     hidden = {name.lower() for name in exclude}
     held = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
+    found = list(found)
+    # A key column that goes together with the key is a column like another.
+    named = [change.keys for change in found if isinstance(change, ChangeKey)]
+    kept = {key.lower() for key in named[-1]} if named else None
     done: list[SchemaChange] = []
     anew = False
     for change in found:
         stored = as_stored(change, held) if column_of(change) not in hidden else None
         keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
-        if stored is None or (keyed and isinstance(stored, DropColumn)):
+        stays = keyed and (kept is None or column_of(change) in kept)
+        if stored is None or (stays and isinstance(stored, DropColumn)):
             continue
         done.append(stored)
         match stored:

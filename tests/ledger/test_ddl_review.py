@@ -331,6 +331,33 @@ CASES: dict[str, Case] = {
         rows=[{"id": 1, "a": 1}, {"id": 2, "a": 2}, {"id": 3, "a": 3}],
         statuses=["applied"],
     ),
+    # Where every state is shown, one that does not fit is set aside: without that value it would
+    # have an older one, or none.
+    "versions_narrowed": Case(
+        rounds=[
+            [(1, put(id=1, a="1", b="x"))],
+            [(5, "ALTER TABLE versions_narrowed MODIFY a int")],
+            [(6, now({"a": INT}, id=1, a=3, b="z")), (2, now(id=1, a="two", b="y"))],
+        ],
+        options="stored_as_scd_type: 2",
+        decisions=[("approve", "MODIFY")],
+        rows=[
+            {"id": 1, "a": 1, "b": "x", **valid(1, 6)},
+            {"id": 1, "a": 3, "b": "z", **valid(6, None)},
+        ],
+        statuses=["applied"],
+    ),
+    "images_narrowed": Case(
+        rounds=[
+            [(1, put(id=1, a="1"))],
+            [(5, "ALTER TABLE images_narrowed MODIFY a int")],
+            [(6, now({"a": INT}, id=1, a=3)), (2, now(id=1, a="two"))],
+        ],
+        options="stored_as_scd_type: append",
+        decisions=[("approve", "MODIFY")],
+        rows=[{"id": 1, "a": 1}, {"id": 1, "a": 3}],
+        statuses=["applied"],
+    ),
     # A value that would be lost: nothing is changed.
     "unfit": Case(
         rounds=[
@@ -483,6 +510,57 @@ CASES: dict[str, Case] = {
             {"id": 2, "a": "z"},
         ],
         statuses=["applied"],
+    ),
+    # A column of the key goes with it, where the rest has always told the rows apart.
+    "key_shortened": Case(
+        rounds=[
+            [(1, put(keys=["id", "l"], id=n, l=n, a="x")) for n in (1, 2)],
+            [
+                (
+                    5,
+                    "ALTER TABLE key_shortened DROP COLUMN l, DROP PRIMARY KEY, "
+                    "ADD PRIMARY KEY (id)",
+                ),
+                (6, now(id=1, a="y")),
+            ],
+            [(2, now(keys=["id", "l"], id=2, l=2, a="late")), (7, put(id=3, a="z"))],
+        ],
+        decisions=[("approve", "PRIMARY")],
+        rows=[{"id": 1, "a": "y"}, {"id": 2, "a": "late"}, {"id": 3, "a": "z"}],
+        statuses=["applied"],
+    ),
+    # Where it has not, the delete of one row would be another's: nothing is changed.
+    "key_mixed": Case(
+        rounds=[
+            [
+                *((1, put(keys=["id", "l"], id=1, l=n, a="x")) for n in (1, 2)),
+                (2, {**gone(id=1, l=2, a="x"), "keys": ("id", "l")}),
+            ],
+            [
+                (5, "ALTER TABLE key_mixed DROP COLUMN l, DROP PRIMARY KEY, ADD PRIMARY KEY (id)"),
+                (6, now(id=1, a="y")),
+            ],
+        ],
+        decisions=[("approve!", "PRIMARY")],
+        rows=[{"id": 1, "l": 1, "a": "x"}],
+        statuses=["failed"],
+    ),
+    # The values of a new key that no change tells.
+    "key_untold": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (
+                    5,
+                    "ALTER TABLE key_untold DROP COLUMN id, ADD COLUMN n int AUTO_INCREMENT, "
+                    "ADD PRIMARY KEY (n)",
+                ),
+                (6, put(keys=["n"], n=2, a="y")),
+            ],
+        ],
+        decisions=[("approve!", "PRIMARY")],
+        rows=[{"id": 1, "a": "x"}],
+        statuses=["failed"],
     ),
     # What names no value of a key column that was added later has had its DEFAULT since.
     "key_added": Case(
@@ -857,7 +935,7 @@ def test_ledger(played: Any, table: str) -> None:
     "table",
     [
         *("added", "called", "key_added", "renamed", "retyped_key", "unsaid_key"),
-        *("versions_added", "versions_dropped"),
+        *("versions_added", "versions_dropped", "versions_narrowed", "images_narrowed"),
     ],
 )
 def test_history_makes_the_same(
@@ -889,6 +967,16 @@ def test_history_of_a_key_that_was_called_otherwise(
     for value in ("1", "01"):
         answer = project.ingest("history", "shop_renamed_key", "--key", f"pk={value}", "--json")
         assert [(row["pk"], row["a"]) for row in answer.records] == [(1, "x"), (1, "y")]
+
+
+def test_states_that_fit_no_more_are_set_aside(
+    played: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(played[0].folder, capsys.readouterr)
+    listed = project.ingest("rejects", "list", "--json").records
+    for table in ("shop_versions_narrowed", "shop_images_narrowed"):
+        [reject] = [reject for reject in listed if reject["target"] == table]
+        assert (reject["code"], reject["status"]) == ("type_mismatch", "open")
 
 
 def test_nothing_is_parked(played: Any, capsys: pytest.CaptureFixture[str]) -> None:

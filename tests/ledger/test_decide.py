@@ -91,6 +91,12 @@ def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:
         ([AddColumn("hidden", "int"), DropColumn("n")], [DropColumn("n")]),
         # A key stays, under whatever name, until another type tells rows apart anew.
         ([RenameColumn("id", "no"), DropColumn("no")], [RenameColumn("id", "no")]),
+        # It goes where the same statement names another key.
+        (
+            [DropColumn("id"), ChangeKey(("n",))],
+            [DropColumn("id"), ChangeKey(("n",))],
+        ),
+        ([DropColumn("id"), ChangeKey(("id",))], [ChangeKey(("id",))]),
         (
             [RenameColumn("id", "no"), AlterColumnType("no", "string")],
             [RenameColumn("id", "no"), AlterColumnType("no", "string"), ChangeKey(("no",))],

@@ -31,7 +31,14 @@ FLOORS = (
         "ingest.identity",
     ),
     ("ingest.formats.canal", "ingest.formats.dataworks", "ingest.formats.debezium", "ingest.sql"),
-    ("ingest.sql.fold",),
+    (
+        "ingest.sql.fold",
+        "ingest.sql.history",
+        "ingest.sql.ledger",
+        "ingest.sql.rejects",
+        "ingest.sql.tables",
+    ),
+    ("ingest.sql.counts", "ingest.sql.privacy"),
     ("ingest.fold", "ingest.formats"),
     ("ingest.config",),
     ("ingest.decode", "pipelines.platform"),
@@ -232,26 +239,128 @@ def positional(node: ast.FunctionDef) -> int:
     return len(names) - (names[:1] in (["self"], ["cls"])) if node.args.vararg is None else 0
 
 
+CLAUSE = re.compile(
+    r"\b(SELECT\s|FROM\s+\S|JOIN\s|WHERE\s|GROUP BY|ORDER BY|PARTITION BY|CASE WHEN|WITH \w+ AS)"
+    r"|\b(MERGE INTO|INSERT (INTO|OVERWRITE)|DELETE FROM|UPDATE \S+ SET|UNION ALL|VALUES \()"
+    r"|\b(ALTER|CREATE|DESCRIBE|SHOW|REORG) [A-Z]|\bDROP (TABLE|VIEW)|\b(OPTIMIZE|VACUUM) \{\}"
+)
+NO_QUERIES = {
+    "ingest.ddl.alter": "words of the statements that are read",
+    "ingest.ddl.statements": "words of the statements that are read",
+    "ingest.formats.debezium.envelope": "a sentence for people",
+    "ingest.formats.wal2json": "a sentence for people",
+    "pipelines.catalogue.advice": "sentences for people",
+    "pipelines.catalogue.mysql": "asked of the source, in its own SQL",
+    "pipelines.catalogue.postgresql": "asked of the source, in its own SQL",
+    "pipelines.cli.examples": "commands for people",
+    "pipelines.platform.class_archive": "a program that a process of its own runs",
+}
+"""Files with such words in texts that are no queries of ours."""
+
+
+def texts(tree: ast.Module) -> list[tuple[int, str]]:
+    """The texts of a file, docstrings left out, with their lines; `{}` for what is put in."""
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    inside |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (p.value if isinstance(p, ast.Constant) else "{}" for p in node.values)
+            found.append((node.lineno, "".join(map(str, parts))))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) not in inside:
+                found.append((node.lineno, node.value))
+    return found
+
+
+def queries(file: Path) -> list[str]:
+    """The texts of a file that have a clause of SQL, by line."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return [f"{line}: {text[:60]}" for line, text in texts(tree) if CLAUSE.search(text)]
+
+
+@pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_sql_is_written_in_its_packages_alone(file: Path) -> None:
+    """`ingest/sql/` has every query and statement; others put conditions and names into them."""
+    if not module_of(file).startswith("ingest.sql") and module_of(file) not in NO_QUERIES:
+        assert queries(file) == []
+
+
+def test_no_file_is_let_off_that_has_no_such_words() -> None:
+    assert [name for name in NO_QUERIES if not queries(FILES[name])] == []
+
+
+def test_a_query_is_seen(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        'def f(name):\n    """SELECT nothing."""\n'
+        '    where = "batch > 3 AND kind = 1"\n'
+        '    return f"SELECT * FROM {name} WHERE {where}" + f" GROUP BY {name}"\n'
+    )
+    assert queries(wrong) == ["4: SELECT * FROM {} WHERE {}", "4:  GROUP BY {}"]
+
+
 CHANGES = re.compile(r"(?i)\s*(MERGE|INSERT|UPDATE|DELETE|ALTER|DROP TABLE|OPTIMIZE|VACUUM)\b")
 
 
 def _begins(text: ast.expr) -> str:
     """What an SQL text that stands in code begins with."""
-    while isinstance(text, ast.JoinedStr):
-        text = text.values[0]
+    while isinstance(text, ast.JoinedStr | ast.BinOp):
+        text = text.values[0] if isinstance(text, ast.JoinedStr) else text.left
     return str(text.value) if isinstance(text, ast.Constant) else ""
+
+
+def _statements() -> set[str]:
+    """The functions of `ingest/sql/` that give a statement which changes a table."""
+    found = set()
+    for file in (file for file in CORE if module_of(file).startswith("ingest.sql")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                given = [r.value for r in ast.walk(node) if isinstance(r, ast.Return) and r.value]
+                if any(CHANGES.match(_begins(value)) for value in given):
+                    found.add(node.name)
+    return found
+
+
+STATEMENTS = _statements()
+
+
+def _called(node: ast.expr) -> str:
+    """The name of what is called, without that of its module."""
+    function = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(function).rpartition(".")[2]
 
 
 @pytest.mark.parametrize("file", EDGE, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tables_are_changed_by_who_holds_the_lease(file: Path) -> None:
     """`Warehouse.execute` looks whether it still does; the log of leases has its own way."""
-    queries = [
-        node
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and node.args
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "sql"
-    ]
-    assert [q.lineno for q in queries if CHANGES.match(_begins(q.args[0]))] == []
+    asked = []
+    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(function, ast.FunctionDef):
+            nodes = list(ast.walk(function))
+            given = {
+                ast.unparse(target): node.value
+                for node in nodes
+                if isinstance(node, ast.Assign)
+                for target in node.targets
+            }
+            asked += [
+                given.get(ast.unparse(node.args[0]), node.args[0])
+                for node in nodes
+                if isinstance(node, ast.Call) and node.args
+                if isinstance(node.func, ast.Attribute) and node.func.attr == "sql"
+            ]
+    wrong = [q for q in asked if CHANGES.match(_begins(q)) or _called(q) in STATEMENTS]
+    assert list(map(ast.unparse, wrong)) == []
+
+
+def test_statements_that_change_tables_are_known() -> None:
+    assert {"upsert", "from_silver", "set_properties", "vacuum", "take"} <= STATEMENTS
 
 
 COLLECTS = {"collect", "toArrow", "toPandas", "toLocalIterator"}

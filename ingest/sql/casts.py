@@ -24,6 +24,11 @@ def sql_text(text: str) -> str:
     return f"'{escaped}'"
 
 
+def quoted(name: str) -> str:
+    """A name as SQL takes it whatever it holds: dots, spaces, back quotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def typed(value: str, type_: str, zone: str | None) -> str:
     """The SQL of `value` (SQL of canonical text) as `type_`; `zone` is that of zone-less times."""
     if type_ == "string":

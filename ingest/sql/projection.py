@@ -24,7 +24,7 @@ from ingest.sql.metadata import steps_aside
 
 def column(name: str) -> str:
     """A column name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"
+    return casts.quoted(name)
 
 
 def slots(columns: Iterable[str]) -> dict[str, str]:

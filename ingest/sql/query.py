@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ingest.sql.casts import quoted
+
 
 def query(**relations: str) -> str:
     """The last of the relations, with all before it under their names.
@@ -29,3 +31,23 @@ def union(queries: Iterable[str]) -> str:
 def union_all(queries: Iterable[str]) -> str:
     """The rows of some queries."""
     return " UNION ALL ".join(f"({each})" for each in queries)
+
+
+def select(relation: str, where: str | None = None, *, columns: str = "*") -> str:
+    """Columns of a relation's rows, of those for which `where` is true where it is given."""
+    return f"SELECT {columns} FROM {relation}" + ("" if where is None else f" WHERE {where}")
+
+
+def one_row(texts: Iterable[str]) -> str:
+    """A row of values (SQL)."""
+    return f"SELECT {', '.join(texts)}"
+
+
+def first_row(query: str) -> str:
+    """A row where a query gives any."""
+    return f"SELECT 1 FROM ({query}) LIMIT 1"
+
+
+def in_order(query: str, columns: Iterable[str]) -> str:
+    """The rows of a query in the order of some columns."""
+    return f"SELECT * FROM ({query}) ORDER BY {', '.join(map(quoted, columns))}"

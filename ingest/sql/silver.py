@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.names import SourceTable
 from ingest.sql.casts import sql_text
 from ingest.sql.metadata import in_gold
 
 _LISTED = 64
+_ARRIVED = "coalesce(unix_millis(arrived), 0L)"
 
 
 def named(table: SourceTable) -> str:
@@ -64,4 +65,82 @@ def silver_changes(
     return (
         f"SELECT * FROM {silver} WHERE source = "
         f"{sql_text(tables[0].source)} AND ({names}) AND kind = {sql_text(kind)} AND {where}"
+    )
+
+
+def truncates(changes: str, *, number: int, above: int) -> str:
+    """Where truncates stand, the first time (µs) that each happened, whether one came in the
+    batches `above` a number, and whether one in those before: (number, pos, time, new, old)."""
+    return (
+        f"SELECT {number} AS number, pos, min(unix_micros(event_time)) AS time, "
+        f"max(batch > {above}) AS new, max(batch <= {above}) AS old FROM ({changes}) GROUP BY pos"
+    )
+
+
+def last_batches(silver: str, *, source: str) -> str:
+    """The highest batch with changes of each of a source's tables: (db, schema, table, batch)."""
+    names = "db, schema, `table`"
+    return (
+        f"SELECT {names}, max(batch) FROM {silver} WHERE source = {sql_text(source)} "
+        f"AND kind = 'change' AND `table` IS NOT NULL GROUP BY {names}"
+    )
+
+
+def newest_batch(silver: str) -> str:
+    """The highest batch."""
+    return f"SELECT max(batch) FROM {silver}"
+
+
+def first_of(silver: str, table: SourceTable, where: str) -> str:
+    """A row where a source table has one for which `where` is true."""
+    own = f"source = {sql_text(table.source)} AND {named(table)}"
+    return f"SELECT 1 FROM {silver} WHERE {own} AND {where} LIMIT 1"
+
+
+def columns_among(changes: str, names: Iterable[str]) -> str:
+    """Those of the names, in lower case, that some change has a column of."""
+    sent = "transform(map_keys(coalesce(after, before, key)), k -> lower(k))"
+    wanted = ", ".join(map(sql_text, names))
+    return f"SELECT DISTINCT explode(array_intersect({sent}, array({wanted}))) FROM ({changes})"
+
+
+def tables_with_changes(silver: str, where: str) -> str:
+    """The source tables with changes for which `where` is true: (source, db, schema, table)."""
+    return (
+        f"SELECT DISTINCT source, db, schema, table FROM {silver} "
+        f"WHERE kind = 'change' AND table IS NOT NULL AND ({where})"
+    )
+
+
+def above_cursors(cursors: Mapping[str, int]) -> str:
+    """True for rows above a batch of their source, and for those of sources without one."""
+    if not cursors:
+        return "true"
+    above = [
+        f"(source = {sql_text(source)} AND batch > {batch})" for source, batch in cursors.items()
+    ]
+    return " OR ".join([*above, f"source NOT IN ({', '.join(map(sql_text, cursors))})"])
+
+
+def arrivals(silver: str, *, source: str, where: str) -> str:
+    """Where messages of a source, narrowed, were placed: (epoch, topic, partition, offset, ms)."""
+    return (
+        f"SELECT DISTINCT epoch, topic, `partition`, offset, {_ARRIVED} AS ms FROM {silver} "
+        f"WHERE source = {sql_text(source)} AND ({where})"
+    )
+
+
+def last_arrivals(silver: str, *, source: str) -> str:
+    """How far each partition of a source was decoded: (epoch, topic, partition, offset, ms)."""
+    return (
+        f"SELECT epoch, topic, `partition`, max(offset), max({_ARRIVED}) FROM {silver} "
+        f"WHERE source = {sql_text(source)} GROUP BY ALL"
+    )
+
+
+def changes_per_message(silver: str) -> str:
+    """By source, how many changes there are, and of how many messages."""
+    return (
+        "SELECT source, count_if(kind = 'change'), count_if(`row` = 0) "
+        f"FROM {silver} GROUP BY source"
     )

@@ -11,8 +11,8 @@ from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.names import SourceTable
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
-from ingest.sql.casts import from_text, sql_text, typed
 from ingest.sql.fold.late_keys import held_by_others
+from ingest.sql.fold.states import listed, typed_states
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import silver_changes
@@ -280,39 +280,10 @@ class TableBatch:
             for number, (pos, time) in enumerate(sorted(self.all_truncates.items()))
         ]
 
-    @property
-    def typed_key(self) -> str:
-        """SQL of the key columns of fold results, `_k0`…."""
-        return ", ".join(
-            f"{from_text(f'key[{i}]', self.projection.columns[name])} AS `_k{i}`"
-            for i, name in enumerate(self.projection.keys)
-        )
-
     def typed_states(self, relation: str, *, exact: bool) -> str:
         """SQL of fold results (kind `state`) as rows for the MERGE."""
-        projection, slots = self.projection, self.projection.slots
-        values = "".join(
-            f"{typed(f'row[{sql_text(name)}]', type_, projection.zone)} AS {slots[name]}, "
-            for name, type_ in projection.columns.items()
-        )
-        return (
-            f"SELECT {self.typed_key}, {values}gone AS _gone, "
-            f"timestamp_micros(event_time) AS _event_time, pos AS _pos, "
-            f"{str(exact).lower()} AS _exact, whole AS _whole, sets AS _sets, "
-            f"label AS _source_table, timestamp_micros(deleted_at) AS _deleted_at FROM {relation}"
-        )
+        return typed_states(self.projection, relation, exact=exact)
 
     def listed(self, rows: str) -> str:
         """SQL of `ingest.sql.fold.latest` with the columns of `typed_states`, absent ones null."""
-        projection = self.projection
-        keys = ", ".join(f"`_k{i}`" for i in range(len(projection.keys)))
-        slots = projection.slots
-        values = "".join(
-            f"{slots[name] if name in self.sets else f'CAST(NULL AS {type_})'} AS {slots[name]}, "
-            for name, type_ in projection.columns.items()
-        )
-        sets = f"array({', '.join(map(sql_text, self.sets))})"
-        return (
-            f"SELECT {keys}, {values}_gone, _event_time, _pos, _exact, _whole, {sets} AS _sets, "
-            f"_source_table, _deleted_at FROM ({rows})"
-        )
+        return listed(self.projection, rows, sets=self.sets)

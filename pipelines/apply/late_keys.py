@@ -19,6 +19,7 @@ from ingest.fold.fold import Key
 from ingest.position import TOP, Pos
 from ingest.sql.fold.late_history import UNHASHED
 from ingest.sql.fold.late_keys import (
+    keys_of,
     late_relation,
     named_above,
     number_of,
@@ -172,7 +173,7 @@ def _of_many(
     doubtful = f"({of_kinds(verdicts, ['doubtful'])})"
     above = named_above(batch.projection, doubtful, earlier=_naming(batch, overtaking))
     found = union([of_kinds(verdicts, ["late"], "key"), above, *forced_keys])
-    brought = f"SELECT DISTINCT key FROM {verdicts}"
+    brought = keys_of(verdicts)
     return _set_down(frames, batch, found, brought=brought)
 
 

@@ -10,10 +10,11 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.position import Pos, outermost, pos_literal
-from ingest.sql.fold.late_keys import rows_below, stored_rows
+from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
 from ingest.sql.fold.merge import sql as merge_sql
+from ingest.sql.fold.states import no_states
 from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
@@ -140,9 +141,7 @@ def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
 def _stored(batch: TableBatch) -> str:
     """SQL of the stored rows by key, those that a truncate takes left out."""
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
-    if not batch.all_truncates:
-        return stored
-    return f"SELECT * FROM ({stored}) WHERE NOT ({batch.below_truncates('_pos')})"
+    return rows_above(stored, batch.below_truncates("_pos")) if batch.all_truncates else stored
 
 
 def _run(batch: TableBatch) -> Run:
@@ -220,7 +219,7 @@ def _none(frames: Frames, batch: TableBatch) -> str:
         "label": projection.label,
     }
     view = frames.view(pa.Table.from_pylist([nobody], SCHEMA))
-    return f"{batch.typed_states(view, exact=True)} WHERE false"
+    return no_states(projection, view)
 
 
 def _merge(

@@ -12,9 +12,9 @@ from dataclasses import replace
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.fold import versions
 from ingest.sql.fold.late_keys import stored_versions, versions_below
+from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
@@ -38,7 +38,7 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         raise Surprise
     steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     stored = versions.stored_versions(
-        batch.projection, batch.target_table, timely=batch.timely, keys=f"SELECT * FROM ({steps})"
+        batch.projection, batch.target_table, timely=batch.timely, keys=steps
     )
     relation = versions.beside(batch.projection, steps, stored)
     counts: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def of_changes(batch: TableBatch) -> str:
     """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
     are simple; see `ingest.sql.fold.versions.changes_as_steps`."""
     steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
-    beside = f"SELECT *, {_nothing_open(batch)} FROM ({steps})"
+    beside = versions.beside_nothing(batch.projection, steps)
     return versions.rows(batch.projection, beside, sets=batch.sets)
 
 
@@ -154,7 +154,7 @@ def _fold_again(
     place of a partial image without base."""
     refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     rows = of_history(batch, refolded.of_kind("state"))
-    keys = _typed_keys(batch, refolded.results)
+    keys = typed_keys(batch.projection, refolded.results)
     gone = versions.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
     return [rows, gone], refolded.last_baseless
 
@@ -162,41 +162,14 @@ def _fold_again(
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
     """SQL of the rows that states lead to; `exact`: nothing stored is their base."""
     projection = batch.projection
-    typed = batch.typed_states(states, exact=exact)
+    steps = batch.typed_states(states, exact=exact)
     if exact:
-        beside = f"SELECT *, {_nothing_open(batch)} FROM ({typed})"
+        beside = versions.beside_nothing(projection, steps)
     else:
-        stored = versions.stored_versions(
-            projection, batch.target_table, timely=False, keys=_typed_keys(batch, states)
-        )
-        beside = versions.beside(projection, typed, stored)
-    filled = "".join(
-        f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {slot}, "
-        f"_open.{slot}) AS {slot}"
-        for name, slot in projection.slots.items()
-        if name not in projection.keys
-    )
-    keys = ", ".join(f"_k{i}" for i in range(len(projection.keys)))
-    steps = (
-        f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
-        f"FROM ({beside})"
-    )
-    return versions.rows(projection, steps)
-
-
-def _nothing_open(batch: TableBatch) -> str:
-    projection = batch.projection
-    fields = ", ".join(
-        f"{slot}: {projection.columns[name]}" for name, slot in projection.slots.items()
-    )
-    return (
-        f"CAST(NULL AS struct<_pos: array<bigint>, {fields}>) AS _open, "
-        "CAST(NULL AS timestamp) AS _clock"
-    )
-
-
-def _typed_keys(batch: TableBatch, relation: str) -> str:
-    return f"SELECT DISTINCT {batch.typed_key} FROM {relation}"
+        keys = typed_keys(projection, states)
+        stored = versions.stored_versions(projection, batch.target_table, timely=False, keys=keys)
+        beside = versions.beside(projection, steps, stored)
+    return versions.rows(projection, versions.with_open_values(projection, beside))
 
 
 def _merge(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from ingest.sql.asof import Moment
+    from ingest.sql.history.asof import Moment
     from pipelines.gold.known_targets import RoutesByTarget
 
 
@@ -49,9 +49,9 @@ def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
 
 def _show_history(call: Invocation, frame: DataFrame, columns: Mapping[str, str]) -> None:
     """The first MOST_ROWS changes, for people."""
+    from ingest.sql.history.view import fixed_names
     from pipelines.cli import screens
     from pipelines.platform.rows import records
-    from pipelines.silver.history import fixed_names
 
     found = records(frame.limit(MOST_ROWS + 1))
     shown = screens.history(
@@ -70,13 +70,13 @@ def _show_history(call: Invocation, frame: DataFrame, columns: Mapping[str, str]
 @click.pass_obj
 def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> None:
     """Show TABLE as it stood at a time or position."""
-    from ingest.sql.asof import at_pos, at_time
+    from ingest.sql.history.asof import at_pos, at_time
+    from ingest.sql.query import in_order
 
     if (time is None) == (pos is None):
         raise click.UsageError("expected either --time or --pos")
     moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
     target, routes = _target(call, table)
-    from ingest.sql.projection import column
     from pipelines.gold.reconstruction import as_of
 
     warehouse = call.warehouse
@@ -84,11 +84,10 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
         warehouse, call.config, target, tables=routes[target], moment=moment
     ) as reconstruction:
         shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
-        order = ", ".join([*map(column, reconstruction.keys), "_pos"])
         reconstruction.tried(
             lambda rows: print_frame(
                 call,
-                warehouse.session.sql(f"SELECT * FROM ({rows}) ORDER BY {order}"),
+                warehouse.session.sql(in_order(rows, [*reconstruction.keys, "_pos"])),
                 shown=shown,
             )
         )

@@ -14,25 +14,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.codes import Code
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.fold import append
 from ingest.sql.projection import events
-from ingest.sql.sequence import place
-from ingest.sql.silver import silver_changes
+from ingest.sql.rejects import left_out as texts
+from ingest.sql.rejects import reasons
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.set_aside import placeless, reason
+from pipelines.apply.set_aside import placeless
 from pipelines.gold.reconstruction import baseless
 from pipelines.platform.warehouse import alone
-from pipelines.targets.rejects import (
-    BASELESS,
-    CONFLICT,
-    NO_MISFITS,
-    as_rejects,
-    create_rejects,
-    present,
-)
+from pipelines.targets.rejects import create_rejects, table_of
 
 if TYPE_CHECKING:
     from pipelines.gold.reconstruction import Reconstruction
@@ -56,20 +47,12 @@ def set_aside(reconstruction: Reconstruction, at: datetime) -> int:
     warehouse = reconstruction.warehouse
     create_rejects(warehouse)
     found = reconstruction.frames.view(warehouse.session.sql(_left_out(reconstruction)))
+    source, target = reconstruction.source, reconstruction.target
     with alone():
-        warehouse.execute(
-            f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
-USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM {found}) s ON r.id = s.id
-WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
-  status = 'open', code = s.code, error = s.error, misfits = s.misfits,
-  value = s.value, at = s.at, version = r.version + 1
-WHEN MATCHED AND r.status = 'open' THEN UPDATE SET at = s.at, version = r.version + 1
-WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
-        )
-    row = warehouse.session.sql(
-        f"SELECT count(*) FROM ({present(warehouse)}) "
-        f"WHERE {_of(reconstruction)} AND status = 'open' AND at = {_moment(at)}"
-    ).first()
+        statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=True)
+        warehouse.execute(statement)
+    noted = texts.noted_at(table_of(warehouse), source=source, target=target, at=_moment(at))
+    row = warehouse.session.sql(noted).first()
     return int(row[0]) if row is not None else 0
 
 
@@ -80,13 +63,16 @@ def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     if not warehouse.exists("gold", "_rejects"):
         return 0
     lost = _conflicts(reconstruction, at) if reconstruction.shared else 0
-    where = f"code NOT IN ({', '.join(map(sql_text, _NOT_FOLDED))})"
+    statement = texts.resolve(
+        table_of(warehouse),
+        source=reconstruction.source,
+        target=reconstruction.target,
+        before=_moment(at),
+        now=_moment(datetime.now(UTC)),
+        but=_NOT_FOLDED,
+    )
     with alone():
-        warehouse.execute(
-            f"UPDATE {warehouse.name('gold', '_rejects')} "
-            f"SET status = 'resolved', version = version + 1, at = {_moment(datetime.now(UTC))} "
-            f"WHERE {_of(reconstruction)} AND status = 'open' AND at < {_moment(at)} AND {where}"
-        )
+        warehouse.execute(statement)
     return lost
 
 
@@ -94,17 +80,9 @@ def left_out(reconstruction: Reconstruction) -> LeftOut:
     """What the fold leaves out, counted."""
     warehouse = reconstruction.warehouse
     create_rejects(warehouse)
-    row = warehouse.session.sql(
-        f"SELECT count(*), count_if(coalesce(r.status, 'resolved') = 'resolved') "
-        f"FROM ({_left_out(reconstruction)}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id "
-        f"WHERE NOT s.voided"
-    ).first()
+    counted = texts.counted(_left_out(reconstruction), table_of(warehouse))
+    row = warehouse.session.sql(counted).first()
     return LeftOut() if row is None else LeftOut(int(row[0]), int(row[1]))
-
-
-def _of(reconstruction: Reconstruction) -> str:
-    source, target = sql_text(reconstruction.source), sql_text(reconstruction.target)
-    return f"stage = 'gold' AND source = {source} AND target = {target}"
 
 
 def _moment(at: datetime) -> str:
@@ -116,24 +94,7 @@ def _left_out(reconstruction: Reconstruction) -> str:
     parts = [
         part for batch in reconstruction.batches for part in _parts(reconstruction.frames, batch)
     ]
-    changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
-    if not parts:
-        changes = f"SELECT {', '.join(f'{null} AS {name}' for name, null in _NULLS)} WHERE false"
-    rows = as_rejects(
-        reconstruction.source, reconstruction.target, changes, misfits="misfits", more=", voided"
-    )
-    return f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
-
-
-_ONE = "min_by(struct(*), struct(voided, code))"
-_NULLS = (
-    *(("epoch", "0L"), ("topic", "CAST(NULL AS string)")),
-    *(("`partition`", "0"), ("offset", "0L"), ("`row`", "0")),
-    *(("code", "''"), ("error", "''"), ("misfits", NO_MISFITS)),
-    ("image", "CAST(NULL AS map<string,string>)"),
-    ("voided", "false"),
-)
-_LISTED = ", ".join(name for name, _ in _NULLS)
+    return texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
 
 
 def _parts(frames: Frames, batch: TableBatch) -> list[str]:
@@ -142,29 +103,12 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     voided = "false"
     if batch.mode == "scd1" and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
-    found = [
-        f"SELECT {listed()}, {reason(batch.projection)}, image, "
-        f"{voided} AS voided FROM ({events(batch.projection, batch.history(images))}) "
-        f"WHERE key IS NULL OR size(misfits) > 0"
-    ]
+    changes = events(batch.projection, batch.history(images))
+    found = [texts.unfit(batch.projection, changes, voided=voided)]
     if batch.mode != "append" and batch.total("partials"):
-        found.append(
-            f"SELECT {listed(names=MESSAGE)}, place AS `row`, {BASELESS}, "
-            f"{NO_MISFITS} AS misfits, CAST(NULL AS map<string,string>) AS image, "
-            f"false AS voided FROM ({baseless(frames, batch)})"
-        )
+        found.append(texts.not_voided(reasons.baseless(baseless(frames, batch))))
     if batch.projection.sequence:
-        where = f"batch <= {batch.last} AND {batch.only} AND ({place(batch.projection)}) IS NULL"
-        if not batch.projection.truncates:
-            where += " AND op <> 'truncate'"
-        tables = (batch.table, *batch.later_names)
-        changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.aside)
-        found.append(
-            f"SELECT {listed()}, {placeless(batch.projection)}, "
-            f"{NO_MISFITS} AS misfits, "
-            f"coalesce(after, before) AS image, false AS voided "
-            f"FROM ({batch.projection.seen(changes, as_sent=True)})"
-        )
+        found.append(texts.not_voided(placeless(batch, f"batch <= {batch.last} AND {batch.only}")))
     return found
 
 
@@ -176,37 +120,17 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
     """
     warehouse = reconstruction.warehouse
     parts = [_lost(batch) for batch in reconstruction.batches]
-    changes = " UNION ALL ".join(f"SELECT {_LISTED} FROM ({part})" for part in parts)
-    rows = as_rejects(
-        reconstruction.source, reconstruction.target, changes, misfits="misfits", more=", voided"
-    )
-    rows = f"SELECT r.* FROM (SELECT {_ONE} AS r FROM ({rows}) GROUP BY id)"
+    rows = texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
     # By a name of its own: a MERGE does not read tables that its source has in a condition.
     found = reconstruction.frames.view(warehouse.session.sql(rows))
     with alone():
-        done = warehouse.execute(
-            f"""MERGE INTO {warehouse.name("gold", "_rejects")} r
-USING (SELECT * EXCEPT (at), {_moment(at)} AS at FROM {found}) s ON r.id = s.id
-WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
-  status = 'open', code = s.code, error = s.error, misfits = NULL, at = s.at,
-  version = r.version + 1
-WHEN MATCHED AND r.status = 'open' THEN UPDATE SET at = s.at, version = r.version + 1
-WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
-        ).first()
+        statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=False)
+        done = warehouse.execute(statement).first()
     return int(done["num_inserted_rows"]) if done is not None else 0
 
 
 def _lost(batch: TableBatch) -> str:
     """SQL of the newest changes of the source table's keys that another's row holds, where it would
     have a row itself."""
-    newest = (
-        f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e "
-        f"FROM ({events(batch.projection, batch.history('op <> ' + sql_text('truncate')))}) "
-        f"WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key"
-    )
-    return (
-        f"SELECT {listed('n.e')}, {CONFLICT}, "
-        f"{NO_MISFITS} AS misfits, n.e.image, "
-        f"false AS voided FROM ({newest}) n JOIN ({batch.held_by_others}) o ON o.key = n.key "
-        f"WHERE n.e.op <> 'delete'"
-    )
+    changes = events(batch.projection, batch.history("op <> 'truncate'"))
+    return texts.lost(changes, batch.held_by_others)

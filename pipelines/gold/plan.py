@@ -24,7 +24,8 @@ from ingest.position import Pos
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
-from ingest.sql.silver import silver_changes
+from ingest.sql.query import union_all
+from ingest.sql.silver import silver_changes, truncates
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
@@ -196,16 +197,14 @@ def with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[
     """The batches with their truncates, of all of them by one query; none where there are none."""
     known = [_known_truncates(batch) for batch in batches]
     asked = [
-        f"SELECT {number} AS number, pos, min(unix_micros(event_time)) AS time, "
-        f"max(batch > {batch.above}) AS new, max(batch <= {batch.above}) AS old FROM ({changes}) "
-        f"GROUP BY pos"
+        truncates(changes, number=number, above=batch.above)
         for number, (batch, (_, changes)) in enumerate(zip(batches, known, strict=True))
         if changes is not None
     ]
     new: list[dict[Pos, int | None]] = [{} for _ in batches]
     earlier = [dict(before) for before, _ in known]
     if asked:
-        for row in warehouse.session.sql(" UNION ALL ".join(asked)).collect():
+        for row in warehouse.session.sql(union_all(asked)).collect():
             at = tuple(row["pos"])
             for found, came in ((new, row["new"]), (earlier, row["old"])):
                 if came:

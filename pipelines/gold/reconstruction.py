@@ -30,11 +30,14 @@ from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
 from ingest.names import SourceTable
-from ingest.sql.asof import Moment
-from ingest.sql.casts import sql_text
 from ingest.sql.fold import append
+from ingest.sql.fold import reconstruction as texts
+from ingest.sql.fold.late_keys import of_kinds
 from ingest.sql.fold.latest import latest
-from ingest.sql.projection import column, events, slots
+from ingest.sql.fold.states import leaving_rows, not_gone
+from ingest.sql.history.asof import Moment
+from ingest.sql.projection import events
+from ingest.sql.query import union_all
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -226,7 +229,7 @@ class Reconstruction:
                 rows = self._owned([part or exact_fold(frames, batch) for part, batch in pairs])
                 with suppress(Surprise), surprises():
                     # The fast way tells what is odd in `_pos`, which `act` need not look at.
-                    return act(f"SELECT * FROM ({rows}) WHERE _pos IS NOT NULL")
+                    return act(texts.placed(rows))
                 if plain:
                     before()
             return act(self.exact())
@@ -234,10 +237,7 @@ class Reconstruction:
     def typed(self, rows: str) -> DataFrame:
         """Rows of the fold, each column of the target's type."""
         types = {**self.columns, **self.added}
-        listed = ", ".join(
-            f"CAST({column(name)} AS {types[name]}) AS {column(name)}" for name in self.names
-        )
-        return self.warehouse.session.sql(f"SELECT {listed} FROM ({rows})")
+        return self.warehouse.session.sql(texts.typed(rows, types))
 
     @property
     def shared(self) -> bool:
@@ -251,45 +251,19 @@ class Reconstruction:
 
     def _owned(self, parts: Sequence[str]) -> str:
         """Rows of the fold as rows of the target, each key once."""
+        columns, added = self.columns, self.added
         if not parts:
-            types = {**self.columns, **self.added}
-            nulls = [f"CAST(NULL AS {types[name]}) AS {column(name)}" for name in self.names]
-            return f"SELECT {', '.join(nulls)} WHERE false"
-        places = slots(self.columns)
-        values = [
-            f"_k{self.keys.index(name)} AS {slot}" if name in self.keys else slot
-            for name, slot in places.items()
-        ]
-        source = sql_text(self.source)
-        added = [f"{source} AS _source" if name == "_source" else name for name in self.added]
-        live = " UNION ALL ".join(
-            f"SELECT {', '.join([*values, *added])} FROM ({part})" for part in parts
+            return texts.no_rows({**columns, **added})
+        rows = texts.together(
+            parts, keys=self.keys, columns=columns, added=added, source=self.source
         )
         if len(parts) > 1 and self.contract.mode == "scd1":
-            live = self._one_owner(live)
-        named = [f"{slot} AS {column(name)}" for name, slot in places.items()]
-        return f"SELECT {', '.join([*named, *self.added])} FROM ({live})"
-
-    def _one_owner(self, live: str) -> str:
-        """Of a key that several source tables have, the rows of the one that gold has it from."""
-        places = slots(self.columns)
-        keys = ", ".join(f"s.{places[key]}" for key in self.keys)
-        first, stored = "s._pos", ""
-        if self.warehouse.exists("gold", self.target):
-            names = ", ".join(map(column, self.keys))
-            on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in self.keys)
-            own = ", ".join(f"{column(key)} AS {places[key]}" for key in self.keys)
-            stored = (
-                f"LEFT JOIN (SELECT {own}, min(_source_table) AS _owner "
-                f"FROM {self.warehouse.name('gold', self.target)} GROUP BY {names}) t ON {on}"
+            held = self.warehouse.exists("gold", self.target)
+            target = self.warehouse.name("gold", self.target) if held else None
+            rows = texts.one_owner(
+                rows, keys=self.keys, columns=columns, added=added, target=target
             )
-            first = f"coalesce(t._owner <> s._source_table, false), {first}"
-        listed = ", ".join([*places.values(), *self.added])
-        return (
-            f"SELECT {listed} FROM (SELECT s.*, first_value(s._source_table) OVER ("
-            f"PARTITION BY {keys} ORDER BY {first}) AS _claim FROM ({live}) s {stored}) "
-            f"WHERE _claim = _source_table"
-        )
+        return texts.named(rows, columns=columns, added=added)
 
 
 def _folded(names: Iterable[str]) -> set[str]:
@@ -384,25 +358,23 @@ def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
     if batch.mode == "scd2":
         return of_changes(batch) if batch.whole else None
     folded = _fast_states(frames, batch)
-    return None if folded is None else f"SELECT * FROM ({folded}) WHERE NOT _gone"
+    return None if folded is None else not_gone(folded)
 
 
 def exact_fold(frames: Frames, batch: TableBatch) -> str:
     """SQL of all rows, folded event by event where that matters."""
     if batch.mode == "append":
         rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
-        slots = batch.projection.slots
-        keys = "".join(f"{slots[key]} AS _k{i}, " for i, key in enumerate(batch.projection.keys))
-        return f"SELECT {keys}* FROM ({rows})"
+        return texts.with_keys(batch.projection, rows)
     if batch.mode == "scd2":
-        states = f"(SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'state')"
+        states = f"({of_kinds(_folded_history(frames, batch), ['state'])})"
         return of_history(batch, states)
-    return f"SELECT * FROM ({_exact_states(frames, batch)}) WHERE NOT _gone"
+    return not_gone(_exact_states(frames, batch))
 
 
 def baseless(frames: Frames, batch: TableBatch) -> str:
-    """SQL of the partial images that the fold of rows or versions finds no base for."""
-    return f"SELECT * FROM {_folded_history(frames, batch)} WHERE kind = 'baseless'"
+    """A relation of the partial images that the fold of rows or versions finds no base for."""
+    return f"({of_kinds(_folded_history(frames, batch), ['baseless'])})"
 
 
 def _run(batch: TableBatch) -> Run:
@@ -420,39 +392,23 @@ def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
     if odd is None:
         return None
     keys = frames.view(pa.table({"key": array_of(odd)}))
-    text, seen = batch.projection.key_text(), batch.projection.seen(batch.changes())
-    plain = (
-        f"SELECT c.* EXCEPT (_key) FROM (SELECT *, {text} AS _key FROM ({seen})) c "
-        f"LEFT ANTI JOIN {keys} o ON o.key = c._key WHERE c._key IS NOT NULL"
-    )
+    seen = batch.projection.seen(batch.changes())
+    plain = texts.changes_of_other_keys(seen, batch.projection, keys)
     folded = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
-    if not odd:
-        return folded
-    return (
-        f"SELECT * FROM ({folded}) UNION ALL SELECT * FROM ({_exact_states(frames, batch, keys)})"
-    )
+    return union_all([folded, _exact_states(frames, batch, keys)]) if odd else folded
 
 
 def _exact_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
     """The states of all keys, or those of the relation `among`."""
     folded = _folded_history(frames, batch, among)
-    return batch.typed_states(f"{folded} WHERE kind = 'state' AND NOT gone", exact=True)
+    return batch.typed_states(leaving_rows(folded), exact=True)
 
 
 def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
     """A relation of what the fold gives of the history of all keys, or those of `among`."""
     listed = events(batch.projection, batch.history("op <> 'truncate'"))
-    chosen = f"SELECT h.* FROM ({listed}) h WHERE h.key IS NOT NULL AND size(h.misfits) = 0"
-    if among is not None:
-        chosen = f"SELECT h.* FROM ({chosen}) h LEFT SEMI JOIN {among} o ON o.key = h.key"
     linked = linked_keys(frames, batch)
-    if linked is not None:
-        chosen = (
-            f"SELECT h.*, coalesce(l.component, to_json(h.key)) AS component "
-            f"FROM ({chosen}) h LEFT JOIN {linked} l ON l.key = h.key"
-        )
-    else:
-        chosen = f"SELECT *, to_json(key) AS component FROM ({chosen})"
+    chosen = texts.events_that_fit(listed, among=among, linked=linked)
     return frames.view(by_component(frames.sql(chosen)).mapInArrow(_run(batch), OUTPUT))
 
 
@@ -463,16 +419,9 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
     if few > bounds.KEYS:
         return None
     lacking = len(batch.projection.columns) - len(batch.sets)
-    odd = (
-        "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
-        f"OR (op <> 'delete' AND lacks > {lacking})"
-    ) + (" OR op = 'delete'" if batch.soft else "")
     # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
     if batch.soft and batch.all_truncates:
         return None
     changed = events(batch.projection, batch.changes())
-    named = (
-        "SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
-        f"FROM ({changed}) WHERE key IS NOT NULL AND ({odd})"
-    )
+    named = texts.keys_to_fold_exactly(changed, lacking=lacking, soft=batch.soft)
     return frames.few_keys(named)

@@ -24,16 +24,17 @@ from ingest.fold.arrow import Run, fold_history, origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import as_text, sql_text, typed
-from ingest.sql.delivery import DELIVERY_TYPES, same
+from ingest.sql.delivery import DELIVERY_TYPES
+from ingest.sql.fold.key_changes import not_told_apart
 from ingest.sql.fold.merge import Merge
 from ingest.sql.fold.merge import sql as merge_sql
-from ingest.sql.projection import column, events
+from ingest.sql.fold.states import of_no_other
+from ingest.sql.rejects.waiting import baseless_among
+from ingest.sql.tables.rows import overwritten
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
-from pipelines.apply.set_aside import ORIGIN
 from pipelines.gold.accounting import resolve_rejects, set_aside
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import histories, history_batches, key_of
@@ -85,10 +86,13 @@ def refold(
     which of the changes `asked` are partial images that found no base, and where they stand."""
     found = folded(frames, batch, these_keys(frames, batch, keys), run=_run(batch))
     rows = batch.typed_states(found.of_kind("state"), exact=True)
+    if batch.shared:
+        # A row of another source table's stays (27).
+        rows = of_no_other(batch.projection, rows, target=batch.target_table)
     statement = merge_sql(
         Merge(
             target=batch.target_table,
-            rows=f"({_own(batch, rows) if batch.shared else rows})",
+            rows=f"({rows})",
             keys=batch.projection.keys,
             columns=batch.projection.columns,
             sets=tuple(batch.projection.columns),
@@ -122,20 +126,8 @@ def _places(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[
         return {}
     session = frames.warehouse.session
     wanted = frames.view(session.createDataFrame(list(asked), DELIVERY_TYPES))
-    without_base = f"SELECT {ORIGIN}, pos FROM {found.of_kind('baseless')}"
-    rows = frames.sql(
-        f"SELECT b.* FROM ({without_base}) b JOIN {wanted} a ON {same('a', 'b')}"
-    ).collect()
+    rows = frames.sql(baseless_among(found.of_kind("baseless"), wanted)).collect()
     return {origin_of(row.asDict()): tuple(row["pos"]) for row in rows}
-
-
-def _own(batch: TableBatch, rows: str) -> str:
-    """The rows whose key no other source table's row has (27)."""
-    on = " AND ".join(f"t.{column(k)} = s._k{i}" for i, k in enumerate(batch.projection.keys))
-    return (
-        f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {batch.target_table} t "
-        f"ON {on} AND t._source_table <> {sql_text(batch.projection.label)}"
-    )
 
 
 class Filled(NamedTuple):
@@ -149,11 +141,10 @@ def overwrite(reconstruction: Reconstruction, *, accounted: bool = True) -> Fill
     """Replace the target's rows by what history makes them, and account for what it leaves out,
     unless the caller does."""
     name = reconstruction.warehouse.name("gold", reconstruction.target)
-    listed = ", ".join(map(column, reconstruction.names))
     warehouse = reconstruction.warehouse
 
     def replace(rows: str) -> None:
-        warehouse.execute(f"INSERT OVERWRITE {name} ({listed}) {rows}")
+        warehouse.execute(overwritten(name, rows, columns=reconstruction.names))
 
     return fill(reconstruction, replace, accounted=accounted)
 
@@ -255,27 +246,9 @@ def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None)
         # As it was read before the change: what it takes away was there.
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
-    places = {key.lower(): place for place, key in enumerate(projection.keys)}
-    types = {name.lower(): (name, type_) for name, type_ in projection.columns.items()}
-    values = []
-    for name in new:
-        held, type_ = types[name]
-        sent = f"coalesce(image[{sql_text(held)}], before[{sql_text(held)}])"
-        typed_text = as_text(typed(sent, type_, projection.zone), type_)
-        values.append(f"key[{places[name]}]" if name in places else typed_text)
     where = f"pos < {pos_literal(below)}" if below is not None else "true"
-    changes = events(projection, batch.history(f"op <> 'truncate' AND {where}"))
-    named = (
-        f"SELECT key, array({', '.join(values)}) AS named FROM ({changes}) WHERE key IS NOT NULL"
-    )
-    by_new = (
-        f"SELECT count(DISTINCT key) AS keys, exists(named, v -> v IS NULL) AS unknown "
-        f"FROM ({named}) GROUP BY named"
-    )
-    return (
-        f"SELECT count_if(keys > 1 AND NOT unknown) AS several, "
-        f"coalesce(sum(IF(unknown, keys, 0)), 0) AS unknown FROM ({by_new})"
-    )
+    changes = batch.history(f"op <> 'truncate' AND {where}")
+    return not_told_apart(projection, changes, new=new)
 
 
 def rekey(ledger: Ledger, route: Route) -> None:

@@ -18,19 +18,22 @@ from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.casts import as_text, sql_text
-from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES, listed, same
-from ingest.sql.projection import column, events
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
+from ingest.sql.fold.late_keys import named_by_others
+from ingest.sql.projection import events
+from ingest.sql.query import select
+from ingest.sql.rejects import retyped
+from ingest.sql.rejects.rows import is_open, page_of, targets_with
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.set_aside import reason
 from pipelines.gold.refold import all_of, applied_history, baseless, overwrite, refold
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import highest, record_progress
-from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, present
+from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, table_of
 from pipelines.targets.table import contract_of
 
 
@@ -50,8 +53,6 @@ _TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
 _BASELESS = Reason(
     Code.NO_BASE_IMAGE.value, "expected the row that a partial image changes, got none"
 )
-_PARTS = ("^[+-]?0*([0-9]*)", "[.]([0-9]*?)0*$")
-"""A number's digits before the point, and behind it."""
 MOST = 20_000
 """Rejects that are in the driver at one time, without their bytes."""
 
@@ -114,7 +115,7 @@ def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
     view = f"_tried_{id(now)}"
     warehouse.session.createDataFrame(now, kinds).createOrReplaceTempView(view)
     try:
-        change_rejects(warehouse, f"SELECT * FROM {view}")
+        change_rejects(warehouse, select(view))
     finally:
         warehouse.session.catalog.dropTempView(view)
 
@@ -123,14 +124,9 @@ def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:
     """Resolve the rejects for want of a key of changes that the batch has applied, now that their
     target has one; those that do not fit say so from now on. Nothing comes to the driver."""
     create_rejects(warehouse)
-    wanted = _open(batch.projection.source, batch.target, Code.NO_KEY.value)
-    own = f"SELECT * FROM ({present(warehouse)}) WHERE {wanted}"
-    tried = _tried(batch, own, rejects=True)
-    rows = (
-        "SELECT reject AS id, had AS version, IF(fits, 'resolved', 'open') AS status, "
-        "IF(fits, was_code, code) AS code, IF(fits, was_error, error) AS error, "
-        f"IF(fits, was_misfits, misfits) AS misfits FROM ({tried})"
-    )
+    wanted = is_open(batch.projection.source, batch.target, Code.NO_KEY.value)
+    own = select(table_of(warehouse), wanted)
+    rows = retyped.as_changes(_tried(batch, own, rejects=True))
     if not warehouse.session.sql(rows).isEmpty():
         change_rejects(warehouse, rows)
 
@@ -210,39 +206,23 @@ def _verdicts(frames: Frames, batch: TableBatch, chosen: Iterable[Mapping[str, A
     """The events of the batch among the rejects, typed: whether each fits, and why not."""
     session = frames.warehouse.session
     wanted = session.createDataFrame([origin_of(row) for row in chosen], DELIVERY_TYPES)
-    return frames.sql(_tried(batch, f"SELECT * FROM {frames.view(wanted)}")).collect()
+    return frames.sql(_tried(batch, select(frames.view(wanted)))).collect()
 
 
 def _tried(batch: TableBatch, wanted: str, *, rejects: bool = False) -> str:
     """SQL of the events of the batch that the relation `wanted` names, typed; where that is one of
     `rejects`, with what it says of each."""
     changes = events(batch.projection, batch.history("true"))
-    keyed = "key IS NOT NULL AND " if batch.projection.keys else ""
-    said = {"reject": "o.id", "had": "o.version"}
-    said |= {f"was_{name}": f"o.{name}" for name in ("code", "error", "misfits")}
-    added = said if rejects else {}
-    return (
-        f"SELECT {''.join(f'{name}, ' for name in added)}{listed()}, key, "
-        f"key_before, op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, "
-        f"{reason(batch.projection)} "
-        f"FROM (SELECT e.*{''.join(f', {value} AS {name}' for name, value in added.items())} "
-        f"FROM ({changes}) e JOIN ({wanted}) o ON {same('o', 'e')})"
-    )
+    return retyped.typed_again(batch.projection, changes, wanted, rejects=rejects)
 
 
 def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Key]:
     """Those of the keys whose row another source table brought (27)."""
     if not batch.shared or not keys:
         return set()
-    parts = ", ".join(
-        as_text(column(k), batch.projection.columns[k]) for k in batch.projection.keys
-    )
     named = frames.view(pa.table({"key": array_of(sorted(keys))}))
-    rows = frames.sql(
-        f"SELECT k.key FROM {named} k JOIN (SELECT array({parts}) AS key "
-        f"FROM {batch.target_table} WHERE _source_table <> {sql_text(batch.projection.label)}) t "
-        "ON t.key = k.key"
-    ).collect()
+    held = named_by_others(batch.target_table, batch.projection, keys=named)
+    rows = frames.sql(held).collect()
     return {tuple(row[0]) for row in rows}
 
 
@@ -265,18 +245,8 @@ def tables_of(
 def outgrowing(warehouse: Warehouse, source: str, target: str) -> dict[str, list[str]]:
     """Of each column of the target the numbers among the misfits of its open rejects that ask for
     most: the longest before and behind the point, the smallest and the largest."""
-    value = "m.value"
-    whole, behind = (f"length(regexp_extract({value}, '{part}', 1))" for part in _PARTS)
-    size = f"try_cast({value} AS decimal(38,0))"
-    found = warehouse.session.sql(
-        f"SELECT m.column, array(max_by({value}, {whole}), max_by({value}, {behind}), "
-        f"min_by({value}, {size}), max_by({value}, {size})) FROM (SELECT explode(misfits) AS m "
-        f"FROM ({present(warehouse)}) WHERE status = 'open' AND stage = 'gold' "
-        f"AND source = {sql_text(source)} AND target = {sql_text(target)} "
-        f"AND code = '{Code.TYPE_MISMATCH.value}') WHERE {value} RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' "
-        f"AND {value} NOT RLIKE '[^0-9.+-]' "
-        "GROUP BY m.column"
-    )
+    most = retyped.numbers_that_ask_most(table_of(warehouse), source=source, target=target)
+    found = warehouse.session.sql(most)
     return {
         column: [text for text in dict.fromkeys(texts) if text is not None]
         for column, texts in found_rows(found)
@@ -286,9 +256,8 @@ def outgrowing(warehouse: Warehouse, source: str, target: str) -> dict[str, list
 def waiting_targets(warehouse: Warehouse, source: str, code: str | None) -> list[str]:
     """The targets with open rejects, with `code` where one is given."""
     create_rejects(warehouse)
-    rows = warehouse.session.sql(
-        f"SELECT DISTINCT target FROM ({present(warehouse)}) WHERE {_open(source, None, code)}"
-    ).collect()
+    found = targets_with(table_of(warehouse), source=source, code=code)
+    rows = warehouse.session.sql(found).collect()
     return sorted(row["target"] for row in rows)
 
 
@@ -297,25 +266,23 @@ def opened(
 ) -> Iterator[list[dict[str, Any]]]:
     """The open rejects of a target, MOST at a time, without the bytes."""
     create_rejects(warehouse)
-    where = _open(source, target, code)
     names = ", ".join(f"`{name}`" for name, _ in REJECTS if name != "value")
     last = ""
     while True:
-        rows = warehouse.session.sql(
-            f"SELECT {names} FROM ({present(warehouse)}) WHERE {where} AND id > {sql_text(last)} "
-            f"ORDER BY id LIMIT {MOST}"
-        ).collect()
+        page = page_of(
+            table_of(warehouse),
+            source=source,
+            target=target,
+            code=code,
+            columns=names,
+            after=last,
+            most=MOST,
+        )
+        rows = warehouse.session.sql(page).collect()
         if not rows:
             return
         last = rows[-1]["id"]
         yield [row.asDict() for row in rows]
-
-
-def _open(source: str, target: str | None, code: str | None) -> str:
-    where = f"status = 'open' AND stage = 'gold' AND source = {sql_text(source)}"
-    if target is not None:
-        where += f" AND target = {sql_text(target)}"
-    return where + (f" AND code = {sql_text(code)}" if code is not None else "")
 
 
 def _reason(row: Any) -> Reason:

@@ -14,9 +14,9 @@ from ingest.codes import Code
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
 from ingest.names import SourceTable
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import same
 from ingest.sql.projection import events
+from ingest.sql.query import select
+from ingest.sql.rejects import waiting as texts
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
@@ -58,15 +58,9 @@ def try_again(
 
 
 def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
-    free = frames.set_down(
-        frames.sql(
-            f"SELECT DISTINCT e.key FROM ({events(batch.projection, batch.history('true'))}) e "
-            f"JOIN ({opened}) r ON {same('e', 'r')} "
-            f"LEFT ANTI JOIN ({batch.held_by_others}) o ON o.key = e.key "
-            f"WHERE e.key IS NOT NULL AND size(e.misfits) = 0"
-        )
-    )
-    keys = f"SELECT key FROM {free}"
+    changes = events(batch.projection, batch.history("true"))
+    free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
+    keys = select(free)
     if frames.sql(keys).isEmpty():
         return Counter()
     counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
@@ -76,10 +70,6 @@ def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:
     """The source tables of which changes wait."""
-    on = f"s.source = r.source AND {same('s', 'r')}"
-    found = warehouse.session.sql(
-        f"SELECT DISTINCT s.source, s.db, s.schema, s.`table` "
-        f"FROM {warehouse.name('silver', 'cdc')} s JOIN ({opened}) r "
-        f"ON {on} WHERE s.kind = 'change' AND s.source = {sql_text(route.source)}"
-    )
+    silver = warehouse.name("silver", "cdc")
+    found = warehouse.session.sql(texts.tables_of(silver, opened, source=route.source))
     return sorted((SourceTable(*row) for row in rows(found)), key=str)

@@ -44,11 +44,15 @@ from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import label_of
 from ingest.position import Pos, pos_literal
-from ingest.sql.alter import commits, quoted, statements
 from ingest.sql.casts import misfit, sql_text, typed
+from ingest.sql.ledger.columns_sent import schema_behind
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
-from ingest.sql.silver import named
+from ingest.sql.silver import silver_changes
+from ingest.sql.tables import rows as texts
+from ingest.sql.tables.alter import commits, statements
+from ingest.sql.tables.definition import comment, set_properties
+from ingest.sql.tables.upkeep import history as history_of
 from pipelines.ledger.entries import IN_FORCE, Entry, added_again
 from pipelines.ledger.review import proposed_now
 from pipelines.ledger.store import EntryStore
@@ -194,9 +198,7 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
         if unfit is None or widens(canonical_type(columns[name]), canonical_type(type_)):
             continue
         target = warehouse.name("gold", route.target)
-        row = warehouse.session.sql(
-            f"SELECT count(*), min({text}) FROM {target} WHERE {unfit}"
-        ).first()
+        row = warehouse.session.sql(texts.unfit(target, text, misfit=unfit)).first()
         if row is not None and row[0]:
             raise TableError(
                 f"expected values that fit {type_} in {route.target}.{name}, got "
@@ -220,11 +222,11 @@ def _fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str 
         if name is None:
             continue
         value = typed(sql_text(effect.default), now[name], zone)
-        where = f"_source_table = {sql_text(label)} AND {column(name)} IS NULL"
+        where = f"_source_table = {sql_text(label)}"
         if entry.pos is not None:
             where += f" AND _pos < {pos_literal(entry.pos)}"
         target = warehouse.name("gold", entry.target)
-        warehouse.execute(f"UPDATE {target} SET {column(name)} = {value} WHERE {where}")
+        warehouse.execute(texts.fill(target, name, value, where=where))
 
 
 def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
@@ -245,9 +247,9 @@ def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
         )
     keys = [held[name.lower()] for name in wanted]
     for old in set(keys_of(warehouse, route.target)) - set(keys):
-        warehouse.execute(f"ALTER TABLE {target} ALTER COLUMN {quoted(old)} COMMENT ''")
+        warehouse.execute(comment(target, old, ""))
     for number, key in enumerate(keys, 1):
-        warehouse.execute(f"ALTER TABLE {target} ALTER COLUMN {quoted(key)} COMMENT 'key {number}'")
+        warehouse.execute(comment(target, key, f"key {number}"))
 
 
 def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
@@ -287,12 +289,9 @@ def types_behind(
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):
         return []
     silver = warehouse.name("silver", "cdc")
-    its = f"source = {sql_text(entry.table.source)} AND {named(entry.table)}"
-    found = warehouse.session.sql(
-        f"SELECT columns FROM {silver} WHERE {its} AND kind = 'schema' AND schema_id = ("
-        f"SELECT min_by(schema_id, pos) FROM {silver} WHERE {its} AND kind = 'change' "
-        f"AND schema_id IS NOT NULL AND pos > {pos_literal(entry.pos)}) LIMIT 1"
-    )
+    sent = silver_changes(silver, [entry.table], "true")
+    schemas = silver_changes(silver, [entry.table], "true", kind="schema")
+    found = warehouse.session.sql(schema_behind(sent, schemas, above=entry.pos))
     types = {gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(found) for c in listed}
     types |= {name.lower(): type_ for name, type_ in declared.items()}
     columns = columns_of(warehouse, entry.target) or {}
@@ -334,7 +333,7 @@ def left(
         return proposed
     assert entry.target is not None
     target = warehouse.name("gold", entry.target)
-    history = warehouse.session.sql(f"DESCRIBE HISTORY {target}")
+    history = warehouse.session.sql(history_of(target))
     operations = (_MARKED, "ADD COLUMNS", "CHANGE COLUMN", "DROP COLUMNS", "RENAME COLUMN")
     found = rows(
         history.where(history.operation.isin(*operations))
@@ -343,8 +342,7 @@ def left(
     )
     done = carried_out(entry, [Alteration(*row) for row in found])
     if done is None:
-        mark = f"{sql_text(MARK)} = {sql_text(entry.id)}"
-        warehouse.execute(f"ALTER TABLE {target} SET TBLPROPERTIES ({mark})")
+        warehouse.execute(set_properties(target, {MARK: entry.id}))
         done = 0
     return [change for commit in commits(entry.proposed)[done:] for change in commit]
 

@@ -29,9 +29,9 @@ from ingest.ddl.widening import canonical_type, outgrown
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
+from ingest.sql.ledger import columns_sent
 from ingest.sql.metadata import source_name, steps_aside
-from ingest.sql.silver import named
+from ingest.sql.silver import silver_changes
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
 from pipelines.ledger.store import EntryStore
@@ -221,37 +221,24 @@ class Drift:
     def _last(self, table: SourceTable, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the highest position of a change that had each, or said that
         it was not supplied; none of those that never came."""
-        listed = ", ".join(map(sql_text, names))
-        known = "concat(coalesce(map_keys(after), array()), coalesce(unavailable, array()))"
-        rows = self._store.warehouse.session.sql(
-            f"SELECT name, max(pos) FROM (SELECT pos, explode(array_intersect(transform({known}, "
-            f"k -> lower(k)), array({listed}))) AS name FROM {self._changes(table)}) GROUP BY name"
-        ).collect()
+        found = columns_sent.last_known(self._changes(table), names)
+        rows = self._store.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _since(self, table: SourceTable, last: Mapping[str, Pos]) -> dict[str, Pos]:
         """Of columns the position of the first new row behind the last change that had each."""
         if not last:
             return {}
-        each = ", ".join(
-            f"min(pos) FILTER (WHERE pos > {pos_literal(pos)})" for pos in last.values()
-        )
-        row = self._store.warehouse.session.sql(
-            f"SELECT {each} FROM {self._changes(table)} "
-            "AND op IN ('insert', 'snapshot') AND after_image = 'full'"
-        ).first()
+        found = columns_sent.new_rows_above(self._changes(table), last.values())
+        row = self._store.warehouse.session.sql(found).first()
         assert row is not None
-        found = zip(last, row, strict=True)
-        return {name: tuple(pos) for name, pos in found if pos is not None}
+        pairs = zip(last, row, strict=True)
+        return {name: tuple(pos) for name, pos in pairs if pos is not None}
 
     def _firsts(self, table: SourceTable, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the lowest position of a change that has each."""
-        listed = ", ".join(map(sql_text, names))
-        rows = self._store.warehouse.session.sql(
-            f"SELECT name, min(pos) FROM (SELECT pos, explode(array_intersect(transform("
-            f"map_keys(after), k -> lower(k)), array({listed}))) AS name "
-            f"FROM {self._changes(table)}) GROUP BY name"
-        ).collect()
+        found = columns_sent.first_sent(self._changes(table), names)
+        rows = self._store.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _first(
@@ -262,36 +249,25 @@ class Drift:
     ) -> Pos | None:
         """The lowest position of a row's change that shows the schema change; None where there is
         none."""
-        where = self._changes(table)
-        if above is not None:
-            where += f" AND pos > {pos_literal(above)}"
+        where = "true" if above is None else f"pos > {pos_literal(above)}"
         match change:
             case AddColumn(name):
-                name = sql_text(source_name(name.lower()))
-                where += f" AND exists(map_keys(after), k -> lower(k) = {name})"
+                where += f" AND {columns_sent.sends(source_name(name.lower()))}"
             case AlterColumnType(name, type_):
-                name = sql_text(source_name(name.lower()))
-                where += (
-                    f" AND schema_id IN (SELECT schema_id FROM {self._rows(table, 'schema')} "
-                    f"AND exists(columns, c -> lower(c.name) = {name} "
-                    f"AND c.type = {sql_text(type_)}))"
-                )
+                name, schemas = source_name(name.lower()), self._changes(table, kind="schema")
+                where += f" AND {columns_sent.typed_as(name, type_, schemas=schemas)}"
             case ChangeKey():
                 pass
             case _:
                 assert_never(change)
-        row = self._store.warehouse.session.sql(f"SELECT min(pos) FROM {where}").first()
+        found = columns_sent.first_position(self._changes(table), where)
+        row = self._store.warehouse.session.sql(found).first()
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
-    def _changes(self, table: SourceTable) -> str:
-        """SQL of where a source table's changes stand."""
-        return self._rows(table, "change")
-
-    def _rows(self, table: SourceTable, kind: str) -> str:
-        return (
-            f"{self._store.warehouse.name('silver', 'cdc')} WHERE source = "
-            f"{sql_text(table.source)} AND {named(table)} AND kind = '{kind}'"
-        )
+    def _changes(self, table: SourceTable, *, kind: str = "change") -> str:
+        """SQL of a source table's changes, or its rows of another kind."""
+        silver = self._store.warehouse.name("silver", "cdc")
+        return silver_changes(silver, [table], "true", kind=kind)
 
     def _kept_out(self, table: SourceTable, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""

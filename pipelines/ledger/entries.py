@@ -20,7 +20,7 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.alter import script
+from ingest.sql.tables.alter import script
 from pipelines.platform.warehouse import Warehouse, add, upsert
 
 DDL = (

@@ -24,7 +24,8 @@ from ingest.ddl.model import Clause, Statement
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.casts import sql_text
-from ingest.sql.silver import named
+from ingest.sql.query import select
+from ingest.sql.silver import first_of
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -132,11 +133,9 @@ def append_truncates(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
 
 def _emptied(warehouse: Warehouse, entry: Entry) -> bool:
     assert entry.pos is not None
-    return not warehouse.session.sql(
-        f"SELECT 1 FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(entry.table.source)} AND {named(entry.table)} "
-        f"AND kind = 'change' AND op = 'truncate' AND pos = {pos_literal(entry.pos)} LIMIT 1"
-    ).isEmpty()
+    truncate = f"kind = 'change' AND op = 'truncate' AND pos = {pos_literal(entry.pos)}"
+    found = first_of(warehouse.name("silver", "cdc"), entry.table, truncate)
+    return not warehouse.session.sql(found).isEmpty()
 
 
 def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
@@ -145,12 +144,12 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
     own = pos_literal(entry.pos[:SOURCE_PART])
     micros = micros_of(entry.event_time)
     when = f"timestamp_micros({micros})" if micros is not None else "NULL"
-    found = warehouse.session.sql(
-        f"SELECT * FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(entry.table.source)} AND kind = 'ddl' "
+    same = (
+        f"source = {sql_text(entry.table.source)} AND kind = 'ddl' "
         f"AND ddl = {sql_text(entry.statement or '')} AND ({source_part('pos')} = {own} "
         f"OR event_time = {when})"
     )
+    found = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))
     now = {
         "kind": F.lit("change"),
         "op": F.lit("truncate"),

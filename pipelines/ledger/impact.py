@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 from ingest.ddl.changes import (
     AddColumn,
@@ -15,12 +15,12 @@ from ingest.ddl.changes import (
 from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.casts import sql_text
+from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
 from ingest.sql.silver import named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
-from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.targets.rejects import present
+from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.table import columns_of
 
 _AT_ONCE = 50
@@ -33,14 +33,14 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
     known = list(entries)
     waiting = [entry for entry in known if entry.status in WAITING]
     counted = dict.fromkeys((entry.id for entry in waiting), 0)
-    silver = f"{warehouse.name('silver', 'cdc')} WHERE kind = 'change'"
-    aside = f"({present(warehouse)}) WHERE status = 'open'"
-    for layer, table, source, condition in (
-        ("silver", "cdc", silver, _held_back),
-        ("gold", "_rejects", aside, _set_aside),
+    for layer, table, where, condition in (
+        ("silver", "cdc", "kind = 'change'", _held_back),
+        ("gold", "_rejects", "status = 'open'", _set_aside),
     ):
         if warehouse.exists(layer, table):
-            for id_, number in _counts(warehouse, source, waiting, condition=condition).items():
+            found = warehouse.name(layer, table)
+            terms = {e.id: term for e in waiting if (term := condition(e)) is not None}
+            for id_, number in _counts(warehouse, found, where, terms=terms).items():
                 counted[id_] += number
     return {entry.id: counted.get(entry.id, entry.waiting_rows) for entry in known}
 
@@ -54,29 +54,23 @@ def lost_rows(warehouse: Warehouse, id_: str) -> int | None:
     held = columns_of(warehouse, entry.target) or {}
     spelling = {name.lower(): name for name in held}
     taken = {e.name.lower() for e in entry.effects if isinstance(e, DropColumn)}
-    values = [f"{quote(spelling[name])} IS NOT NULL" for name in sorted(taken & set(spelling))]
-    if not values or not entry.proposed:
+    lost_names = [spelling[name] for name in sorted(taken & set(spelling))]
+    if not lost_names or not entry.proposed:
         return None
-    counted = f"SELECT count_if({' OR '.join(values)}) FROM {warehouse.name('gold', entry.target)}"
+    counted = holding_a_value(warehouse.name("gold", entry.target), lost_names)
     ((lost,),) = rows(warehouse.session.sql(counted))
     return int(lost)
 
 
 def _counts(
-    warehouse: Warehouse,
-    source: str,
-    entries: Iterable[Entry],
-    *,
-    condition: Callable[[Entry], str | None],
+    warehouse: Warehouse, relation: str, where: str, *, terms: Mapping[str, str]
 ) -> dict[str, int]:
-    """How many rows of `source`, a table with its WHERE, are each entry's by `condition`."""
-    asked = [(entry.id, term) for entry in entries if (term := condition(entry)) is not None]
+    """By id: for how many rows of a relation, narrowed by `where`, its term is true."""
     counted: dict[str, int] = {}
-    for start in range(0, len(asked), _AT_ONCE):
-        some = asked[start : start + _AT_ONCE]
-        counts = ", ".join(f"count_if({term}) AS n{place}" for place, (_, term) in enumerate(some))
-        either = " OR ".join(f"({term})" for _, term in some)
-        (row,) = rows(warehouse.session.sql(f"SELECT {counts} FROM {source} AND ({either})"))
+    for start in range(0, len(terms), _AT_ONCE):
+        some = [*terms.items()][start : start + _AT_ONCE]
+        asked = counts(relation, where, terms=[term for _, term in some])
+        (row,) = rows(warehouse.session.sql(asked))
         counted |= {id_: number for (id_, _), number in zip(some, row, strict=True)}
     return counted
 

@@ -16,10 +16,10 @@ from ingest.ddl.secrets import masked
 from ingest.decode.spec import scheme
 from ingest.limits import Limits
 from ingest.names import SourceTable
-from ingest.position import EPOCH, PHASE, S1, SNAPSHOT, STREAM, Pos, pos_literal, source_part
-from ingest.sql.casts import sql_text
+from ingest.position import EPOCH, PHASE, S1, SNAPSHOT, STREAM, Pos
+from ingest.sql.ledger import columns_sent, statements
 from ingest.sql.metadata import gold_name, statement_in_gold
-from ingest.sql.silver import named
+from ingest.sql.silver import silver_changes
 from pipelines.ledger.entries import POLICY, Entry
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -33,16 +33,9 @@ def in_silver(
 
     Broadcast copies and replays of one statement have one id.
     """
-    rows = warehouse.session.sql(
-        f"""SELECT db, schema, `table`, ddl, dialect, op, format, min(pos) AS pos,
-  unix_micros(min(event_time)) AS micros
-FROM {warehouse.name("silver", "cdc")}
-WHERE source = {sql_text(source.name)} AND batch BETWEEN {first} AND {last}
-  AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))
-GROUP BY db, schema, `table`, ddl, dialect, op, format, {source_part("pos")},
-  IF(pos IS NULL, event_time, NULL)
-ORDER BY pos"""
-    ).collect()
+    silver = warehouse.name("silver", "cdc")
+    found = statements.in_batches(silver, source=source.name, first=first, last=last)
+    rows = warehouse.session.sql(found).collect()
     for row in rows:
         yield from _read(source, row.asDict())
 
@@ -97,19 +90,15 @@ def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
 def types_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, dict[str, str]]:
     """The source types that the last change before an entry came with, by column in lower case, and
     where it stands; none and () where no change before it came with types."""
-    silver = warehouse.name("silver", "cdc")
-    its = f"source = {sql_text(entry.table.source)} AND {named(entry.table)}"
     assert entry.pos is not None
-    (last,) = warehouse.session.sql(
-        f"SELECT max(struct(pos, schema_id)) AS last FROM {silver} WHERE {its} "
-        f"AND kind = 'change' AND schema_id IS NOT NULL AND pos < {pos_literal(entry.pos)}"
-    ).collect()[0]
+    silver, table = warehouse.name("silver", "cdc"), entry.table
+    changes = silver_changes(silver, [table], "true")
+    asked = columns_sent.schema_of_last(changes, below=entry.pos)
+    (last,) = warehouse.session.sql(asked).collect()[0]
     if last is None:
         return (), {}
-    found = warehouse.session.sql(
-        f"SELECT columns FROM {silver} WHERE {its} AND kind = 'schema' "
-        f"AND schema_id = {sql_text(last['schema_id'])} LIMIT 1"
-    )
+    schemas = silver_changes(silver, [table], "true", kind="schema")
+    found = warehouse.session.sql(columns_sent.columns_of_schema(schemas, last["schema_id"]))
     types = {
         gold_name(c["name"]).lower(): c["source_type"] for (listed,) in rows(found) for c in listed
     }

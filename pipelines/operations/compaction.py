@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ingest.errors import LeaseHeld
+from ingest.sql.tables.upkeep import optimize
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.leases import Patience, lease
 from pipelines.platform.warehouse import Warehouse
@@ -54,7 +55,7 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
     try:
         with lease(warehouse, "gold" if layer == "gold" else "silver"):
             if warehouse.exists(layer, table):
-                warehouse.execute(f"OPTIMIZE {warehouse.name(layer, table)}")
+                warehouse.execute(optimize(warehouse.name(layer, table)))
     except LeaseHeld:
         return False
     finally:

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingest.sql.casts import sql_text
+from ingest.sql.query import select
+from ingest.sql.rejects.replayed import dismissed
 from pipelines.operations.listings import ALL, SUMMARY, Wanted, reject, relation, summary
 from pipelines.platform.leases import lease
-from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.targets.rejects import NO_MISFITS, REJECTS, create_rejects, merge_rejects, present
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.rejects import REJECTS, create_rejects, merge_rejects, table_of
 
 
 def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> list[list[Any]]:
@@ -25,9 +27,8 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
         whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
         aside = relation(warehouse, ALL)
         if aside is not None:
-            their = ", ".join(map(sql_text, whole))
-            wanted = f"id IN ({their}) AND status <> 'dismissed'"
-            _mark(warehouse, f"SELECT * FROM ({aside}) WHERE {wanted}", by=by, why=why)
+            wanted = f"id IN ({', '.join(map(sql_text, whole))}) AND status <> 'dismissed'"
+            _mark(warehouse, select(f"({aside})", wanted), by=by, why=why)
         return [reject(warehouse, id_) for id_ in whole]
 
 
@@ -49,16 +50,6 @@ def dismiss_all(
 def _mark(warehouse: Warehouse, aside: str, *, by: str, why: str) -> None:
     """Note by one statement that the rejects of a `relation` are dismissed."""
     create_rejects(warehouse)
-    reason = sql_text(f" [dismissed by {by}: {why}]")
-    new = {
-        "error": f"concat(a.error, {reason})",
-        "misfits": f"coalesce(r.misfits, {NO_MISFITS})",
-        # The bytes of what could not be decoded stand in silver.
-        "value": "IF(a.stage = 'decode', NULL, a.value)",
-        "status": "'dismissed'",
-        "at": "current_timestamp()",
-        "version": "coalesce(r.version, 0) + 1",
-    }
-    columns = [f"{new.get(name, f'a.{quote(name)}')} AS {quote(name)}" for name, _ in REJECTS]
-    known = f"({aside}) a LEFT JOIN ({present(warehouse)}) r ON r.id = a.id"
-    merge_rejects(warehouse, f"SELECT {', '.join(columns)} FROM {known}")
+    columns = [name for name, _ in REJECTS]
+    now = dismissed(aside, table_of(warehouse), by=by, why=why, columns=columns)
+    merge_rejects(warehouse, now)

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ingest.config.load import Config
-from ingest.sql.asof import at_pos, at_time
+from ingest.sql.history.asof import at_pos, at_time
 from pipelines.gold import reconstruction
 from pipelines.gold.known_targets import RoutesByTarget, known_targets, one_of
 from pipelines.operations import rebuild as rebuilding

@@ -15,14 +15,14 @@ from ingest.codes import Code
 from ingest.config.mistakes import unknown_word
 from ingest.ddl.review import MEANINGS
 from ingest.errors import ConfigError, Mistake
-from ingest.sql.alter import script
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import listed
+from ingest.sql.ledger.entries import in_order
+from ingest.sql.rejects import listings as texts
+from ingest.sql.tables.alter import script
 from pipelines.ledger.entries import STATUSES, load_entries
 from pipelines.ledger.impact import impact, lost_rows
 from pipelines.platform.rows import rows
-from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.targets.rejects import DECODE_ID, present
+from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.rejects import table_of
 
 DDL = (
     *("id", "source", "db", "schema", "table", "target", "status", "class", "kind"),
@@ -53,11 +53,8 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         raise ConfigError([Mistake("command line", None, text)])
     if not warehouse.exists("gold", "_ddl"):
         return []
-    wanted = "true" if status is None else f"status = {sql_text(status)}"
-    found = warehouse.session.sql(
-        f"SELECT {_names(DDL)} FROM {warehouse.name('gold', '_ddl')} "
-        f"WHERE {wanted} ORDER BY source, pos, id"
-    )
+    ledger = warehouse.name("gold", "_ddl")
+    found = warehouse.session.sql(in_order(ledger, columns=DDL, status=status))
     changes = list(rows(found))
     entries = load_entries(warehouse)
     waiting = impact(warehouse, [entries[row[0]] for row in changes])
@@ -106,13 +103,9 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
     found = relation(warehouse, wanted)
     if found is None:
         return iter(())
-    value = "value" if wanted.values else "CAST(NULL AS binary)"
-    names = _names(REJECT).replace("`value`", f"{value} AS `value`")
-    limit = f" LIMIT {wanted.limit}" if wanted.limit is not None else ""
-    order = f"source, {listed()}, stage, target"
-    aside = f"SELECT {names} FROM ({found}) ORDER BY {order}{limit}"
+    aside = texts.in_order(found, columns=REJECT, limit=wanted.limit, values=wanted.values)
     few = wanted.limit is not None and not wanted.values
-    return map(list, _in_parts(warehouse.session.sql(aside), order, parts=1 if few else None))
+    return map(list, _in_parts(warehouse.session.sql(aside), texts.ORDER, parts=1 if few else None))
 
 
 def _in_parts(frame: DataFrame, order: str, *, parts: int | None) -> Iterator[Row]:
@@ -133,8 +126,7 @@ def reject(warehouse: Warehouse, id_: str) -> list[Any]:
     Raises ConfigError where there is none, or several.
     """
     found = relation(warehouse, Wanted(id=id_))
-    about = f"SELECT count(*), max(id = {sql_text(id_)}), min(id) FROM ({found})"
-    row = None if found is None else warehouse.session.sql(about).first()
+    row = None if found is None else warehouse.session.sql(texts.like(found, id_)).first()
     number, exact, first = (0, False, None) if row is None else row
     if number != 1 and not exact:
         raise not_one(number, id_, what="reject")
@@ -146,10 +138,7 @@ def ids_like(warehouse: Warehouse, beginnings: Collection[str]) -> list[str]:
     aside = relation(warehouse, ALL) if beginnings else None
     if aside is None:
         return []
-    length = len(next(iter(beginnings)))
-    listed = ", ".join(map(sql_text, sorted(beginnings)))
-    wanted = f"left(id, {length}) IN ({listed})"
-    found = warehouse.session.sql(f"SELECT id FROM ({aside}) WHERE {wanted} LIMIT {_ALIKE}")
+    found = warehouse.session.sql(texts.ids_like(aside, beginnings, most=_ALIKE))
     return [row[0] for row in rows(found)]
 
 
@@ -158,11 +147,7 @@ def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
     aside = relation(warehouse, wanted)
     if aside is None:
         return []
-    kind = ", ".join(SUMMARY[:-2])
-    found = warehouse.session.sql(
-        f"SELECT {kind}, count(*), min_by(error, struct({listed()})) "
-        f"FROM ({aside}) GROUP BY {kind} ORDER BY count(*) DESC, {kind}"
-    )
+    found = warehouse.session.sql(texts.summary(aside, kind=SUMMARY[:-2]))
     return list(rows(found))
 
 
@@ -175,43 +160,18 @@ def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
     ):
         if value is not None and value not in words:
             raise ConfigError([Mistake("command line", None, unknown_word(option, value, words))])
-    selects = []
-    own = "true" if wanted.source is None else f"source = {sql_text(wanted.source)}"
-    logged = warehouse.exists("gold", "_rejects")
+    parts, logged = [], warehouse.exists("gold", "_rejects")
+    log = table_of(warehouse)
     if warehouse.exists("silver", "cdc"):
-        names = f"source, {listed()}"
-        selects.append(
-            f"SELECT {DECODE_ID} AS id, 'decode' AS stage, {names}, "
-            "CAST(NULL AS string) AS target, error_code AS code, error, value, "
-            "'open' AS status, CAST(0 AS bigint) AS attempts "
-            f"FROM {warehouse.name('silver', 'cdc')} WHERE kind = 'reject' AND {own}"
-        )
-    if selects and logged:
-        # What a replay said of it is in gold's log, its bytes are in silver.
-        columns = ", ".join(
-            f"coalesce(r.{quote(name)}, s.{quote(name)}) AS {quote(name)}"
-            if name in ("code", "error", "status", "attempts")
-            else f"s.{quote(name)}"
-            for name in REJECT
-        )
-        joined = f"({selects[0]}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.id"
-        selects = [f"SELECT {columns} FROM {joined}"]
+        parts.append(texts.of_silver(warehouse.name("silver", "cdc"), wanted.source))
+    if parts and logged:
+        parts = [texts.replayed(parts[0], log, columns=REJECT)]
     if logged:
-        selects.append(
-            f"SELECT {_names(REJECT)} FROM ({present(warehouse)}) WHERE stage = 'gold' AND {own}"
-        )
-    if not selects:
+        parts.append(texts.of_gold(log, wanted.source, columns=REJECT))
+    if not parts:
         return None
-    where = [
-        f"{name} = {sql_text(value)}"
-        for name, value in (("code", wanted.code), ("status", wanted.status))
-        if value is not None
-    ]
-    if wanted.id is not None:
-        where.append(f"startswith(id, {sql_text(wanted.id)})")
-    return (
-        f"SELECT {_names(REJECT)} FROM ({' UNION ALL '.join(selects)}) "
-        f"WHERE {' AND '.join(where) or 'true'}"
+    return texts.narrowed(
+        parts, columns=REJECT, code=wanted.code, status=wanted.status, id_=wanted.id
     )
 
 
@@ -230,7 +190,3 @@ def not_one(number: int, id_: str, *, what: str) -> ConfigError:
     if number:
         text = f"{number} {what}s have an id that begins with `{id_}`; give more of it"
     return ConfigError([Mistake("command line", None, text)])
-
-
-def _names(columns: tuple[str, ...]) -> str:
-    return ", ".join(map(quote, columns))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ingest.config.load import Config
-from ingest.sql.casts import sql_text
+from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
 from pipelines.operations.status import source_rows
@@ -157,22 +157,17 @@ def _compact(
     files of others; it takes rewriting everything, so it waits until small files are a quarter.
     """
     name = warehouse.name(layer, table)
-    where = "" if source is None else f" WHERE source = {sql_text(source)}"
-    sizes = warehouse.session.sql(
-        f"SELECT _metadata.file_size AS size FROM {name}{where} "
-        "GROUP BY _metadata.file_path, _metadata.file_size"
-    ).collect()
+    sizes = warehouse.session.sql(upkeep.file_sizes(name, source)).collect()
     small = [row["size"] for row in sizes if row["size"] < _SMALL]
     if len(small) < _MANY or (cluster and 4 * sum(small) < sum(row["size"] for row in sizes)):
         return
-    by = f" ZORDER BY ({', '.join(f'`{column}`' for column in cluster)})" if cluster else ""
-    warehouse.execute(f"OPTIMIZE {name}{where}{by}")
+    warehouse.execute(upkeep.optimize(name, source=source, cluster=cluster))
 
 
 def _clean(warehouse: Warehouse, layer: str, table: str) -> None:
-    warehouse.execute(f"VACUUM {warehouse.name(layer, table)}")
+    warehouse.execute(upkeep.vacuum(warehouse.name(layer, table)))
 
 
 def _files(warehouse: Warehouse, layer: str, table: str) -> int:
-    detail = warehouse.session.sql(f"DESCRIBE DETAIL {warehouse.name(layer, table)}").first()
+    detail = warehouse.session.sql(upkeep.detail(warehouse.name(layer, table))).first()
     return int(detail["numFiles"]) if detail is not None else 0

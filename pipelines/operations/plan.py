@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.names import label_of
-from ingest.sql.alter import script
+from ingest.sql.silver import changes_per_message
+from ingest.sql.tables.alter import script
 from pipelines.bronze.listing import is_uri
 from pipelines.bronze.transport import Waiting
 from pipelines.bronze.transports import transport_of
@@ -122,10 +123,7 @@ def _events_per_message(warehouse: Warehouse) -> Mapping[str, tuple[int, int]]:
     """By source, how many changes silver has, and of how many messages."""
     if not warehouse.exists("silver", "cdc"):
         return {}
-    found = warehouse.session.sql(
-        "SELECT source, count_if(kind = 'change'), count_if(`row` = 0) "
-        f"FROM {warehouse.name('silver', 'cdc')} GROUP BY source"
-    )
+    found = warehouse.session.sql(changes_per_message(warehouse.name("silver", "cdc")))
     return {source: (changes, messages) for source, changes, messages in rows(found)}
 
 

@@ -12,8 +12,18 @@ from typing import Any, NamedTuple
 
 from ingest.config.load import Config
 from ingest.errors import TableError
-from ingest.sql.compare import DIFFERENT, EXTRA, MISSING, differences, summary
-from ingest.sql.projection import column
+from ingest.sql.history.compare import (
+    DIFFERENT,
+    EXTRA,
+    MISSING,
+    at_version,
+    by_kind,
+    differences,
+    narrowed,
+    numbered,
+    summary,
+)
+from ingest.sql.tables.upkeep import history
 from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction, as_applied
@@ -140,8 +150,7 @@ def reconcile_snapshot(
             warehouse, config, reconstruction, path=path, format_=format_
         )
         present = " AND ".join(reconstruction.present) or "true"
-        listed = ", ".join(map(column, columns))
-        gold = f"(SELECT {listed} FROM {gold} WHERE {present})"
+        gold = narrowed(gold, columns, present)
         mine = _side(warehouse, summary(gold, columns))
         other = _side(warehouse, summary(snapshot, columns))
         found: Differences = ([], {})
@@ -160,9 +169,9 @@ def _pinned(warehouse: Warehouse, target: str) -> str:
             f"`ingest rebuild {target}`"
         )
     name = warehouse.name("gold", target)
-    last = warehouse.session.sql(f"DESCRIBE HISTORY {name} LIMIT 1").first()
+    last = warehouse.session.sql(history(name, most=1)).first()
     assert last is not None
-    return f"{name} VERSION AS OF {last['version']}"
+    return at_version(name, last["version"])
 
 
 def _side(warehouse: Warehouse, query: str) -> Side:
@@ -181,13 +190,10 @@ def _differences(
 ) -> Differences:
     """The rows that differ, MOST of them, and how many there are of each kind."""
     keys = reconstruction.row_keys
-    by = ", ".join(map(column, keys))
     values = [name for name in compared if name not in keys]
-    held = ", ".join(map(column, [*keys, *values]))
-    nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
-    numbered = f"(SELECT struct({held}) AS held, {nth} FROM "
-    query = differences(f"{numbered}{found})", f"{numbered}{expected})", keys, columns=values)
-    counted = warehouse.session.sql(f"SELECT kind, count(*) FROM ({query}) GROUP BY kind")
+    mine, other = (numbered(side, keys, columns=values, order=order) for side in (found, expected))
+    query = differences(mine, other, keys, columns=values)
+    counted = warehouse.session.sql(by_kind(query))
     listed: list[Difference] = []
     for kind, columns, mine, other in rows(warehouse.session.sql(f"{query} LIMIT {MOST}")):
         kept = columns if columns is not None else values

@@ -29,6 +29,8 @@ from ingest.errors import IngestError
 from ingest.names import SourceTable
 from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE
+from ingest.sql.silver import last_batches
+from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
@@ -160,10 +162,8 @@ def _batch(warehouse: Warehouse, batch: int) -> DataFrame:
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
     """Take away what replays said of messages that are decoded anew, but for what was dismissed."""
     if warehouse.exists("gold", "_rejects"):
-        warehouse.execute(
-            f"DELETE FROM {warehouse.name('gold', '_rejects')} WHERE stage = 'decode' "
-            f"AND source = {sql_text(source)} AND status <> 'dismissed'"
-        )
+        own = f"stage = 'decode' AND source = {sql_text(source)} AND status <> 'dismissed'"
+        warehouse.execute(delete(warehouse.name("gold", "_rejects"), own))
 
 
 def _empty_again(warehouse: Warehouse, source: str) -> None:
@@ -176,11 +176,8 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
     """Note how far each target of the source is once it is rebuilt from silver as it is now."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
-    rows = warehouse.session.sql(
-        f"SELECT db, schema, `table`, max(batch) FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(source)} AND kind = 'change' AND `table` IS NOT NULL "
-        "GROUP BY db, schema, `table`"
-    ).collect()
+    batches = last_batches(warehouse.name("silver", "cdc"), source=source)
+    rows = warehouse.session.sql(batches).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {
         table for route in known_targets(warehouse, config).routes.values() for table, _ in route

@@ -21,8 +21,8 @@ from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import MESSAGE, listed, same
+from ingest.sql.delivery import MESSAGE
+from ingest.sql.rejects import replayed as texts
 from pipelines.gold.approvals import finish
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
@@ -37,12 +37,10 @@ from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.targets.progress import load_progress
 from pipelines.targets.rejects import (
-    DECODE_ID,
-    NO_MISFITS,
     REJECTS,
     create_rejects,
     merge_rejects,
-    present,
+    table_of,
 )
 
 
@@ -109,9 +107,7 @@ class _Counted(NamedTuple):
 
 
 def _counted(warehouse: Warehouse, source: str, code: str | None) -> _Counted:
-    row = warehouse.session.sql(
-        f"SELECT count(*), count_if(done) FROM ({_undecoded(warehouse, source, code)})"
-    ).first()
+    row = warehouse.session.sql(texts.counted(_undecoded(warehouse, source, code))).first()
     assert row is not None
     return _Counted(*row)
 
@@ -143,28 +139,9 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
     """Write down what became of the open rejects: those that are done, and why others are not."""
     view = f"_failed_{uuid.uuid4().hex}"
     failed.createOrReplaceTempView(view)
-    place = listed(names=MESSAGE)
-    now = {
-        "stage": "'decode'",
-        "source": sql_text(source),
-        "target": "CAST(NULL AS string)",
-        "value": "CAST(NULL AS binary)",
-        "misfits": NO_MISFITS,
-        "code": "coalesce(f.why.error_code, u.code)",
-        "error": "coalesce(f.why.error, u.error)",
-        "status": "IF(u.done, 'resolved', 'open')",
-        "attempts": "u.attempts + IF(u.done, 0, 1)",
-        "at": "current_timestamp()",
-        "version": "u.version + 1",
-    }
-    columns = ", ".join(f"{now.get(name, f'u.`{name}`')} AS `{name}`" for name, _ in REJECTS)
+    undecoded, columns = _undecoded(warehouse, source, code), [name for name, _ in REJECTS]
     try:
-        merge_rejects(
-            warehouse,
-            f"SELECT {columns} FROM ({_undecoded(warehouse, source, code)}) u LEFT JOIN (SELECT "
-            f"{place}, min_by(struct(error_code, error), `row`) AS why FROM {view} "
-            f"GROUP BY {place}) f ON {same('f', 'u', MESSAGE)}",
-        )
+        merge_rejects(warehouse, texts.as_rejects(undecoded, view, source=source, columns=columns))
     finally:
         warehouse.session.catalog.dropTempView(view)
 
@@ -172,37 +149,12 @@ def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFr
 def _undecoded(warehouse: Warehouse, source: str, code: str | None) -> str:
     """SQL of the open rejects of silver; `done`: silver has rows of the message."""
     silver = warehouse.name("silver", "cdc")
-    own = f"source = {sql_text(source)}"
-    said = "coalesce(r.code, s.why.error_code)"
-    where = f"coalesce(r.status, 'open') = 'open' AND {said} <> {sql_text(_SHARDS)}"
-    if code is not None:
-        where += f" AND {said} = {sql_text(code)}"
-    # Silver has an `id` of its own: the message's.
-    rejected = (
-        f"SELECT {DECODE_ID} AS reject, {listed()}, "
-        "min(struct(error_code, error)) AS why "
-        f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL"
-    )
-    return f"""SELECT s.reject AS id, {listed("s")}, {said} AS code,
-  coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
-  coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done
-FROM ({rejected}) s LEFT JOIN ({present(warehouse)}) r ON r.id = s.reject
-LEFT JOIN (SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver}
-  WHERE {own} AND kind <> 'reject') d
-  ON {same("d", "s", MESSAGE)}
-WHERE {where} GROUP BY ALL"""
-
-
-_SHARDS = Code.FRAGMENT_INCOMPLETE.value
-"""A message that lacks others: it is whole when they come, and decoding it anew brings nothing."""
+    return texts.undecoded(silver, table_of(warehouse), source=source, code=code)
 
 
 def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
     """The messages of open rejects that silver has no rows of, as bronze holds them."""
-    undecoded = warehouse.session.sql(
-        f"SELECT DISTINCT {listed(names=MESSAGE)} "
-        f"FROM ({_undecoded(warehouse, source, code)}) WHERE NOT done"
-    )
+    undecoded = warehouse.session.sql(texts.messages(_undecoded(warehouse, source, code)))
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source)
     return bronze.join(undecoded, list(MESSAGE), "left_semi")
 

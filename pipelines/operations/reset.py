@@ -19,6 +19,7 @@ import shutil
 from typing import NamedTuple
 
 from ingest.sql.casts import sql_text
+from ingest.sql.tables.rows import delete
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.declarations import forget
@@ -126,4 +127,4 @@ def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:
 
 def _delete(warehouse: Warehouse, layer: str, table: str, *, where: str) -> None:
     if warehouse.exists(layer, table):
-        warehouse.execute(f"DELETE FROM {warehouse.name(layer, table)} WHERE {where}")
+        warehouse.execute(delete(warehouse.name(layer, table), where))

@@ -18,11 +18,13 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.names import SourceTable
-from ingest.position import Pos, pos_literal, source_part
+from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
-from ingest.sql.delivery import DELIVERY, listed, same
+from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
-from ingest.sql.silver import named, silver_changes
+from ingest.sql.silver import newest_batch, silver_changes
+from ingest.sql.tables.rows import delete
+from ingest.sql.tables.upkeep import past_progress, without_progress
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import as_applied
@@ -48,18 +50,15 @@ class Past(NamedTuple):
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
     """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
-    done = warehouse.execute(
-        f"DELETE FROM {warehouse.name('bronze', 'messages')} "
-        f"WHERE source = {sql_text(source)} AND ingested_at < {_ago(days)}"
-    ).first()
+    old = f"source = {sql_text(source)} AND ingested_at < {_ago(days)}"
+    done = warehouse.execute(delete(warehouse.name("bronze", "messages"), old)).first()
     return int(done[0]) if done is not None else 0
 
 
 def trim_runs(warehouse: Warehouse, days: int) -> int:
     """Delete the rows of runs that ended longer ago; how many there were."""
-    done = warehouse.execute(
-        f"DELETE FROM {warehouse.name('gold', '_runs')} WHERE ended < {_ago(days)}"
-    ).first()
+    old = f"ended < {_ago(days)}"
+    done = warehouse.execute(delete(warehouse.name("gold", "_runs"), old)).first()
     return int(done[0]) if done is not None else 0
 
 
@@ -67,17 +66,10 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
     """Delete the records of progress from longer ago, but never the newest of a source and target,
     which says how far it is; how many there were."""
     name = warehouse.name("gold", "_progress")
-    past = (
-        "SELECT source, target, version FROM (SELECT source, target, version, at, "
-        f"max(version) OVER (PARTITION BY source, target) AS newest FROM {name}) "
-        f"WHERE version < newest AND at < {_ago(days)}"
-    )
+    past = past_progress(name, before=_ago(days))
     if warehouse.session.sql(past).isEmpty():
         return 0
-    done = warehouse.execute(
-        f"MERGE INTO {name} p USING ({past}) d ON p.source = d.source AND p.target = d.target "
-        "AND p.version = d.version WHEN MATCHED THEN DELETE"
-    ).first()
+    done = warehouse.execute(without_progress(name, past)).first()
     return int(done["num_deleted_rows"]) if done is not None else 0
 
 
@@ -94,9 +86,7 @@ def trim_target(
     if not progress.batch or not warehouse.exists("gold", target):
         return 0
     # The last batch stays: silver numbers its appends by the highest there is.
-    newest = warehouse.session.sql(
-        f"SELECT max(batch) FROM {warehouse.name('silver', 'cdc')}"
-    ).first()
+    newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
     with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
@@ -129,20 +119,8 @@ def trim_target(
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
     changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
     key_changes = events(batch.projection, batch.history(batch.projection.may_change_key))
-    base = "NOT partial AND lacks = 0 AND op <> 'delete'"
-    base = base if batch.soft else f"({base} OR op = 'delete')"
-    rows = frames.view(
-        frames.sql(
-            f"""WITH old AS (SELECT o.* FROM ({changes}) o LEFT ANTI JOIN (
-  SELECT explode(array(key, key_before)) AS key FROM ({key_changes}) WHERE key_before IS NOT NULL) m
-  ON m.key = o.key WHERE o.key IS NOT NULL AND size(o.misfits) = 0),
-bases AS (SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} GROUP BY key)
-SELECT {listed("o")}, o.batch, b.base.pos, b.base.event_time
-FROM old o JOIN bases b ON o.key = b.key
-WHERE {source_part("o.pos")} < {source_part("b.base.pos")}"""
-        )
-    )
-    top = frames.sql(f"SELECT max(pos), max(event_time) FROM {rows}").first()
+    rows = frames.view(frames.sql(texts.superseded(changes, key_changes, soft=batch.soft)))
+    top = frames.sql(texts.highest(rows)).first()
     return Past(rows, tuple(top[0]), top[1]) if top is not None and top[0] else None
 
 
@@ -165,12 +143,8 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
-    coordinates = same("s", "d", (*DELIVERY, "batch"))
-    done = warehouse.execute(
-        f"MERGE INTO {batch.silver} s USING {past.rows} d "
-        f"ON s.source = {sql_text(batch.table.source)} AND s.kind = 'change' "
-        f"AND {named(batch.table)} AND {coordinates} WHEN MATCHED THEN DELETE"
-    ).first()
+    statement = texts.delete(batch.silver, past.rows, table=batch.table)
+    done = warehouse.execute(statement).first()
     return int(done["num_deleted_rows"]) if done is not None else 0
 
 

@@ -11,10 +11,11 @@ from ingest.config.load import Config
 from ingest.config.mistakes import unknown_word
 from ingest.errors import ConfigError, Mistake
 from ingest.sql.casts import sql_text
-from ingest.sql.compare import as_target
+from ingest.sql.history.compare import as_target, with_texts
 from ingest.sql.masks import masked
 from ingest.sql.metadata import gold_name
 from ingest.sql.projection import column
+from ingest.sql.query import select
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.warehouse import Warehouse
 
@@ -58,14 +59,14 @@ def snapshot_rows(
         held = "string" if name in masks else type_
         value = as_target(column(field.name), field.dataType.simpleString(), held, zone=zone)
         if name in masks:
-            texts.append(f"{sql_text(name)}, {value}")
+            texts.append((name, value))
             value = f"CAST({_TEXTS}[{sql_text(name)}] AS {type_})"
         listed.append(f"{value} AS {column(name)}")
     rows = reconstruction.frames.view(frame)
     if masks:
-        rows = f"SELECT *, map({', '.join(texts)}) AS {_TEXTS} FROM {rows}"
-        rows = f"({masked(rows, masks, zone=zone, maps=[_TEXTS])})"
-    return f"(SELECT {', '.join(listed)} FROM {rows})", columns
+        rows = masked(with_texts(rows, texts, named=_TEXTS), masks, zone=zone, maps=[_TEXTS])
+        rows = f"({rows})"
+    return f"({select(rows, columns=', '.join(listed))})", columns
 
 
 def _read(warehouse: Warehouse, path: str, format_: str | None) -> DataFrame:

@@ -10,15 +10,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.codes import Code
 from ingest.config.load import Config
 from ingest.config.modes import label
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.errors import IngestError
-from ingest.position import EPOCH
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import MESSAGE, listed
+from ingest.sql.counts import status as counts
 from pipelines.bronze.transports import transport_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
@@ -28,7 +25,7 @@ from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
-from pipelines.targets.rejects import DECODE_ID
+from pipelines.targets.rejects import table_of
 
 SOURCE = (
     *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "unread_messages"),
@@ -41,7 +38,6 @@ TABLE = (
 )
 
 
-GAP = "kind = 'control' AND op_raw = 'gap'"
 _GAPS = 20
 Failed = Callable[[str, Exception], None]
 """Told what cannot be looked up, and why; the rest goes on."""
@@ -60,21 +56,18 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     messages = _messages(warehouse)
     lag = undecoded(warehouse, messages)
     rejects = _counts(
-        warehouse,
-        "silver",
-        "cdc",
-        query=f"SELECT source, count(*) AS n FROM (SELECT source, {DECODE_ID} AS id FROM {{table}} "
-        f"WHERE kind = 'reject') s {_closed(warehouse)} GROUP BY source",
+        *(warehouse, "silver", "cdc"),
+        counted=lambda silver: counts.open_decode_rejects(
+            silver,
+            table_of(warehouse) if warehouse.exists("gold", "_rejects") else None,
+        ),
     )
     back = _stepped_back(
         warehouse,
         [name for name, source in config.sources.items() if placed_by_timestamp(source)],
     )
     gaps = _counts(
-        warehouse,
-        "silver",
-        "cdc",
-        query=f"SELECT source, count(*) AS n FROM {{table}} WHERE {GAP} GROUP BY source",
+        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.by_source(silver, counts.GAP)
     )
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
     return [
@@ -95,23 +88,24 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
 
 def _messages(warehouse: Warehouse) -> dict[str, int]:
     """How many messages bronze has, by source."""
-    query = "SELECT source, count(*) AS n FROM {table} GROUP BY source"
-    return _counts(warehouse, "bronze", "messages", query=query)
+    return _counts(warehouse, "bronze", "messages", counted=counts.by_source)
 
 
 def undecoded(warehouse: Warehouse, messages: dict[str, int] | None = None) -> dict[str, int]:
     """How many messages of bronze silver has not decoded, by source; `messages`: all there are."""
     messages = _messages(warehouse) if messages is None else messages
-    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted, in
-    # bitmaps, which is exact and needs no memory of its own. Bronze's are among them, since
-    # retention takes messages away once they are decoded.
-    known = _counts(warehouse, "silver", "cdc", query=_offsets("{table}"))
+    # Every message has a row 0, a joined pair of halves a second one: so offsets are counted.
+    # Bronze's are among them, since retention takes messages away once they are decoded.
+    known = _counts(
+        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.messages_known([silver])
+    )
     if not known:
         return messages
-    bronze = warehouse.name("bronze", "messages").replace("{", "{{").replace("}", "}}")
-    names = f"source, {listed(names=MESSAGE)}"
-    both = f"(SELECT {names} FROM {{table}} UNION ALL SELECT {names} FROM {bronze})"
-    reached = _counts(warehouse, "silver", "cdc", query=_offsets(both))
+    bronze = warehouse.name("bronze", "messages")
+    reached = _counts(
+        *(warehouse, "silver", "cdc"),
+        counted=lambda silver: counts.messages_known([silver, bronze]),
+    )
     return {name: reached.get(name, 0) - known.get(name, 0) for name in messages}
 
 
@@ -119,33 +113,8 @@ def _stepped_back(warehouse: Warehouse, sources: Collection[str]) -> dict[str, i
     """How many messages came with a timestamp that is not their place by arrival."""
     if not sources:
         return {}
-    names = ", ".join(map(sql_text, sorted(sources)))
-    code = sql_text(Code.CLOCK_STEPPED_BACK.value)
     return _counts(
-        warehouse,
-        "silver",
-        "cdc",
-        query=f"SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {{table}} "
-        f"WHERE source IN ({names}) AND array_contains(warnings, {code}) "
-        "GROUP BY source",
-    )
-
-
-def _closed(warehouse: Warehouse) -> str:
-    """SQL that takes away the rejects that were resolved or dismissed."""
-    if not warehouse.exists("gold", "_rejects"):
-        return ""
-    name = warehouse.name("gold", "_rejects").replace("{", "{{").replace("}", "}}")
-    return f"LEFT ANTI JOIN (SELECT id FROM {name} WHERE status <> 'open') r ON r.id = s.id"
-
-
-def _offsets(relation: str) -> str:
-    """SQL of how many different messages the relation knows, by source."""
-    return (
-        "SELECT source, sum(bitmap_count(bits)) AS n FROM (SELECT source, "
-        "bitmap_construct_agg(bitmap_bit_position(offset)) AS bits "
-        f"FROM {relation} "
-        "GROUP BY source, epoch, topic, `partition`, bitmap_bucket_number(offset)) GROUP BY source"
+        *(warehouse, "silver", "cdc"), counted=lambda silver: counts.stepped_back(silver, sources)
     )
 
 
@@ -216,13 +185,7 @@ def table_rows(
 
 def _rejected(warehouse: Warehouse) -> dict[str, int]:
     """How many rejects of gold are open, by target."""
-    return _counts(
-        warehouse,
-        "gold",
-        "_rejects",
-        query="SELECT target, count(*) AS n FROM (SELECT target, max_by(status, version) AS status "
-        "FROM {table} GROUP BY id, target) WHERE status = 'open' GROUP BY target",
-    )
+    return _counts(warehouse, "gold", "_rejects", counted=counts.open_rejects)
 
 
 def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
@@ -231,14 +194,8 @@ def _progress(warehouse: Warehouse) -> list[dict[str, Any]]:
     ones had overtaken."""
     if not warehouse.exists("gold", "_progress"):
         return []
-    return records(
-        warehouse.session.sql(
-            "SELECT target, last.*, late FROM (SELECT target, sum(late + stale) AS late, "
-            "max_by(struct(source, status, error, last_pos, freshness, state), version) "
-            f"AS last FROM {warehouse.name('gold', '_progress')} WHERE target <> '{SOURCE_CURSOR}' "
-            "GROUP BY target)"
-        )
-    )
+    progress = warehouse.name("gold", "_progress")
+    return records(warehouse.session.sql(counts.last_runs(progress, but=SOURCE_CURSOR)))
 
 
 def _size(
@@ -246,21 +203,24 @@ def _size(
 ) -> tuple[int | None, int | None]:
     """Rows, and those not seen again since the source's epoch was raised (semantics.md, 15); None
     where they cannot be counted."""
-    old = f"count_if(element_at(_pos, {EPOCH}) < {epoch})" if epoch else "0"
     session: SparkSession = warehouse.session
     try:
-        found = session.sql(f"SELECT count(*), {old} FROM {warehouse.name('gold', target)}").first()
+        size = counts.rows_of_epochs(warehouse.name("gold", target), below=epoch)
+        found = session.sql(size).first()
     except Exception as error:
         failed(f"table {target}", error)
         return None, None
     return (0, 0) if found is None else (int(found[0]), int(found[1]))
 
 
-def _counts(warehouse: Warehouse, layer: str, table: str, *, query: str) -> dict[str, int]:
-    """What `query` counts, by its first column; nothing where the table does not exist."""
+def _counts(
+    warehouse: Warehouse, layer: str, table: str, *, counted: Callable[[str], str]
+) -> dict[str, int]:
+    """What SQL counts, of a table by its name, by its first column; nothing where the table does
+    not exist."""
     if not warehouse.exists(layer, table):
         return {}
-    found = warehouse.session.sql(query.format(table=warehouse.name(layer, table)))
+    found = warehouse.session.sql(counted(warehouse.name(layer, table)))
     return {row[0]: int(row[1]) for row in found.collect()}
 
 
@@ -268,11 +228,8 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
     """A sentence on each of the newest gaps: which messages were gone before they were read."""
     if not warehouse.exists("silver", "cdc"):
         return []
-    found = warehouse.session.sql(
-        "SELECT source, topic, `partition`, extra['offsets'] AS offsets FROM "
-        f"{warehouse.name('silver', 'cdc')} WHERE {GAP} "
-        f"ORDER BY batch DESC, offset DESC LIMIT {_GAPS}"
-    )
+    silver = warehouse.name("silver", "cdc")
+    found = warehouse.session.sql(counts.gaps(silver, most=_GAPS))
     return [
         f"source {row['source']}: {row['topic']}/{row['partition']} {row['offsets']} were gone"
         " before they were read"

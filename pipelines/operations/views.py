@@ -17,31 +17,23 @@ from weakref import WeakKeyDictionary
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from ingest.codes import Code
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest, unknown_word
 from ingest.config.routes import Route
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
-from ingest.sql import delivery
 from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.history import view as texts
+from ingest.sql.history.view import Earlier, Looked, of_key, previous_keys
+from ingest.sql.query import one_row, select
+from ingest.sql.tables import definition
 from pipelines.gold.known_targets import known_targets, one_of
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.mask_secret import offer_secret
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse, quote
-from pipelines.silver.history import (
-    Earlier,
-    Looked,
-    data_columns,
-    hidden_by_masks,
-    history_view,
-    listed,
-    of_key,
-    order,
-    previous_keys,
-)
+from pipelines.silver.history import data_columns, hidden_by_masks, history_view
 from pipelines.silver.transactions import transactions
 from pipelines.targets.table import keys_of
 
@@ -63,33 +55,18 @@ def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
     """The query of one of VIEWS."""
     silver = warehouse.name("silver", "cdc")
     if name == "schemas":
-        return (
-            "SELECT * EXCEPT (_copy) FROM (SELECT *, row_number() OVER ("
-            "PARTITION BY source, db, schema, table, schema_id "
-            "ORDER BY batch, topic, partition, offset) AS _copy "
-            f"FROM {silver} WHERE kind = 'schema') WHERE _copy = 1"
-        )
+        return texts.schemas(silver)
     if name == "transactions":
         return transactions(warehouse, config)
     kind = {"changes": "change", "ddl": "ddl", "rejects": "reject"}[name]
-    query = f"SELECT * FROM {silver} WHERE kind = '{kind}'"
+    query = select(silver, f"kind = '{kind}'")
     return _without_joined(query, config) if name == "changes" else query
 
 
 def _without_joined(changes: str, config: Config) -> str:
     """SQL of the changes without the lone halves of updates that were joined."""
-    splitting = [sql_text(name) for name, source in config.sources.items() if source.splits_updates]
-    if not splitting:
-        return changes
-    split, joined = sql_text(Code.SPLIT_UPDATE.value), sql_text(Code.JOINED_UPDATE.value)
-    place = ("source", *delivery.DELIVERY)
-    same = delivery.same("c", "p", place)
-    return (
-        f"SELECT c.* FROM ({changes}) c LEFT ANTI JOIN (SELECT {delivery.listed(names=place)} "
-        f"FROM ({changes}) WHERE source IN ({', '.join(splitting)}) "
-        f"AND array_contains(warnings, {joined})) p ON {same} "
-        f"AND array_contains(c.warnings, {split})"
-    )
+    splitting = [name for name, source in config.sources.items() if source.splits_updates]
+    return texts.without_joined(changes, splitting) if splitting else changes
 
 
 def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
@@ -139,7 +116,7 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
     for schema, table in named(query, _schemas(warehouse)):
         place = quote(schema)
         folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
-        session.sql(f"CREATE SCHEMA IF NOT EXISTS {place} LOCATION {sql_text(str(folder))}")
+        session.sql(definition.create_schema(place, location=str(folder)))
         for layer in _schemas(warehouse)[schema]:
             for name in offered(warehouse, config, layer):
                 if table == "*" or table.casefold() == name.casefold():
@@ -186,11 +163,11 @@ def _register(warehouse: Warehouse, config: Config, layer: str, *, name: str) ->
     names = _registered[session].names
     if layer == "history" or (layer == "silver" and name in VIEWS):
         view = history_query if layer == "history" else silver_view
-        session.sql(f"CREATE OR REPLACE VIEW {full} AS {view(warehouse, config, name)}")
+        session.sql(definition.create_view(full, view(warehouse, config, name)))
         names[full] = "VIEW"
     elif full not in names:
-        location = sql_text(str(warehouse.folder(layer, name)))
-        session.sql(f"CREATE TABLE {full} USING DELTA LOCATION {location}")
+        location = str(warehouse.folder(layer, name))
+        session.sql(definition.register(full, location=location))
         names[full] = "TABLE"
 
 
@@ -203,7 +180,7 @@ def _forget_others(warehouse: Warehouse) -> None:
     ours = _registered.setdefault(warehouse.session, Registered(folder, {}))
     if ours.folder != folder:
         for full, kind in ours.names.items():
-            warehouse.session.sql(f"DROP {kind} IF EXISTS {full}")
+            warehouse.session.sql(definition.drop(kind, full))
         _registered[warehouse.session] = Registered(folder, {})
 
 
@@ -217,7 +194,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
         wanted["history", target] = _view(warehouse, config, target, tables=tables)
     assert warehouse.settings.catalog is not None
     place = quote(warehouse.settings.catalog, warehouse.schema("history"))
-    warehouse.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
+    warehouse.session.sql(definition.create_schema(place))
     there = {
         (layer, name.lower()) for layer in ("silver", "history") for name in warehouse.tables(layer)
     }
@@ -228,7 +205,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
         full = warehouse.name(layer, name)
         now[full] = hashlib.sha256(query.encode()).hexdigest()
         if before.get(full) != now[full] or (layer, name.lower()) not in there:
-            warehouse.session.sql(f"CREATE OR REPLACE VIEW {full} AS {query}")
+            warehouse.session.sql(definition.create_view(full, query))
     if now != before:
         noted.parent.mkdir(parents=True, exist_ok=True)
         noted.write_text(json.dumps(now))
@@ -300,9 +277,7 @@ def history_frame(
     )
     if looked is not None:
         where = of_key(columns, looked, _earlier(warehouse, query, columns, looked=looked))
-    frame = warehouse.session.sql(
-        f"SELECT {listed(columns)} FROM ({query}) WHERE {where} ORDER BY {order(columns)}"
-    )
+    frame = warehouse.session.sql(texts.shown(query, columns, where=where))
     return frame, columns
 
 
@@ -326,11 +301,11 @@ def _looked(
         raise ConfigError(wrong)
     asked = {by_case[name.casefold()]: value for name, value in key.items()}
     zone = config.sources[tables[0][0].source].time_zone
-    texts = ", ".join(
+    spelled = [
         as_text(typed(sql_text(value), columns[name], zone), columns[name])
         for name, value in asked.items()
-    )
-    [found] = rows(warehouse.session.sql(f"SELECT {texts}"))
+    ]
+    [found] = rows(warehouse.session.sql(one_row(spelled)))
     wrong = [
         Mistake("command line", None, f"`--key {name}`: expected {columns[name]}, got `{value}`")
         for (name, value), text in zip(asked.items(), found, strict=True)

@@ -340,9 +340,9 @@ class TableLog:
         warehouse = self._warehouse
         if not warehouse.exists(self._layer, "_leases"):
             return Record(0, True, None, "")
-        row = warehouse.session.sql(
-            f"SELECT number, holder, beat FROM {self._table} WHERE lease = {self._text(self._name)}"
-        ).first()
+        from ingest.sql.tables import leases
+
+        row = warehouse.session.sql(leases.newest(self._table, self._name)).first()
         if row is None:
             return Record(0, True, None, "")
         said = json.loads(row["holder"])
@@ -358,32 +358,20 @@ class TableLog:
             partitioned_by=["lease"],
             properties={"delta.isolationLevel": "Serializable"},
         )
-        said = self._text(json.dumps(holder._asdict() if holder is not None else {}))
-        values = f"{self._text(self._name)} AS lease, CAST({number} AS bigint) AS number"
-        return self._changed(
-            f"MERGE INTO {self._table} t USING (SELECT {values}, {said} AS holder, "
-            "CAST(0 AS bigint) AS beat) s "
-            f"ON t.lease = s.lease AND t.lease = {self._text(self._name)} "
-            "WHEN MATCHED AND t.number = s.number - 1 THEN UPDATE SET * "
-            "WHEN NOT MATCHED THEN INSERT *"
-        )
+        from ingest.sql.tables import leases
+
+        said = json.dumps(holder._asdict() if holder is not None else {})
+        return self._changed(leases.take(self._table, self._name, number=number, holder=said))
 
     def beat(self, number: int, count: int) -> None:
         """See LeaseLog."""
-        self._changed(
-            f"UPDATE {self._table} SET beat = {count} "
-            f"WHERE lease = {self._text(self._name)} AND number = {number}"
-        )
+        from ingest.sql.tables import leases
+
+        self._changed(leases.beat(self._table, self._name, number=number, count=count))
 
     @property
     def _table(self) -> str:
         return self._warehouse.name(self._layer, "_leases")
-
-    @staticmethod
-    def _text(text: str) -> str:
-        from ingest.sql.casts import sql_text
-
-        return sql_text(text)
 
     def _changed(self, statement: str) -> bool:
         """Whether a statement changed the row; another's change at the same time has won."""

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.config.settings import Settings
 from ingest.errors import PlatformError
+from ingest.sql.tables.definition import describe_schema
 from pipelines.platform.failures import cause, gist, mentions
 
 _PACKAGES = {
@@ -83,7 +84,7 @@ def _location(session: SparkSession, catalog: str, schema: str) -> str:
     """Where the tables of a schema lie; of one that is yet to be made, where it would."""
     default = session.conf.get("spark.sql.warehouse.dir", "") or ""
     try:
-        described = session.sql(f"DESCRIBE SCHEMA `{catalog}`.`{schema}`").collect()
+        described = session.sql(describe_schema(f"`{catalog}`.`{schema}`")).collect()
     except PySparkException:
         return default
     return next((row[1] for row in described if row[0] == "Location"), default)

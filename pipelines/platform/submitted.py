@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.errors import PlatformError
+from ingest.sql.tables.definition import schemas
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -88,7 +89,7 @@ def _check_delta(session: SparkSession) -> None:
 def _check_catalog(session: SparkSession, catalog: str) -> None:
     """Raise PlatformError unless the session has this catalog."""
     try:
-        session.sql(f"SHOW SCHEMAS IN `{catalog}`")
+        session.sql(schemas(catalog))
     except PySparkException as error:
         raise PlatformError(
             f"expected `catalog: {catalog}` to be a catalog of this Spark session, got"

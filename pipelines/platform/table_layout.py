@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ingest.errors import PlatformError
-from ingest.sql.casts import sql_text
+from ingest.sql.tables.definition import properties, set_properties
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import LAYOUT, LAYOUT_PROPERTY, Warehouse
@@ -51,7 +51,7 @@ def found_layout(warehouse: Warehouse) -> Layout | None:
     there = [table for table in _TABLES if warehouse.exists(*table)]
     if not there:
         return None
-    said = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name(*there[0])}").collect()
+    said = warehouse.session.sql(properties(warehouse.name(*there[0]))).collect()
     held = next((row["value"] for row in said if row["key"] == LAYOUT_PROPERTY), "")
     number, _, written = str(held).partition(" ")
     return Layout(int(number), written) if number.isdigit() else Layout(_FIRST, "")
@@ -123,13 +123,10 @@ def _nothing_to_do(warehouse: Warehouse, found: Layout) -> str:
 
 
 def _record(warehouse: Warehouse, layout: Layout) -> None:
-    held = sql_text(f"{layout.number} {layout.version}")
+    held = {LAYOUT_PROPERTY: f"{layout.number} {layout.version}"}
     for table in _TABLES:
         if warehouse.exists(*table):
-            name = warehouse.name(*table)
-            warehouse.execute(
-                f"ALTER TABLE {name} SET TBLPROPERTIES ('{LAYOUT_PROPERTY}' = {held})"
-            )
+            warehouse.execute(set_properties(warehouse.name(*table), held))
     _note(warehouse, layout)
 
 

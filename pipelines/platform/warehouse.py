@@ -26,6 +26,9 @@ from ingest.config.settings import Settings
 from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
 from ingest.sql.casts import sql_text
+from ingest.sql.query import select
+from ingest.sql.tables import definition, upkeep
+from ingest.sql.tables import rows as texts
 from pipelines.platform.leases import Patience, check, lease
 
 T = TypeVar("T")
@@ -153,7 +156,7 @@ class Warehouse:
         if not self.session.catalog.databaseExists(place):
             return []
         # catalog.listTables would read the metadata of each.
-        found = self.session.sql(f"SHOW TABLES IN {place}").collect()
+        found = self.session.sql(definition.tables(place)).collect()
         return sorted(row["tableName"] for row in found if not row["isTemporary"])
 
     def read(self, layer: str, table: str) -> DataFrame:
@@ -192,17 +195,12 @@ class Warehouse:
         else:
             assert self.settings.catalog is not None
             place = quote(self.settings.catalog, self.schema(layer))
-            self.session.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
-        listed = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
-        partition = f" PARTITIONED BY ({', '.join(map(quote, partitioned_by))})"
-        pairs = ", ".join(
-            f"{sql_text(key)} = {sql_text(value)}"
-            for key, value in (*([CHECKPOINTS] if self.local else []), *(properties or {}).items())
-        )
+            self.session.sql(definition.create_schema(place))
+        pairs = [*([CHECKPOINTS] if self.local else []), *(properties or {}).items()]
         self.execute(
-            f"CREATE TABLE IF NOT EXISTS {self.name(layer, table)} ({listed}) USING DELTA"
-            + (partition if partitioned_by else "")
-            + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+            definition.create_table(
+                self.name(layer, table), columns, partitioned_by=partitioned_by, properties=pairs
+            )
         )
 
     def execute(self, statement: str) -> DataFrame:
@@ -216,10 +214,9 @@ class Warehouse:
         if (layer, table) in self._complete:
             return
         there = set(self.read(layer, table).columns)
-        lacking = [f"{quote(name)} {type_}" for name, type_ in columns if name not in there]
+        lacking = [(name, type_) for name, type_ in columns if name not in there]
         if lacking:
-            listed = ", ".join(lacking)
-            self.execute(f"ALTER TABLE {self.name(layer, table)} ADD COLUMNS ({listed})")
+            self.execute(definition.add_columns(self.name(layer, table), lacking))
         self._complete.add((layer, table))
 
     def drop(self, layer: str, table: str) -> None:
@@ -227,7 +224,7 @@ class Warehouse:
         if self.local:
             shutil.rmtree(self.folder(layer, table), ignore_errors=True)
         else:
-            self.execute(f"DROP TABLE IF EXISTS {self.name(layer, table)}")
+            self.execute(definition.drop("TABLE", self.name(layer, table)))
         self._cache.pop((layer, table), None)
         self._complete.discard((layer, table))
 
@@ -271,7 +268,7 @@ class Warehouse:
     def append_note(self, layer: str, table: str, once: tuple[str, int]) -> int | None:
         """The note of the append with this mark in the table's log, None where there is none; for
         what a killed run left."""
-        history = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)}")
+        history = self.session.sql(upkeep.history(self.name(layer, table)))
         found = history.where(F.col("userMetadata").startswith(f"{_mark(once)} ")).first()
         return int(found["userMetadata"].rpartition(" ")[2]) if found is not None else None
 
@@ -295,7 +292,7 @@ class Warehouse:
         """The newest commits, the last one first. A local table's log is read as it lies there: a
         query of it costs a quarter of a CPU second."""
         if not self.local:
-            log = self.session.sql(f"DESCRIBE HISTORY {self.name(layer, table)} LIMIT {most}")
+            log = self.session.sql(upkeep.history(self.name(layer, table), most=most))
             names = ("version", "timestamp", "operation", "userMetadata", "operationMetrics")
             named = log.select(*names)
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
@@ -539,7 +536,7 @@ def upsert(
     view = f"_{table}_{id(frame)}"
     frame.createOrReplaceTempView(f"`{view}`")
     try:
-        upsert_from(warehouse, layer, table, rows=f"SELECT * FROM `{view}`")
+        upsert_from(warehouse, layer, table, rows=select(f"`{view}`"))
     finally:
         warehouse.session.catalog.dropTempView(view)
 
@@ -547,23 +544,13 @@ def upsert(
 def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
     """Put the rows that SQL gives in, all columns of the table, by one commit."""
     with _ONE_AT_A_TIME:
-        warehouse.execute(
-            f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        warehouse.execute(texts.upsert(warehouse.name(layer, table), rows))
 
 
 def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, counted: str) -> None:
     """Change the columns that SQL gives of rows that are there; `counted`, of which it gives the
     value of now, goes up by one."""
-    columns = warehouse.session.sql(rows).columns
-    changes = [
-        f"t.`{name}` = s.`{name}`{' + 1' if name == counted else ''}"
-        for name in columns
-        if name != "id"
-    ]
+    columns = [name for name in warehouse.session.sql(rows).columns if name != "id"]
+    statement = texts.change(warehouse.name(layer, table), rows, columns=columns, counted=counted)
     with _ONE_AT_A_TIME:
-        warehouse.execute(
-            f"MERGE INTO {warehouse.name(layer, table)} t USING ({rows}) s ON t.id = s.id "
-            f"WHEN MATCHED THEN UPDATE SET {', '.join(changes)}"
-        )
+        warehouse.execute(statement)

@@ -24,8 +24,9 @@ from urllib.parse import unquote, urlparse
 import pyarrow.parquet as pq
 
 from ingest.errors import TableError
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import MESSAGE, same
+from ingest.sql.privacy.erasure import number_of_messages
+from ingest.sql.tables import upkeep
+from ingest.sql.tables.definition import set_properties
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import drop_older
@@ -84,9 +85,9 @@ def _vacuum(warehouse: Warehouse, layer: str, table: str) -> None:
     name = warehouse.name(layer, table)
     if not warehouse.local:
         # Rows may be marked as gone beside their file.
-        warehouse.execute(f"REORG TABLE {name} APPLY (PURGE)")
+        warehouse.execute(upkeep.purge(name))
     with _unchecked(warehouse):
-        warehouse.execute(f"VACUUM {name} RETAIN 0 HOURS")
+        warehouse.execute(upkeep.vacuum(name, all_=True))
 
 
 @contextmanager
@@ -110,7 +111,7 @@ def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:
     interval, usual = CHECKPOINTS
     # The second commit, at the latest, is one with a checkpoint.
     for every in ("1", "1", usual):
-        warehouse.execute(f"ALTER TABLE {name} SET TBLPROPERTIES ('{interval}' = '{every}')")
+        warehouse.execute(set_properties(name, {interval: every}))
     log = warehouse.folder(layer, table) / "_delta_log"
     found = [match for file in log.iterdir() if (match := _CHECKPOINT.fullmatch(file.name))]
     newest = max((int(match[1]) for match in found), default=0)
@@ -126,8 +127,7 @@ def _messages_left(history: Reconstruction, erasure: Erasure) -> list[str]:
     held = history.frames.view(messages_table(erasure.went))
     [[number]] = rows(
         warehouse.session.sql(
-            f"SELECT count(*) FROM {warehouse.name('bronze', 'messages')} b JOIN {held} m "
-            f"ON {same('b', 'm', MESSAGE)} WHERE source = {sql_text(history.source)}"
+            number_of_messages(warehouse.name("bronze", "messages"), held, source=history.source)
         )
     )
     return [f"{number:,} of its messages in bronze"] if number else []

@@ -26,9 +26,7 @@ from pyspark.sql import functions as F
 
 from ingest.config.load import Config
 from ingest.errors import TableError
-from ingest.sql.casts import as_text, sql_text
-from ingest.sql.delivery import MESSAGE, listed, same
-from ingest.sql.projection import column
+from ingest.sql.privacy import erasure as texts
 from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.leases import lease
@@ -128,14 +126,8 @@ def _history(
 def _check_decoded(warehouse: Warehouse, source: str) -> None:
     """Raise TableError where a message may hold the person that silver does not know of."""
     bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
-    own = f"source = {sql_text(source)}"
-    [[waiting]] = rows(
-        warehouse.session.sql(
-            f"SELECT count(*) FROM (SELECT * FROM {bronze} WHERE {own}) b LEFT ANTI JOIN "
-            f"(SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} WHERE {own}) s "
-            f"ON {same('b', 's', MESSAGE)}"
-        )
-    )
+    found = texts.undecoded(bronze, silver, source=source)
+    [[waiting]] = rows(warehouse.session.sql(found))
     if waiting:
         raise TableError(
             f"expected silver to have decoded all messages of {source}, got {waiting:,} that wait; "
@@ -149,37 +141,29 @@ def _counted(history: Reconstruction, config: Config, person: Person) -> Erased:
     session = warehouse.session
     held = frames.view(rows_table(person.rows))
     messages = history.frames.view(messages_table(person.messages))
-    own = f"source = {sql_text(source)}"
 
     def count(query: str) -> int:
-        [[number]] = rows(session.sql(f"SELECT count(*) FROM {query}"))
+        [[number]] = rows(session.sql(query))
         return int(number)
 
     counts = {}
     if warehouse.exists("gold", history.target):
-        name = warehouse.name("gold", history.target)
+        name, spans = warehouse.name("gold", history.target), _gold_spans(history, config, person)
         counts[f"gold.{history.target}"] = count(
-            f"{name} t WHERE EXISTS (SELECT 1 FROM {_gold_spans(history, config, person)} h "
-            f"WHERE {_of_gold(history)})"
+            texts.number_in_gold(name, spans, _of_gold(history))
         )
     if warehouse.exists("gold", "_rejects"):
-        counts["gold._rejects"] = count(
-            f"{warehouse.name('gold', '_rejects')} r WHERE {own} AND EXISTS "
-            f"(SELECT 1 FROM {held} m WHERE {same('r', 'm')})"
-        )
+        name = warehouse.name("gold", "_rejects")
+        counts["gold._rejects"] = count(texts.number_of_deliveries(name, held, source=source))
     counts["silver.cdc"] = sum(row.mine for row in person.rows)
     counts["rejects of others, which lose the bytes of their message"] = sum(
         not row.mine for row in person.rows
     )
+    bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
     counts["bronze.messages"] = count(
-        f"{warehouse.name('bronze', 'messages')} b WHERE {own} AND EXISTS "
-        f"(SELECT 1 FROM {messages} m WHERE {same('b', 'm', MESSAGE)})"
+        texts.number_of_deliveries(bronze, messages, source=source, by_message=True)
     )
-    shared = count(
-        f"(SELECT s.* FROM {warehouse.name('silver', 'cdc')} s LEFT SEMI JOIN {messages} m "
-        f"ON {same('s', 'm', MESSAGE)} WHERE {own} AND kind = 'change') s LEFT ANTI JOIN {held} m "
-        f"ON {same('s', 'm')}"
-    )
+    shared = count(texts.number_of_others(silver, held, messages=messages, source=source))
     return Erased({what: number for what, number in counts.items() if number}, shared)
 
 
@@ -188,7 +172,6 @@ def _removed(
 ) -> Erasure:
     """Take all of it out of the tables."""
     warehouse, source = history.warehouse, history.source
-    own = f"source = {sql_text(source)}"
     known = {
         "gold": found.counts.get(f"gold.{history.target}", 0),
         "silver": found.counts.get("silver.cdc", 0),
@@ -212,34 +195,16 @@ def _removed(
     held = history.frames.view(rows_table(person.rows))
     messages = history.frames.view(messages_table(person.messages))
     if warehouse.exists("gold", history.target):
-        warehouse.execute(
-            f"MERGE INTO {warehouse.name('gold', history.target)} t "
-            f"USING {_gold_spans(history, config, person)} h ON {_of_gold(history)} "
-            "WHEN MATCHED THEN DELETE"
-        )
+        name, spans = warehouse.name("gold", history.target), _gold_spans(history, config, person)
+        warehouse.execute(texts.from_gold(name, spans, _of_gold(history)))
+    error = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
     if warehouse.exists("gold", "_rejects"):
         rejects = warehouse.name("gold", "_rejects")
-        warehouse.execute(
-            f"MERGE INTO {rejects} r USING {held} m ON r.{own} AND {same('r', 'm')} "
-            "WHEN MATCHED AND m.mine THEN DELETE "
-            f"WHEN MATCHED THEN UPDATE SET value = NULL, error = {_gone(erasure)}"
-        )
-    warehouse.execute(
-        f"MERGE INTO {warehouse.name('bronze', 'messages')} b USING {messages} m "
-        f"ON b.{own} AND {same('b', 'm', MESSAGE)} WHEN MATCHED THEN DELETE"
-    )
-    warehouse.execute(
-        f"MERGE INTO {warehouse.name('silver', 'cdc')} s USING {held} m "
-        f"ON s.{own} AND s.kind IN ('change', 'fragment', 'reject') AND {same('s', 'm')} "
-        "WHEN MATCHED AND m.mine THEN DELETE "
-        f"WHEN MATCHED AND s.kind = 'reject' THEN UPDATE SET value = NULL, error = {_gone(erasure)}"
-    )
+        warehouse.execute(texts.from_rejects(rejects, held, source=source, error=error))
+    bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
+    warehouse.execute(texts.from_bronze(bronze, messages, source=source))
+    warehouse.execute(texts.from_silver(silver, held, source=source, error=error))
     return record.write(warehouse, replace(erasure, status="erased"))
-
-
-def _gone(erasure: Erasure) -> str:
-    text = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
-    return sql_text(text)
 
 
 def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
@@ -290,9 +255,4 @@ def _gold_spans(history: Reconstruction, config: Config, person: Person) -> str:
 
 
 def _of_gold(history: Reconstruction) -> str:
-    """SQL that is true for a row `t` of the target in a span `h`."""
-    parts = ", ".join(as_text(f"t.{column(name)}", history.columns[name]) for name in history.keys)
-    return (
-        f"t._source_table = h.label AND array({parts}) = h.key "
-        "AND (h.first IS NULL OR h.first <= t._pos) AND (h.last IS NULL OR t._pos <= h.last)"
-    )
+    return texts.in_a_span({name: history.columns[name] for name in history.keys})

@@ -27,8 +27,10 @@ from ingest.errors import ConfigError, Mistake, TableError
 from ingest.fold.fold import Key
 from ingest.position import Pos
 from ingest.sql.casts import as_text, sql_text, typed
-from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
+from ingest.sql.delivery import DELIVERY, MESSAGE
+from ingest.sql.privacy import person
 from ingest.sql.projection import Projection, events
+from ingest.sql.query import one_row
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -38,7 +40,6 @@ from pipelines.privacy.texts import messages_with, texts_pattern
 
 MOST = 100_000
 """Changes of one person, at most."""
-_MAPS = ("before", "after", "key", "key_before")
 _SHORTEST = 6
 """Characters of a text that is looked for in files."""
 
@@ -94,7 +95,7 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
         if {name.casefold() for name in names} != given.keys():
             text = f"`--key`: expected the key ({', '.join(names)}), got ({', '.join(key)})"
             raise ConfigError([Mistake("command line", None, text)])
-        texts = ", ".join(
+        texts = [
             sql_text(clear.label)
             if name == clear.shard
             else as_text(
@@ -102,13 +103,13 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
                 clear.columns[name],
             )
             for name in clear.keys
-        )
-        [values] = rows(history.warehouse.session.sql(f"SELECT {texts}"))
-        for name, value in zip(clear.keys, values, strict=True):
+        ]
+        [found_values] = rows(history.warehouse.session.sql(one_row(texts)))
+        for name, value in zip(clear.keys, found_values, strict=True):
             if value is None:
                 text = f"`--key {name}`: expected {clear.columns[name]}, got another value"
                 raise ConfigError([Mistake("command line", None, text)])
-        found[clear.label] = tuple(values)
+        found[clear.label] = tuple(found_values)
     return found
 
 
@@ -153,11 +154,7 @@ def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
     while new := {span.key for span in spans.values()} - looked:
         looked |= new
         keys = frames.view(pa.table({"key": array_of(sorted(new))}))
-        moved = frames.sql(
-            f"SELECT e.key, e.key_before, e.pos, e.tx, e.before, e.image "
-            f"FROM ({changes}) e JOIN {keys} k ON k.key = e.key OR k.key = e.key_before "
-            f"WHERE e.key_before IS NOT NULL ORDER BY e.pos"
-        )
+        moved = frames.sql(person.changes_of_keys(changes, keys))
         for change in records(moved):
             now, was = tuple(change["key"]), tuple(change["key_before"])
             pos = tuple(change["pos"])
@@ -210,16 +207,9 @@ def _rows(
     halves = silver_changes(
         batch.silver, tables, "before IS NOT NULL", renamed=projection.aside, kind="fragment"
     )
-    texts = f"concat({', '.join(f'coalesce(map_values({m}), array())' for m in _MAPS)})"
-    inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"
     for changes in (batch.history("op <> 'truncate'"), halves):
-        keyed = (
-            f"SELECT e.key, e.pos, {listed('e')}, s.texts FROM ({events(projection, changes)}) e "
-            f"JOIN (SELECT {listed()}, {texts} AS texts FROM ({changes})) s ON {same('e', 's')}"
-        )
         found = frames.sql(
-            f"SELECT {listed('e')}, e.texts FROM ({keyed}) e JOIN {held} h ON h.key = e.key "
-            f"AND {inside} LIMIT {MOST + 1}"
+            person.within(events(projection, changes), changes, spans=held, most=MOST + 1)
         )
         for *place, values in rows(found):
             yield Row._make([*place, True]), {text for text in values if text is not None}
@@ -228,22 +218,9 @@ def _rows(
 def _beside(frames: Frames, batch: TableBatch, mine: Iterable[Row]) -> list[Row]:
     """Further rows of the messages that a person is in which hold a whole message, or a part of it:
     rejects lose their bytes, shards of its transactions go."""
-    source = sql_text(batch.table.source)
-    held = frames.view(rows_table(list(mine)))
-    silver = f"SELECT * FROM {batch.silver} WHERE source = {source}"
-    rejects = (
-        f"SELECT DISTINCT {listed('s')} FROM ({silver} AND kind = 'reject') s "
-        f"JOIN {held} m ON {same('s', 'm', MESSAGE)}"
-    )
-    transactions = (
-        f"SELECT DISTINCT s.topic, s.`partition`, s.tx_id FROM ({silver} AND kind = 'change' "
-        f"AND format = 'ob_avro' AND tx_id IS NOT NULL) s JOIN {held} m ON {same('s', 'm')}"
-    )
-    shards = (
-        f"SELECT DISTINCT {listed('s')} FROM ({silver} AND kind = 'fragment' "
-        f"AND format = 'ob_avro') s JOIN ({transactions}) t ON t.topic = s.topic "
-        "AND t.`partition` = s.`partition` AND t.tx_id = s.tx_id"
-    )
+    source, held = batch.table.source, frames.view(rows_table(list(mine)))
+    rejects = person.rejects_of_messages(batch.silver, held, source=source)
+    shards = person.shards_of_transactions(batch.silver, held, source=source)
     found = [Row._make([*place, False]) for place in rows(frames.sql(rejects))]
     return found + [Row._make([*place, True]) for place in rows(frames.sql(shards))]
 
@@ -307,12 +284,6 @@ def _its_own(history: Reconstruction, mine: Iterable[Row], texts: Iterable[str])
     frames, batch = history.frames, history.batches[0]
     asked = frames.view(pa.table({"text": pa.array(candidates, pa.string())}))
     held = frames.view(rows_table(list(mine)))
-    source = sql_text(batch.table.source)
-    values = ", ".join(f"coalesce(map_values(s.{name}), array())" for name in _MAPS)
-    others = (
-        f"SELECT DISTINCT o.text FROM (SELECT explode(concat({values})) AS text "
-        f"FROM {batch.silver} s LEFT ANTI JOIN {held} m ON s.source = {source} "
-        f"AND {same('s', 'm')}) o JOIN {asked} a ON a.text = o.text"
-    )
+    others = person.texts_of_others(batch.silver, held, asked=asked, source=batch.table.source)
     shared: set[str] = {text for (text,) in rows(frames.sql(others))}
     return [text for text in candidates if text not in shared]

@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 
 from ingest.config.masks import MaskSecret
-from ingest.sql.casts import sql_text
+from ingest.sql.privacy.erasure import unproved
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse, upsert
 
@@ -85,11 +85,7 @@ def opened(
     """The erasure of this key that was begun and has not been proved; else a new one."""
     if warehouse.exists("gold", "_erasures"):
         name = warehouse.name("gold", "_erasures")
-        found = records(
-            warehouse.session.sql(
-                f"SELECT * FROM {name} WHERE status <> 'proved' AND target = {sql_text(target)}"
-            )
-        )
+        found = records(warehouse.session.sql(unproved(name, target=target)))
         for row in found:
             begun = Erasure(**row)
             if begun.key_hash == key_hash(key, begun.id, secret):

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ingest.config.load import Config
-from ingest.sql.delivery import listed
+from ingest.sql.counts import report as texts
+from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.compaction import LARGE, WRITES
 from pipelines.operations.listings import DDL, Wanted, ddl, relation
@@ -109,8 +110,10 @@ def _sources(warehouse: Warehouse, config: Config, missed: Callable[..., None]) 
     newest: dict[str, datetime] = {}
     if warehouse.exists("bronze", "messages"):
         name = warehouse.name("bronze", "messages")
-        query = f"SELECT source, max(ingested_at) AS newest FROM {name} GROUP BY source"
-        newest = {row["source"]: row["newest"] for row in records(warehouse.session.sql(query))}
+        newest = {
+            row["source"]: row["newest"]
+            for row in records(warehouse.session.sql(texts.newest(name)))
+        }
     return [{**row, "newest": newest.get(row["source"])} for row in found]
 
 
@@ -123,65 +126,46 @@ def _kinds(warehouse: Warehouse) -> list[Record]:
     if not warehouse.exists("silver", "cdc"):
         return []
     name = warehouse.name("silver", "cdc")
-    query = f"SELECT kind, count(*) AS rows FROM {name} GROUP BY kind ORDER BY rows DESC, kind"
-    return records(warehouse.session.sql(query))
+    return records(warehouse.session.sql(texts.kinds(name)))
 
 
 def _runs(warehouse: Warehouse) -> list[Record]:
     if not warehouse.exists("gold", "_runs"):
         return []
     name = warehouse.name("gold", "_runs")
-    query = f"SELECT * FROM {name} ORDER BY ended DESC, part DESC LIMIT {RUNS_MOST}"
-    found = records(warehouse.session.sql(query))[::-1]
+    found = records(warehouse.session.sql(texts.runs(name, most=RUNS_MOST)))[::-1]
     for row in found:
         row["seconds"] = {stage: (row["seconds"] or {}).get(stage, 0.0) for stage in STAGES}
     return found
 
 
 def _progress(warehouse: Warehouse) -> str | None:
-    """SQL of what gold did, a row a target and run; None where it never did anything."""
-    if not warehouse.exists("gold", "_progress"):
-        return None
-    own = f"target <> '{SOURCE_CURSOR}' AND NOT contains(target, ':')"
-    return f"(SELECT * FROM {warehouse.name('gold', '_progress')} WHERE {own} AND events > 0)"
+    """The table of what gold did; None where it never did anything."""
+    return warehouse.name("gold", "_progress") if warehouse.exists("gold", "_progress") else None
 
 
 def _applied(warehouse: Warehouse) -> list[Record]:
     done = _progress(warehouse)
     if done is None:
         return []
-    query = (
-        "SELECT date_trunc('hour', at) AS hour, sum(events) AS events, sum(late) AS late, "
-        "sum(stale) AS stale, sum(keys_refolded) AS keys_refolded, sum(rejected) AS rejected "
-        f"FROM {done} GROUP BY 1 ORDER BY 1 DESC LIMIT {MOST}"
-    )
-    return records(warehouse.session.sql(query))[::-1]
+    asked = texts.by_hour(done, but=SOURCE_CURSOR, most=MOST)
+    return records(warehouse.session.sql(asked))[::-1]
 
 
 def _slowest(warehouse: Warehouse) -> list[Record]:
     done = _progress(warehouse)
     if done is None:
         return []
-    query = (
-        "SELECT target, count(*) AS batches, sum(events) AS events, sum(seconds) AS seconds, "
-        "percentile(seconds, 0.5) AS median, max(seconds) AS longest, sum(late) AS late, "
-        "sum(stale) AS stale, sum(keys_refolded) AS keys_refolded "
-        f"FROM {done} GROUP BY target ORDER BY 4 DESC, target LIMIT {MOST}"
-    )
-    return records(warehouse.session.sql(query))
+    asked = texts.slowest(done, but=SOURCE_CURSOR, most=MOST)
+    return records(warehouse.session.sql(asked))
 
 
 def _rejects(warehouse: Warehouse, config: Config) -> list[Record]:
     found = relation(warehouse, Wanted(status="open"))
     if found is None:
         return []
-    example = f"id, error, substring(value, 1, {EXAMPLE}) AS value, octet_length(value) AS bytes"
-    query = (
-        "SELECT code, stage, source, target, count(*) AS rejects, "
-        f"min_by(struct({example}), struct({listed()})) AS example FROM ({found}) "
-        f"GROUP BY code, stage, source, target ORDER BY rejects DESC, 1, 2, 3, 4 LIMIT {MOST}"
-    )
-    found_rows = records(warehouse.session.sql(query))
+    asked = texts.rejects(found, most=MOST, example=EXAMPLE)
+    found_rows = records(warehouse.session.sql(asked))
     for row in found_rows:
         if row["stage"] == "decode" and _masks_columns(config, row["source"]):
             # No message that could not be read can be masked.
@@ -212,7 +196,7 @@ def _storage(warehouse: Warehouse) -> list[Record]:
     for layer, table in names:
         if not warehouse.exists(layer, table):
             continue
-        detail = warehouse.session.sql(f"DESCRIBE DETAIL {warehouse.name(layer, table)}").first()
+        detail = warehouse.session.sql(upkeep.detail(warehouse.name(layer, table))).first()
         if detail is not None:
             files, size = int(detail["numFiles"]), int(detail["sizeInBytes"])
             small = files > WRITES and size < files * LARGE

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.sql.casts import sql_text
+from ingest.sql.silver import arrivals, last_arrivals
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -196,13 +197,8 @@ def _in_silver(warehouse: Warehouse, source: Source, late: Iterable[Partition]) 
         f"(epoch = {epoch} AND topic = {sql_text(topic)} AND `partition` = {partition})"
         for epoch, topic, partition in late
     )
-    return warehouse.session.sql(
-        f"SELECT DISTINCT epoch, topic, `partition`, offset, {_OF_SILVER} AS ms FROM "
-        f"{warehouse.name('silver', 'cdc')} WHERE source = {sql_text(source.name)} AND ({where})"
-    )
-
-
-_OF_SILVER = "coalesce(unix_millis(arrived), 0L)"
+    silver = warehouse.name("silver", "cdc")
+    return warehouse.session.sql(arrivals(silver, source=source.name, where=where))
 
 
 def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Partition, Reached]:
@@ -211,10 +207,8 @@ def _carried(warehouse: Warehouse, source: Source, checkpoint: str) -> dict[Part
     if file.exists():
         noted = msgspec.json.decode(file.read_bytes(), type=list[tuple[int, str, int, Reached]])
         return {(epoch, topic, partition): at for epoch, topic, partition, at in noted}
-    found = warehouse.session.sql(
-        f"SELECT epoch, topic, `partition`, max(offset), max({_OF_SILVER}) FROM "
-        f"{warehouse.name('silver', 'cdc')} WHERE source = {sql_text(source.name)} GROUP BY ALL"
-    )
+    silver = warehouse.name("silver", "cdc")
+    found = warehouse.session.sql(last_arrivals(silver, source=source.name))
     return {
         (epoch, topic, partition): Reached(offset, place)
         for epoch, topic, partition, offset, place in rows(found)

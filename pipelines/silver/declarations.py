@@ -15,8 +15,7 @@ from ingest.config.declaration import Declaration, changed_columns, changed_sett
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.names import SourceTable, label_of
-from ingest.sql.casts import sql_text
-from ingest.sql.silver import named
+from ingest.sql.silver import columns_among, silver_changes
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -96,13 +95,8 @@ def _held(
     found = {}
     silver = warehouse.name("silver", "cdc")
     for table, names in changed.items():
-        listed = ", ".join(map(sql_text, names))
-        sent = "transform(map_keys(coalesce(after, before, key)), k -> lower(k))"
-        held = warehouse.session.sql(
-            f"SELECT DISTINCT explode(array_intersect({sent}, array({listed}))) "
-            f"FROM {silver} WHERE source = {sql_text(table.source)} AND {named(table)} "
-            "AND kind = 'change'"
-        )
+        changes = silver_changes(silver, [table], "true")
+        held = warehouse.session.sql(columns_among(changes, names))
         if came := sorted(name for (name,) in rows(held)):
             found[table] = came
     return found

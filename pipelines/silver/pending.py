@@ -14,24 +14,17 @@ from typing import Any, NamedTuple
 from ingest.events import ColumnType
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
+from ingest.sql import pending as texts
 from ingest.sql.casts import sql_text
 from ingest.sql.lineage import translated
-from ingest.sql.metadata import gold_name, gold_names, in_gold, steps_aside
-from ingest.sql.projection import CHANGES_KEY, Projection
-from ingest.sql.sequence import place
-from ingest.sql.silver import among, holds_value, named
+from ingest.sql.metadata import gold_name, gold_names, steps_aside
+from ingest.sql.projection import Projection
+from ingest.sql.query import first_row
+from ingest.sql.silver import among, holds_value
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
-
-_WIDTH = " + ".join(
-    f"coalesce(octet_length(array_join(map_values({image}), '')), 0)"
-    for image in ("before", "after")
-)
-"""SQL of the bytes of a change's values."""
-_LOWEST = -(2**63) + 1
-"""The `oldest` where some change has no time."""
 
 
 class BatchStats(NamedTuple):
@@ -106,10 +99,15 @@ def survey(
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
-    where = f"source = {sql_text(source)} AND {these}{_narrowed(tables)}"
+    where = f"{_of(source, tables)} AND {these}"
     if limit.waits is not None:
         where += f" AND {limit.only}"
-    rows = _grouped(warehouse, where, _part(limit, apart or {}))
+    part = texts.part(apart or {}, limit.last)
+    silver = warehouse.name("silver", "cdc")
+    tenants = [name for name, format_ in FORMATS.items() if format_.tenants]
+    statistics = texts.statistics(silver, where, part=part, images=IMAGES, tenants=tenants)
+    found = warehouse.session.sql(statistics)
+    rows = tallied(row.asDict() for row in found.collect())
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)
     stats = [_batch_stats(source, row) for row in rows if row["changes"] or row["ddl"]]
@@ -117,64 +115,6 @@ def survey(
     if limit.last is not None:
         last = limit.last
     return PendingChanges(last, stats, types, keys, limit)
-
-
-def _part(limit: PublishLimit, apart: Mapping[SourceTable, int]) -> str:
-    """SQL of which part of its table's batches a row belongs to."""
-    parts = [f"CAST(batch > {limit.last} AS int)"] if limit.last is not None else []
-    if apart:
-        cases = " ".join(
-            f"WHEN {named(table)} THEN CAST(batch > {batch} AS int)"
-            for table, batch in apart.items()
-        )
-        parts.append(f"CASE {cases} ELSE 0 END")
-    return " + 2 * ".join(parts) or "0"
-
-
-def _grouped(warehouse: Warehouse, where: str, part: str) -> list[dict[str, Any]]:
-    """A row a table and part.
-
-    What tells the rows of silver apart is what they are grouped by, not a condition in each figure;
-    and they are grouped once: what Spark is to plan for every batch is half as much.
-    """
-    groups = warehouse.session.sql(
-        f"""SELECT * EXCEPT (met), size(met) > {IMAGES} AS many,
-  {_LISTED} AS images
-FROM (SELECT db, schema, `table`, {part} AS part, schema_id, kind, op, format,
-  count(1) AS rows, min(batch) AS first, max(batch) AS last, min(pos) AS lowest,
-  max(pos) AS highest, max(struct(batch, pos)) AS newest_row, collect_set(tenant) AS tenants,
-  count_if(after_image = 'partial') AS partials, count_if(changes_key) AS key_changes,
-  max(IF(changes_key, pos, NULL)) AS last_key_change, collect_set(names) AS met,
-  collect_set(key_columns) AS key_columns,
-  count_if(array_contains(warnings, 'zero_date')) AS zero_dates,
-  max(happened) AS newest, min(coalesce(happened, {_LOWEST})) AS oldest,
-  count_if(no_op) AS no_ops, count_if(key_columns IS NULL) AS keyless,
-  count_if(key_hash IS NULL) AS unhashed, sum(width) AS image_bytes, max(width) AS widest,
-  {_BY_SCHEMA}
-FROM (SELECT *, {_OF_IMAGES} FROM {warehouse.name("silver", "cdc")}
-  WHERE {where} AND kind IN ('change', 'ddl', 'schema'))
-GROUP BY db, schema, `table`, part, schema_id, kind, op, format)"""
-    )
-    return tallied(row.asDict() for row in groups.collect())
-
-
-_WITH_TENANTS = ", ".join(sql_text(name) for name, format_ in FORMATS.items() if format_.tenants)
-_OF_IMAGES = f"""{CHANGES_KEY} AS changes_key,
-  IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
-  {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,
-  unix_micros(event_time) AS happened,
-  IF(format IN ({_WITH_TENANTS}), extra['tenant'], NULL) AS tenant"""
-"""Worked out before anything is grouped: so it is compiled with the reading of the files, and no
-image leaves it."""
-_TWICE = "size(array_distinct(transform(i, n -> lower(n)))) < size(i)"
-_LISTED = f"""IF(size(met) <= {IMAGES}, met, concat(transform(array_distinct(flatten(met)),
-    n -> array(n)), slice(filter(met, i -> {_TWICE}), 1, 1)))"""
-"""Of very many lists of names (`met`) each name, and a list with a name in two spellings."""
-_BY_SCHEMA = """min(struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS came,
-  min_by(columns, struct(batch, `partition`, offset)) FILTER (WHERE kind = 'schema') AS columns,
-  max(struct(batch, offset, `partition`, key_columns)) FILTER (WHERE kind <> 'change'
-    AND size(key_columns) > 0) AS last_key"""
-"""What messages of schemas say of a table: its columns' types, its key."""
 
 
 def schema_hints(
@@ -185,12 +125,8 @@ def schema_hints(
     It has no statistics.
     """
     source = next(iter(tables)).source
-    found = warehouse.session.sql(
-        f"SELECT db, schema, `table`, schema_id, {_BY_SCHEMA} "
-        f"FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(source)} AND batch <= {last}{_narrowed(tables)} "
-        f"AND kind IN ('ddl', 'schema') GROUP BY db, schema, `table`, schema_id"
-    )
+    where = f"{_of(source, tables)} AND batch <= {last}"
+    found = warehouse.session.sql(texts.schema_hints(warehouse.name("silver", "cdc"), where))
     by_table: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in found.collect():
         by_table.setdefault((row["db"], row["schema"], row["table"]), []).append(row.asDict())
@@ -225,13 +161,12 @@ def with_key_changes(
     does not know. `later_names`: other names that the table has had."""
     images = (image for each in stats for image in each.images)
     aside = any(steps_aside(name) for image in images for name in image)
-    changes = _changes(warehouse, stats, later_names, aside=aside)
-    if projection.key_renamed:
-        changes = translated(f"{changes} AND {projection.may_change_key}", projection.lineage)
-    row = warehouse.session.sql(
-        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) "
-        f"WHERE {projection.changes_key}"
-    ).first()
+    renamed = projection.key_renamed
+    where = projection.may_change_key if renamed else "true"
+    changes = _changes(warehouse, stats, later_names, aside=aside, where=where)
+    if renamed:
+        changes = translated(changes, projection.lineage)
+    row = warehouse.session.sql(texts.key_changes(projection, changes)).first()
     if row is None or not row["key_changes"]:
         return list(stats)
     first, *rest = stats
@@ -248,14 +183,8 @@ def with_places(
 ) -> tuple[list[BatchStats], int]:
     """The statistics of a table by the order of `projection.sequence`, each with the places of them
     all, and how many changes have no place."""
-    voids = str(projection.truncates).lower()
     changes = _changes(warehouse, stats, later_names, aside=projection.aside)
-    row = warehouse.session.sql(
-        f"SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
-        f"max(p) FILTER (WHERE op = 'delete' OR {projection.may_change_key}) AS last_removal "
-        f"FROM (SELECT *, {place(projection)} AS p FROM ({changes})) "
-        f"WHERE op <> 'truncate' OR {voids}"
-    ).first()
+    row = warehouse.session.sql(texts.places(projection, changes)).first()
     assert row is not None
     placed = [
         each._replace(
@@ -281,12 +210,9 @@ def has_values(
 ) -> bool:
     """Whether images of a table above a position, and below another one where that is given, have
     values of `column`, with so many `digits` behind the point where that is given."""
-    where = f"pos > {pos_literal(above)}"
-    if below is not None:
-        where += f" AND pos < {pos_literal(below)}"
-    changes = _changes(warehouse, stats, later_names, aside=False)
-    found = f"{changes} AND {where} AND {holds_value(column, digits)}"
-    return bool(warehouse.session.sql(f"SELECT 1 FROM ({found}) LIMIT 1").take(1))
+    where = f"{texts.between(above, below)} AND {holds_value(column, digits)}"
+    changes = _changes(warehouse, stats, later_names, aside=False, where=where)
+    return bool(warehouse.session.sql(first_row(changes)).take(1))
 
 
 def _changes(
@@ -295,18 +221,15 @@ def _changes(
     later_names: Iterable[SourceTable],
     *,
     aside: bool,
+    where: str = "true",
 ) -> str:
-    """SQL of the changes that the statistics of one table count, under all its names.
+    """SQL of the changes that the statistics of one table count, under all its names, narrowed.
 
     `aside`: columns have the names that gold has them under.
     """
     table = stats[0].table
-    silver = warehouse.name("silver", "cdc")
-    return (
-        f"SELECT * FROM {f'({in_gold(silver)})' if aside else silver} "
-        f"WHERE source = {sql_text(table.source)}{_narrowed((table, *later_names))} "
-        f"AND kind = 'change' AND {spanned(stats)}"
-    )
+    mine = f"{_of(table.source, (table, *later_names))} AND {spanned(stats)} AND {where}"
+    return texts.changes(warehouse.name("silver", "cdc"), mine, aside=aside)
 
 
 def spanned(stats: Sequence[BatchStats]) -> str:
@@ -345,6 +268,6 @@ def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tupl
     return found
 
 
-def _narrowed(tables: Iterable[SourceTable]) -> str:
-    parts = [f"({named(table)})" for table in tables]
-    return f" AND ({' OR '.join(parts)})" if parts else ""
+def _of(source: str, tables: Iterable[SourceTable]) -> str:
+    """SQL that is true for the rows of these tables of a source, of all where there are none."""
+    return f"source = {sql_text(source)} AND {texts.of_tables([*tables])}"

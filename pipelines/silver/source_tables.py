@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.names import SourceTable
-from ingest.sql.casts import sql_text
+from ingest.sql.silver import above_cursors, tables_with_changes
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR, load_progress
@@ -30,11 +30,7 @@ def _read(warehouse: Warehouse) -> list[SourceTable]:
         for names, last in progress.tables.items()
         if last != 0 and names[2] is not None
     }
-    above = [f"(source = {sql_text(of)} AND batch > {s.batch})" for of, s in cursors.items()]
-    others = ", ".join(map(sql_text, cursors))
-    new = " OR ".join([*above, f"source NOT IN ({others})"]) if cursors else "true"
-    found = warehouse.session.sql(
-        f"SELECT DISTINCT source, db, schema, table FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE kind = 'change' AND table IS NOT NULL AND ({new})"
-    )
+    new = above_cursors({source: progress.batch for source, progress in cursors.items()})
+    silver = warehouse.name("silver", "cdc")
+    found = warehouse.session.sql(tables_with_changes(silver, new))
     return sorted(met | {SourceTable(*row) for row in rows(found)}, key=str)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import sql_text
+from ingest.sql.history import transactions as texts
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor
@@ -53,22 +54,7 @@ EVERYTHING = PublishLimit()
 def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> str:
     """SQL of the transactions: begin, end, whether complete, distinct events, tables."""
     change = identity(config.sources.values())
-    return (
-        "SELECT source, tx_id, begin_time, end_time, "
-        "committed AND coalesce(events >= expected, true) AS complete, rolled_back, events, "
-        "expected, tables, first_pos, last_pos FROM (SELECT source, tx_id, "
-        "min(event_time) FILTER (WHERE op = 'begin') AS begin_time, "
-        "min(event_time) FILTER (WHERE op IN ('commit', 'rollback')) AS end_time, "
-        "bool_or(op = 'commit') AS committed, bool_or(op = 'rollback') AS rolled_back, "
-        "CAST(max(after['event_count']) FILTER (WHERE op = 'commit') AS bigint) AS expected, "
-        f"count(DISTINCT CASE WHEN kind = 'change' THEN {change} END) AS events, "
-        "array_sort(collect_set(CASE WHEN kind = 'change' "
-        "THEN concat_ws('.', db, schema, table) END)) AS tables, "
-        "min(pos) AS first_pos, max(pos) AS last_pos "
-        f"FROM {warehouse.name('silver', 'cdc')} WHERE tx_id IS NOT NULL "
-        "AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) "
-        f"AND {where} GROUP BY source, epoch, tx_id)"
-    )
+    return texts.transactions(warehouse.name("silver", "cdc"), change=change, where=where)
 
 
 def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
@@ -79,11 +65,9 @@ def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: i
     if waits is None:
         return EVERYTHING
     later = f"pos >= {pos_literal(waits.first)}"
-    first = warehouse.session.sql(
-        f"SELECT min(batch) FILTER (WHERE kind = 'change' AND {later}), max(batch) "
-        f"FROM {warehouse.name('silver', 'cdc')} "
-        f"WHERE source = {sql_text(source)} AND batch > {above}"
-    ).first()
+    silver = warehouse.name("silver", "cdc")
+    batches = texts.batches_from(silver, source=source, above=above, first=waits.first)
+    first = warehouse.session.sql(batches).first()
     assert first is not None
     return PublishLimit(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, int(first[1]), waits)
 
@@ -92,18 +76,14 @@ def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: in
     """The open transaction with the lowest position among those with changes above the batch."""
     session = warehouse.session
     ours = f"source = {sql_text(source)}"
-    waits = "NOT complete AND NOT rolled_back AND events > 0"
     met = transactions(warehouse, config, f"{ours} AND batch > {above}")
-    met = f"SELECT tx_id FROM ({met}) WHERE {waits}"
+    met = texts.that_wait(met)
     if session.sql(met).isEmpty():
         return None
     # What is not complete up here may be with what lies in earlier batches: an end that came
     # before its events, or events that came a second time.
     whole = transactions(warehouse, config, f"{ours} AND tx_id IN ({met})")
-    row = session.sql(
-        f"SELECT tx_id, first_pos, events, expected FROM ({whole}) WHERE {waits} "
-        "ORDER BY first_pos LIMIT 1"
-    ).first()
+    row = session.sql(texts.lowest_waiting(whole)).first()
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.codes import Code
-from ingest.sql.casts import sql_text
-from ingest.sql.delivery import listed
+from ingest.sql.query import select
+from ingest.sql.rejects import rows as texts
+from ingest.sql.rejects.reasons import keyless
+from ingest.sql.rejects.rows import MISFITS
 from pipelines.platform.warehouse import Warehouse, add, change_from, upsert, upsert_from
 
 REJECTS = (
@@ -25,7 +26,7 @@ REJECTS = (
     ("target", "string"),
     ("code", "string"),
     ("error", "string"),
-    ("misfits", "array<struct<column:string,expected:string,value:string>>"),
+    ("misfits", MISFITS),
     ("value", "binary"),
     ("status", "string"),
     ("attempts", "bigint"),
@@ -35,25 +36,6 @@ REJECTS = (
 )
 """`misfits`: of a `type_mismatch` each column whose value did not fit, the type it was to have and
 the value's text, its first 200 characters. `error` is the sentence on them, for people alone."""
-NO_MISFITS = "CAST(NULL AS array<struct<column:string,expected:string,value:string>>)"
-DECODE_ID = f"sha1(concat_ws('/', source, {listed()}))"
-"""SQL of the id of a reject that stands in silver."""
-_ID = f"sha1(concat_ws('/', {{source}}, {listed()}, {{target}}))"
-
-
-def code_and_error(code: Code, text: str) -> str:
-    return f"'{code.value}' AS code, {sql_text(text)} AS error"
-
-
-CONFLICT = code_and_error(
-    Code.SHARD_KEY_CONFLICT,
-    "expected a key that one source table has alone, got one that another's row holds",
-)
-BASELESS = code_and_error(
-    Code.NO_BASE_IMAGE,
-    "expected the row that a partial image changes, got none; it is tried again when it comes",
-)
-"""SQL of code and error, as of `CONFLICT`."""
 
 
 def create_rejects(warehouse: Warehouse) -> None:
@@ -61,38 +43,30 @@ def create_rejects(warehouse: Warehouse) -> None:
     warehouse.create("gold", "_rejects", REJECTS)
 
 
+def table_of(warehouse: Warehouse) -> str:
+    """The table's name, as SQL takes it."""
+    return warehouse.name("gold", "_rejects")
+
+
 def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     """SQL of the rejects, open now, of changes whose key another source table's row holds; None
     where there is none."""
     if not warehouse.exists("gold", "_rejects"):
         return None
-    found = (
-        f"SELECT * FROM ({present(warehouse)}) WHERE status = 'open' "
-        f"AND code = '{Code.SHARD_KEY_CONFLICT.value}' AND source = {sql_text(source)} "
-        f"AND target = {sql_text(target)}"
-    )
+    found = texts.claimed(table_of(warehouse), source=source, target=target)
     return None if warehouse.session.sql(found).isEmpty() else found
 
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside now."""
-    place = f"concat_ws('/', {listed()})"
     found = claimed(warehouse, source, target)
-    return "true" if found is None else f"{place} NOT IN (SELECT {place} FROM ({found}))"
+    return "true" if found is None else texts.unclaimed(found)
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:
     """Set aside every change of a table whose key columns nobody names."""
-    text = "expected key columns from the YAML, the message or the Kafka key, got none; set keys"
-    found = warehouse.session.sql(
-        as_rejects(
-            source,
-            target,
-            f"SELECT {listed()}, '{Code.NO_KEY.value}' AS code, "
-            f"{sql_text(text)} AS error, coalesce(after, before) AS image FROM ({changes})",
-        )
-    )
-    return append(warehouse, found)
+    rejects = texts.as_rejects(keyless(changes), source=source, target=target)
+    return append(warehouse, warehouse.session.sql(rejects))
 
 
 def write_rejects(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
@@ -116,21 +90,7 @@ def change_rejects(warehouse: Warehouse, rows: str) -> None:
 
 def present(warehouse: Warehouse) -> str:
     """SQL of the rejects as they stand."""
-    return f"SELECT * FROM {warehouse.name('gold', '_rejects')}"
-
-
-def as_rejects(
-    source: str, target: str, found: str, *, misfits: str = NO_MISFITS, more: str = ""
-) -> str:
-    """SQL of changes (coordinates, code, error, image) as rows of REJECTS, open and new; `misfits`:
-    SQL of what does not fit of them; `more`: further columns of `found`, each after a comma."""
-    named = _ID.format(source=sql_text(source), target=sql_text(target))
-    return f"""SELECT {named} AS id, 'gold' AS stage, {sql_text(source)} AS source, topic,
-  `partition`, offset, `row`, {sql_text(target)} AS target, code, error,
-  {misfits} AS misfits, encode(to_json(image), 'utf-8') AS value, 'open' AS status,
-  CAST(0 AS bigint) AS attempts, current_timestamp() AS at,
-  CAST(1 AS bigint) AS version, epoch{more}
-FROM ({found})"""
+    return select(table_of(warehouse))
 
 
 def append(warehouse: Warehouse, found: DataFrame) -> int:
@@ -149,7 +109,7 @@ def append(warehouse: Warehouse, found: DataFrame) -> int:
         name = f"_again_{uuid.uuid4().hex}"
         again.select(columns).createOrReplaceTempView(name)
         try:
-            merge_rejects(warehouse, f"SELECT * FROM {name}")
+            merge_rejects(warehouse, select(name))
         finally:
             warehouse.session.catalog.dropTempView(name)
     return int(row["n"] + row["m"])

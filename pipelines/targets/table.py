@@ -15,9 +15,9 @@ from ingest.config.routes import Route
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.sql.casts import sql_text
 from ingest.sql.metadata import check_column_names
 from ingest.sql.projection import Projection
+from ingest.sql.tables.definition import add_columns, properties, set_properties
 from pipelines.platform.warehouse import Warehouse, quote
 from pipelines.targets.progress import Horizon
 
@@ -174,7 +174,7 @@ def create_anew(
         for name in rows.columns
     ]
     name = warehouse.name("gold", target)
-    shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {name}").collect()
+    shown = warehouse.session.sql(properties(name)).collect()
     others = {row["key"]: row["value"] for row in shown if not row["key"].startswith(_DELTAS)}
     writer = rows.select(columns).writeTo(name).using("delta")
     for key, value in {**others, **_PROPERTIES, _KEPT: _contract_json(contract)}.items():
@@ -213,9 +213,8 @@ def keep_horizons(
 ) -> None:
     """Note with the target where the history of its source tables, by label, was trimmed, should
     the progress of gold be lost: nothing else would tell that changes from below have no base."""
-    kept = sql_text(json.dumps({label: found for label, found in horizons.items() if found}))
-    name = warehouse.name("gold", target)
-    warehouse.execute(f"ALTER TABLE {name} SET TBLPROPERTIES ('{_HORIZONS}' = {kept})")
+    kept = json.dumps({label: found for label, found in horizons.items() if found})
+    warehouse.execute(set_properties(warehouse.name("gold", target), {_HORIZONS: kept}))
 
 
 def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, ...]]:
@@ -230,7 +229,7 @@ def horizons_of(warehouse: Warehouse, target: str) -> dict[str, tuple[Horizon, .
 def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
     if not warehouse.exists("gold", target):
         return None
-    shown = warehouse.session.sql(f"SHOW TBLPROPERTIES {warehouse.name('gold', target)}")
+    shown = warehouse.session.sql(properties(warehouse.name("gold", target)))
     return next((row["value"] for row in shown.collect() if row["key"] == name), None)
 
 
@@ -249,7 +248,7 @@ def check_contract(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool)
         )
     if soft and mode != "append" and "_deleted_at" not in held:
         name = warehouse.name("gold", target)
-        warehouse.execute(f"ALTER TABLE {name} ADD COLUMNS (_deleted_at timestamp)")
+        warehouse.execute(add_columns(name, [("_deleted_at", "timestamp")]))
 
 
 def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> Projection:

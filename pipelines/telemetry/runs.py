@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.sql.casts import sql_text
+from ingest.sql.query import one_row
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
@@ -165,7 +166,7 @@ def _values(warehouse: Warehouse, row: RunRow) -> tuple[Any, ...]:
 
 def _who(warehouse: Warehouse) -> str | None:
     if not warehouse.local:
-        found = warehouse.session.sql("SELECT current_user()").first()
+        found = warehouse.session.sql(one_row(["current_user()"])).first()
         return None if found is None else str(found[0])
     try:
         return getpass.getuser()

@@ -10,7 +10,7 @@ import pytest
 from ingest.config.settings import Settings
 from ingest.ddl.changes import AddColumn, DropColumn
 from ingest.errors import ConfigError
-from ingest.sql.alter import script
+from ingest.sql.tables.alter import script
 from pipelines.cli.context import Invocation
 from pipelines.operations import listings
 from pipelines.operations.listings import (

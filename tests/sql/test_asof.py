@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.sql.asof import Moment, at_pos, at_time
+from ingest.sql.history.asof import Moment, at_pos, at_time
 
 DAY = 86_400_000_000
 

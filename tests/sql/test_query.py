@@ -22,6 +22,7 @@ QUERIES = {
     "pairs": PAIRS,
     "few_pairs": key_changes.few_pairs(PAIRS, most=10, bytes_most=100),
     "pairs_with": key_changes.pairs_with(PAIRS, "some_keys"),
+    "not_told_apart": key_changes.not_told_apart(PROJECTION, "SELECT * FROM t", new=["a b", "id"]),
     "edges": key_changes.edges(PAIRS),
     "checksum": key_changes.checksum("found"),
     "contracted": key_changes.contracted("found"),

@@ -12,6 +12,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.fold.latest import SURPRISE
 from ingest.sql.fold.merge import METADATA
 from ingest.sql.projection import Projection, as_today, column
+from ingest.sql.query import query
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""
@@ -32,13 +33,16 @@ def rows(projection: Projection, changes: str, *, checked: bool) -> str:
     slots = projection.slots
     values = "".join(f"{_value(projection, name)} AS {slot}, " for name, slot in slots.items())
     names = "".join(f"image.{slot} AS {slot}, " for slot in slots.values())
-    return f"""SELECT _change, {names}pos AS _pos, image._event_time AS _event_time,
+    return query(
+        images=f"SELECT {identity_sql(projection.by_arrival)} AS _change, {pos} AS pos, "
+        f"struct({values}event_time AS _event_time) AS image "
+        f"FROM ({as_today(projection, changes)}) WHERE {where}",
+        lowest="SELECT _change, min(pos) AS pos, min_by(image, pos) AS image FROM images "
+        "GROUP BY _change",
+        rows=f"""SELECT _change, {names}pos AS _pos, image._event_time AS _event_time,
   {sql_text(projection.source)} AS _source, {sql_text(projection.label)} AS _source_table
-FROM (SELECT _change, min(pos) AS pos, min_by(image, pos) AS image
-  FROM (SELECT {identity_sql(projection.by_arrival)} AS _change, {pos} AS pos,
-      struct({values}event_time AS _event_time) AS image
-    FROM ({as_today(projection, changes)}) WHERE {where})
-  GROUP BY _change)"""
+FROM lowest""",
+    )
 
 
 def named_rows(projection: Projection, rows: str) -> str:
@@ -63,11 +67,15 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
     names = [*projection.slots.values(), *METADATA]
     kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
     change = identity_sql(projection.by_arrival)
-    known = f"SELECT {change} AS _change, min(pos) AS held FROM ({earlier}) "
-    source = f"""SELECT {kept}, inline(IF(held > _pos,
+    source = query(
+        new=new,
+        known=f"SELECT {change} AS _change, min(pos) AS held FROM ({earlier}) WHERE {IMAGES} "
+        "GROUP BY _change",
+        source=f"""SELECT {kept}, inline(IF(held > _pos,
     array(struct(_pos, false AS _gone), struct(held AS _pos, true AS _gone)),
     array(struct(coalesce(held, _pos) AS _pos, false AS _gone))))
-  FROM ({new}) r LEFT JOIN ({known} WHERE {IMAGES} GROUP BY _change) k ON k._change = r._change"""
+FROM new r LEFT JOIN known k ON k._change = r._change""",
+    )
     values = ", ".join(f"s.{name}" for name in names)
     return f"""MERGE INTO {target} t USING ({source}) s
 ON t._pos = s._pos AND t._source_table = s._source_table

@@ -5,6 +5,9 @@ In the relations of pairs and of what follows from them, a key is an array of te
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ingest.sql.casts import as_text, sql_text, typed
 from ingest.sql.projection import Projection, events, key_bytes
 from ingest.sql.query import query
 
@@ -77,4 +80,25 @@ def components(edges: str) -> str:
         tied=f"SELECT key, to_json(tied_to) AS component FROM {edges}",
         lowest=f"SELECT DISTINCT tied_to AS key, to_json(tied_to) AS component FROM {edges}",
         every="SELECT * FROM tied UNION ALL SELECT * FROM lowest",
+    )
+
+
+def not_told_apart(projection: Projection, changes: str, *, new: Sequence[str]) -> str:
+    """A row on silver's changes: how many values of the columns `new`, in lower case, several keys
+    had (`several`), and how many keys have changes that do not say them all (`unknown`)."""
+    places = {key.lower(): place for place, key in enumerate(projection.keys)}
+    types = {name.lower(): (name, type_) for name, type_ in projection.columns.items()}
+    values = []
+    for name in new:
+        held, type_ = types[name]
+        sent = f"coalesce(image[{sql_text(held)}], before[{sql_text(held)}])"
+        text = as_text(typed(sent, type_, projection.zone), type_)
+        values.append(f"key[{places[name]}]" if name in places else text)
+    return query(
+        events=events(projection, changes),
+        named=f"SELECT key, array({', '.join(values)}) AS named FROM events WHERE key IS NOT NULL",
+        by_new="SELECT count(DISTINCT key) AS keys, exists(named, v -> v IS NULL) AS unknown "
+        "FROM named GROUP BY named",
+        counted="SELECT count_if(keys > 1 AND NOT unknown) AS several, "
+        "coalesce(sum(IF(unknown, keys, 0)), 0) AS unknown FROM by_new",
     )

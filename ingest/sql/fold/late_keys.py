@@ -38,6 +38,15 @@ def held_by_others(target: str, projection: Projection, *, soft: bool, versions:
     )
 
 
+def named_by_others(target: str, projection: Projection, *, keys: str) -> str:
+    """Those of `keys`, a relation, that a row of another source table has: `key`."""
+    return query(
+        theirs=f"SELECT {_key_of_row(projection)} AS key FROM {target} "
+        f"WHERE _source_table <> {sql_text(projection.label)}",
+        named=f"SELECT k.key FROM {keys} k JOIN theirs t ON t.key = k.key",
+    )
+
+
 def stored_versions(target: str, projection: Projection, *, changes: str) -> str:
     """What is stored of the keys of events: where their newest version began, and the open one."""
     return query(
@@ -73,6 +82,11 @@ def rows_below(stored: str, projection: Projection, *, below: str, above: str) -
         above=events(projection, above),
         put_back="SELECT DISTINCT s.key FROM above a JOIN stored s ON s.key = a.key",
     )
+
+
+def rows_above(stored: str, below: str) -> str:
+    """The rows `stored` for which `below` is not true."""
+    return f"SELECT * FROM ({stored}) WHERE NOT ({below})"
 
 
 def rows_at(stored: str, positions: Sequence[Pos]) -> str:
@@ -136,6 +150,11 @@ def named_verdicts(
 def of_kinds(results: str, kinds: Sequence[str], columns: str = "*") -> str:
     """The results of some kinds."""
     return f"SELECT {columns} FROM {results} WHERE kind IN ({_texts(kinds)})"
+
+
+def keys_of(results: str) -> str:
+    """The keys of results, each once."""
+    return f"SELECT DISTINCT key FROM {results}"
 
 
 def without_keys(results: str, keys: str) -> str:

@@ -6,6 +6,7 @@ from ingest.position import LENGTH, SOURCE_PART, source_part, transport_part
 from ingest.sql import casts
 from ingest.sql.casts import sql_text
 from ingest.sql.projection import Projection, column
+from ingest.sql.query import query
 
 SURPRISE = "ingest: this batch needs the exact fold"
 """What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
@@ -34,17 +35,19 @@ def latest(
     listed = ", ".join(keys)
     nulls = " OR ".join(f"{key} IS NULL" for key in keys)
     surprise = f"raise_error({sql_text(SURPRISE)})"
-    rows = _typed_rows(projection, changes, sets=sets, image=image, checked=checked)
+    relations = _typed_rows(projection, changes, sets=sets, image=image, checked=checked)
+    *_, typed = relations
     bad = f"NOT gone AND ({_misfit(projection, sets)})"
     folded = f"struct({', '.join(['gone', 'event_time', *(f'`v{i}`' for i in range(len(sets)))])})"
     ties = checked and not projection.by_arrival
     if checked:
         folded = f"IF({bad}, {surprise}, {folded})"
     else:
-        rows = (
-            f"SELECT c.* FROM ({rows}) c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
+        relations["on_time"] = (
+            f"SELECT c.* FROM {typed} c LEFT ANTI JOIN {unless} l ON l.key = c.key_text "
             f"WHERE NOT ({bad}) AND key_text IS NOT NULL"
         )
+        typed = "on_time"
     surprises = f"({nulls})" + (f" OR probe <> {_probe(projection)}" if ties else "")
     final = f"IF({surprises}, {surprise}, pos)" if checked else "pos"
     probe, most = (
@@ -53,14 +56,17 @@ def latest(
     slots = projection.slots
     names = "".join(f", folded.v{i} AS {slots[name]}" for i, name in enumerate(sets))
     key_names = ", ".join(f"{key} AS `_k{i}`" for i, key in enumerate(keys))
-    return f"""SELECT {key_names}{names}, folded.gone AS _gone,
+    return query(
+        **relations,
+        steps=f"SELECT {listed}, pos, {folded} AS folded{probe} FROM {typed}",
+        newest=f"SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most} "
+        f"FROM steps GROUP BY {listed}",
+        rows=f"""SELECT {key_names}{names}, folded.gone AS _gone,
   folded.event_time AS _event_time, {final} AS _pos, false AS _exact, true AS _whole,
   CAST(NULL AS array<string>) AS _sets, {sql_text(projection.label)} AS _source_table,
   IF(folded.gone, folded.event_time, NULL) AS _deleted_at
-FROM (SELECT {listed}, max(pos) AS pos, max_by(folded, pos) AS folded{most}
-  FROM (SELECT {listed}, pos, {folded} AS folded{probe}
-    FROM ({rows}))
-  GROUP BY {listed})"""
+FROM newest""",
+    )
 
 
 def _probe(projection: Projection) -> str:
@@ -78,9 +84,9 @@ def _typed_rows(
     sets: tuple[str, ...],
     image: tuple[str, ...] | None,
     checked: bool,
-) -> str:
-    """SQL of rows with typed keys `k0`…, `pos`, `gone`, `event_time`, per column of `sets` its text
-    `x0`… and typed value `v0`…, and, unless `checked`, the key's text."""
+) -> dict[str, str]:
+    """Relations, the last of which has typed keys `k0`…, `pos`, `gone`, `event_time`, per column of
+    `sets` its text `x0`… and typed value `v0`…, and, unless `checked`, the key's text."""
     typed_keys = ", ".join(
         casts.typed(
             # Where silver knows the key, an event without one is a surprise.
@@ -107,11 +113,13 @@ def _typed_rows(
     keys = ", ".join(column(f"k{i}") for i in range(len(projection.keys)))
     kept = "" if checked else ", key_text"
     xs = "".join(f", `x{i}`" for i in range(len(sets)))
-    return f"""SELECT {keys}, pos, gone, event_time{kept}{xs}{"".join(values)}
-FROM (SELECT {keys}, pos, gone, event_time{kept}{"".join(texts)}
-  FROM (SELECT {typed_keys}{key_text}, pos, op = 'delete' AS gone, event_time, after,
-      map_values(after) AS texts
-    FROM ({changes})))"""
+    plain = f"{keys}, pos, gone, event_time{kept}"
+    return {
+        "keyed": f"SELECT {typed_keys}{key_text}, pos, op = 'delete' AS gone, event_time, after, "
+        f"map_values(after) AS texts FROM ({changes})",
+        "spelled": f"SELECT {plain}{''.join(texts)} FROM keyed",
+        "typed": f"SELECT {plain}{xs}{''.join(values)} FROM spelled",
+    }
 
 
 def _misfit(projection: Projection, sets: tuple[str, ...]) -> str:

@@ -21,6 +21,7 @@ from ingest.sql.casts import sql_text
 from ingest.sql.fold.latest import SURPRISE
 from ingest.sql.fold.merge import METADATA, Truncate, reached
 from ingest.sql.projection import Projection, column
+from ingest.sql.query import query
 
 _ADDED = ("_valid_from", "_valid_to", "_current")
 
@@ -87,10 +88,11 @@ def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = Non
     lacking = [slots[name] for name in projection.columns if name not in (*given, *projection.keys)]
     plain = ", ".join([*keys, "_gone", "_pos", "_event_time", "_source_table", "_open", "_clock"])
     ours = [slots[name] for name in projection.columns if name not in projection.keys]
+    filled = steps
     if lacking:
         kept = f"bool_or(_gone) OVER {window}"
-        filled = "".join(f", IF({kept}, NULL, _open.{name}) AS {name}" for name in lacking)
-        steps = f"SELECT *{filled} FROM ({steps})"
+        values = "".join(f", IF({kept}, NULL, _open.{name}) AS {name}" for name in lacking)
+        filled = f"SELECT *{values} FROM ({steps})"
     listed = f"{plain}{''.join(f', {name}' for name in ours)}"
     pos = "_pos"
     if sets is not None and not projection.by_arrival:
@@ -99,30 +101,64 @@ def rows(projection: Projection, steps: str, *, sets: Sequence[str] | None = Non
         pos = f"IF(coalesce({tie}, false), raise_error({sql_text(SURPRISE)}), _pos)"
     listed_checked = listed.replace(" _pos,", f" {pos} AS _pos,", 1)
     values = f"struct({', '.join(ours)})" if ours else "true"
-    stored = f"struct({', '.join(f'_open.{name}' for name in ours)})" if ours else "true"
-    changed = f"""CASE
-    WHEN _before IS NULL AND _gone THEN _open IS NOT NULL
-    WHEN _before IS NULL THEN _open IS NULL OR NOT ({values} <=> {stored})
-    WHEN _gone THEN NOT _before.gone
-    ELSE _before.gone OR NOT ({values} <=> _before.row) END"""
     out = ", ".join([*keys, *ours, "_source_table", "_event_time", "_act"])
-    return f"""SELECT {out}, IF(_act = 'close', _open._pos, _pos) AS _pos,
+    return query(
+        filled=filled,
+        ordered=f"""SELECT {listed},
+  lag(struct(_gone AS gone, {values} AS row)) OVER {window} AS _before,
+  lag(_pos) OVER {window} AS _last FROM filled""",
+        untied=f"SELECT {listed_checked}, _before FROM ordered",
+        changed=f"""SELECT *, row_number() OVER {window} AS _n,
+  greatest(_clock, max(_event_time) OVER {window}) AS _from
+FROM untied WHERE {_changes_row(values, ours)}""",
+        spans=f"""SELECT *, lead(_from) OVER {window} AS _to,
+  lead(struct(_gone AS gone, _event_time AS at)) OVER {window} AS _next FROM changed""",
+        acts="""SELECT *, explode(CASE WHEN _n = 1 AND _open IS NOT NULL
+    THEN IF(_gone, array('close'), array('close', 'put'))
+    WHEN _gone THEN array() ELSE array('put') END) AS _act FROM spans""",
+        versions=f"""SELECT {out}, IF(_act = 'close', _open._pos, _pos) AS _pos,
   IF(_act = 'close', NULL, _from) AS _valid_from, IF(_act = 'close', _from, _to) AS _valid_to,
   _act = 'put' AND _next IS NULL AS _current,
   CASE WHEN _act = 'put' AND _next.gone THEN coalesce(_next.at, timestamp_micros(0))
     WHEN _act = 'close' AND _gone THEN coalesce(_event_time, timestamp_micros(0)) END AS _deleted_at
-FROM (SELECT *, explode(CASE WHEN _n = 1 AND _open IS NOT NULL
-      THEN IF(_gone, array('close'), array('close', 'put'))
-      WHEN _gone THEN array() ELSE array('put') END) AS _act
-  FROM (SELECT *, lead(_from) OVER {window} AS _to,
-      lead(struct(_gone AS gone, _event_time AS at)) OVER {window} AS _next
-    FROM (SELECT *, row_number() OVER {window} AS _n,
-        greatest(_clock, max(_event_time) OVER {window}) AS _from
-      FROM (SELECT {listed_checked}, _before
-        FROM (SELECT {listed}, lag(struct(_gone AS gone, {values} AS row)) OVER {window} AS _before,
-            lag(_pos) OVER {window} AS _last
-          FROM ({steps})))
-      WHERE {changed})))"""
+FROM acts""",
+    )
+
+
+def _changes_row(values: str, ours: Sequence[str]) -> str:
+    """True for a step that leaves the row otherwise than the one before it, or what is open."""
+    stored = f"struct({', '.join(f'_open.{name}' for name in ours)})" if ours else "true"
+    return f"""CASE
+    WHEN _before IS NULL AND _gone THEN _open IS NOT NULL
+    WHEN _before IS NULL THEN _open IS NULL OR NOT ({values} <=> {stored})
+    WHEN _gone THEN NOT _before.gone
+    ELSE _before.gone OR NOT ({values} <=> _before.row) END"""
+
+
+def beside_nothing(projection: Projection, steps: str) -> str:
+    """Steps as `beside` gives them, where nothing is stored of their keys."""
+    slots = projection.slots.items()
+    fields = ", ".join(f"{slot}: {projection.columns[name]}" for name, slot in slots)
+    return (
+        f"SELECT *, CAST(NULL AS struct<_pos: array<bigint>, {fields}>) AS _open, "
+        f"CAST(NULL AS timestamp) AS _clock FROM ({steps})"
+    )
+
+
+def with_open_values(projection: Projection, steps: str) -> str:
+    """Steps beside what is stored of their keys, for `rows`: columns that a step does not set are
+    as the open version has them."""
+    filled = "".join(
+        f", IF(_sets IS NULL OR array_contains(_sets, {sql_text(name)}), {slot}, "
+        f"_open.{slot}) AS {slot}"
+        for name, slot in projection.slots.items()
+        if name not in projection.keys
+    )
+    keys = ", ".join(f"_k{i}" for i in range(len(projection.keys)))
+    return (
+        f"SELECT {keys}, _gone, _pos, _event_time, _source_table, _open, _clock{filled} "
+        f"FROM ({steps})"
+    )
 
 
 def unknown(projection: Projection, target: str, *, keys: str, known: str) -> str:

@@ -6,10 +6,11 @@ and a row that is there twice counts twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ingest.sql.casts import sql_text, typed, zero_date
 from ingest.sql.projection import column
+from ingest.sql.query import select
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
@@ -83,3 +84,33 @@ def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
         f"left(CAST({value} AS string), 200)))"
     )
     return f"IF({value} IS NULL OR {fits}, {found}, {wrong})"
+
+
+def numbered(rows: str, keys: Sequence[str], *, columns: Sequence[str], order: str) -> str:
+    """The rows of a relation as `differences` takes them: `held`, all of keys and columns, and
+    `nth` of those with the same keys, in an order."""
+    held = ", ".join(map(column, [*keys, *columns]))
+    by = ", ".join(map(column, keys))
+    nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
+    return f"(SELECT struct({held}) AS held, {nth} FROM {rows})"
+
+
+def by_kind(differences: str) -> str:
+    """How many differences there are of each kind."""
+    return f"SELECT kind, count(*) FROM ({differences}) GROUP BY kind"
+
+
+def at_version(table: str, version: int) -> str:
+    """A table as it was at a version, as a relation."""
+    return f"{table} VERSION AS OF {version}"
+
+
+def narrowed(rows: str, columns: Sequence[str], where: str) -> str:
+    """Some columns of a relation's rows for which `where` is true, as a relation."""
+    return f"({select(rows, where, columns=', '.join(map(column, columns)))})"
+
+
+def with_texts(rows: str, texts: Iterable[tuple[str, str]], *, named: str) -> str:
+    """The rows of a relation with a map, `named` so, of names and values (SQL)."""
+    pairs = ", ".join(f"{sql_text(name)}, {value}" for name, value in texts)
+    return f"SELECT *, map({pairs}) AS {named} FROM {rows}"

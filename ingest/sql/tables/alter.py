@@ -11,11 +11,7 @@ from itertools import groupby
 from typing import assert_never
 
 from ingest.ddl.changes import AddColumn, AlterColumnType, ColumnChange, DropColumn, RenameColumn
-
-
-def quoted(name: str) -> str:
-    """A column name as Spark SQL takes it whatever it holds: dots, spaces, back quotes."""
-    return "`" + name.replace("`", "``") + "`"
+from ingest.sql.casts import quoted
 
 
 def commits(changes: Iterable[ColumnChange]) -> list[Sequence[ColumnChange]]:

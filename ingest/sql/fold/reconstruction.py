@@ -1,0 +1,134 @@
+"""The rows that all history makes: of the parts that folds give, one a source table.
+
+A part has the keys as `_k0`…, the columns by their slots and what gold adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ingest.sql.casts import sql_text
+from ingest.sql.projection import Projection, column, slots
+from ingest.sql.query import query
+
+
+def no_rows(types: Mapping[str, str]) -> str:
+    """No row, with columns of these types."""
+    nulls = [f"CAST(NULL AS {type_}) AS {column(name)}" for name, type_ in types.items()]
+    return f"SELECT {', '.join(nulls)} WHERE false"
+
+
+def typed(rows: str, types: Mapping[str, str]) -> str:
+    """Rows, each column of its type."""
+    listed = (f"CAST({column(name)} AS {type_}) AS {column(name)}" for name, type_ in types.items())
+    return f"SELECT {', '.join(listed)} FROM ({rows})"
+
+
+def placed(rows: str) -> str:
+    """Rows, each of which shows its `_pos`, so that the fast way tells there what is odd."""
+    return f"SELECT * FROM ({rows}) WHERE _pos IS NOT NULL"
+
+
+def together(
+    parts: Sequence[str],
+    *,
+    keys: Sequence[str],
+    columns: Collection[str],
+    added: Collection[str],
+    source: str,
+) -> str:
+    """The rows of all parts: the columns by their slots, and what gold adds (`added`)."""
+    values = [
+        f"_k{keys.index(name)} AS {slot}" if name in keys else slot
+        for name, slot in slots(columns).items()
+    ]
+    ours = [f"{sql_text(source)} AS _source" if name == "_source" else name for name in added]
+    listed = ", ".join([*values, *ours])
+    return " UNION ALL ".join(f"SELECT {listed} FROM ({part})" for part in parts)
+
+
+def one_owner(
+    rows: str,
+    *,
+    keys: Sequence[str],
+    columns: Collection[str],
+    added: Collection[str],
+    target: str | None,
+) -> str:
+    """Of a key that several source tables have, the rows (`together`) of the one that the `target`
+    has it from or, if it has none or there is no target, that brought it first."""
+    places = slots(columns)
+    listed = ", ".join([*places.values(), *added])
+    by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
+    found, beside, first = {"found": rows}, "FROM found s", "s._pos"
+    if target is not None:
+        own = ", ".join(f"{column(key)} AS {places[key]}" for key in keys)
+        found["owners"] = (
+            f"SELECT {own}, min(_source_table) AS _owner FROM {target} "
+            f"GROUP BY {', '.join(map(column, keys))}"
+        )
+        on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in keys)
+        beside += f" LEFT JOIN owners t ON {on}"
+        first = f"coalesce(t._owner <> s._source_table, false), {first}"
+    return query(
+        **found,
+        claimed=f"SELECT s.*, first_value(s._source_table) OVER ({by_key} ORDER BY {first}) "
+        f"AS _claim {beside}",
+        owned=f"SELECT {listed} FROM claimed WHERE _claim = _source_table",
+    )
+
+
+def named(rows: str, *, columns: Collection[str], added: Collection[str]) -> str:
+    """Rows (`together`) under the names that the target's columns have."""
+    names = [f"{slot} AS {column(name)}" for name, slot in slots(columns).items()]
+    return f"SELECT {', '.join([*names, *added])} FROM ({rows})"
+
+
+def with_keys(projection: Projection, images: str) -> str:
+    """Images, whose keys are columns like others, as a part."""
+    keys = (f"{projection.slots[key]} AS _k{i}, " for i, key in enumerate(projection.keys))
+    return f"SELECT {''.join(keys)}* FROM ({images})"
+
+
+def changes_of_other_keys(changes: str, projection: Projection, keys: str) -> str:
+    """The changes (silver rows, as the target sees them) whose key is not among `keys`, a relation
+    (`key`), and not NULL."""
+    return query(
+        keyed=f"SELECT *, {projection.key_text()} AS _key FROM ({changes})",
+        others=f"SELECT c.* EXCEPT (_key) FROM keyed c LEFT ANTI JOIN {keys} o ON o.key = c._key "
+        "WHERE c._key IS NOT NULL",
+    )
+
+
+def events_that_fit(events: str, *, among: str | None, linked: str | None) -> str:
+    """The events that fit, of the keys `among` where that relation is given, each with its group
+    (`component`). `linked`: a relation of all linked keys with theirs."""
+    found = {
+        "events": events,
+        "fitting": "SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
+    }
+    chosen = "fitting"
+    if among is not None:
+        chosen = "chosen"
+        found[chosen] = f"SELECT h.* FROM fitting h LEFT SEMI JOIN {among} o ON o.key = h.key"
+    if linked is None:
+        return query(**found, grouped=f"SELECT *, to_json(key) AS component FROM {chosen}")
+    return query(
+        **found,
+        grouped="SELECT h.*, coalesce(l.component, to_json(h.key)) AS component "
+        f"FROM {chosen} h LEFT JOIN {linked} l ON l.key = h.key",
+    )
+
+
+def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool) -> str:
+    """The keys of the events that SQL alone cannot fold: of partial images, of those that lack more
+    than `lacking` columns, of changed keys, of what does not fit."""
+    odd = (
+        "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
+        f"OR (op <> 'delete' AND lacks > {lacking})"
+    ) + (" OR op = 'delete'" if soft else "")
+    return query(
+        events=events,
+        odd="SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
+        f"FROM events WHERE key IS NOT NULL AND ({odd})",
+    )

@@ -1,0 +1,45 @@
+"""Changes that no fold needs any more: below a whole image of their key."""
+
+from __future__ import annotations
+
+from ingest.names import SourceTable
+from ingest.position import source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import DELIVERY, listed, same
+from ingest.sql.query import query
+from ingest.sql.silver import named
+
+
+def superseded(events: str, key_changes: str, *, soft: bool) -> str:
+    """Those of the events that fit which lie below one of their key that leaves nothing of what was
+    before, and where that stands: (delivery, batch, pos, event_time). Keys stay out that some of
+    the events `key_changes` link to others. `soft`: deletes leave rows."""
+    base = "NOT partial AND lacks = 0 AND op <> 'delete'"
+    base = base if soft else f"({base} OR op = 'delete')"
+    return query(
+        events=events,
+        key_changes=key_changes,
+        moved="SELECT explode(array(key, key_before)) AS key FROM key_changes "
+        "WHERE key_before IS NOT NULL",
+        old="SELECT o.* FROM events o LEFT ANTI JOIN moved m ON m.key = o.key "
+        "WHERE o.key IS NOT NULL AND size(o.misfits) = 0",
+        bases=f"SELECT key, max(struct(pos, event_time)) AS base FROM old WHERE {base} "
+        "GROUP BY key",
+        superseded=f"SELECT {listed('o')}, o.batch, b.base.pos, b.base.event_time "
+        "FROM old o JOIN bases b ON o.key = b.key "
+        f"WHERE {source_part('o.pos')} < {source_part('b.base.pos')}",
+    )
+
+
+def highest(superseded: str) -> str:
+    """A row: the highest position above superseded changes, a relation, and the latest time."""
+    return f"SELECT max(pos), max(event_time) FROM {superseded}"
+
+
+def delete(silver: str, superseded: str, *, table: SourceTable) -> str:
+    """The MERGE that takes superseded changes of a source table, a relation, out of silver."""
+    return (
+        f"MERGE INTO {silver} s USING {superseded} d "
+        f"ON s.source = {sql_text(table.source)} AND s.kind = 'change' AND {named(table)} "
+        f"AND {same('s', 'd', (*DELIVERY, 'batch'))} WHEN MATCHED THEN DELETE"
+    )

@@ -1,0 +1,1 @@
+"""Schema changes: the ledger of them, and what silver and gold have of them."""

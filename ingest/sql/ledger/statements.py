@@ -1,0 +1,21 @@
+"""Statements of a source's log that silver has: schema changes and truncates."""
+
+from __future__ import annotations
+
+from ingest.position import source_part
+from ingest.sql.casts import sql_text
+from ingest.sql.query import query
+
+
+def in_batches(silver: str, *, source: str, first: int, last: int) -> str:
+    """The statements of some batches, copies of one as one, in order of position: (db, schema,
+    table, ddl, dialect, op, format, pos, micros)."""
+    columns = "db, schema, `table`, ddl, dialect, op, format"
+    return query(
+        statements=f"SELECT * FROM {silver} WHERE source = {sql_text(source)} "
+        f"AND batch BETWEEN {first} AND {last} "
+        "AND (kind = 'ddl' OR (kind = 'change' AND op = 'truncate'))",
+        once=f"""SELECT {columns}, min(pos) AS pos, unix_micros(min(event_time)) AS micros
+FROM statements
+GROUP BY {columns}, {source_part("pos")}, IF(pos IS NULL, event_time, NULL) ORDER BY pos""",
+    )

@@ -1,0 +1,103 @@
+"""What is a person's in each table, counted and taken out.
+
+The person's rows are a relation of a delivery's columns and `mine`, its messages one of a message's
+columns; see `ingest.sql.privacy.person`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ingest.sql.casts import as_text, sql_text
+from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
+from ingest.sql.projection import column
+from ingest.sql.query import query, select
+
+
+def undecoded(bronze: str, silver: str, *, source: str) -> str:
+    """How many messages of a source silver does not know of."""
+    own = f"source = {sql_text(source)}"
+    return query(
+        messages=select(bronze, own),
+        known=f"SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} WHERE {own}",
+        waiting="SELECT count(*) FROM messages b LEFT ANTI JOIN known s "
+        f"ON {same('b', 's', MESSAGE)}",
+    )
+
+
+def in_a_span(keys: Mapping[str, str]) -> str:
+    """True for a row `t` of a target with these keys (name -> type) in a span `h`."""
+    parts = ", ".join(as_text(f"t.{column(name)}", type_) for name, type_ in keys.items())
+    return (
+        f"t._source_table = h.label AND array({parts}) = h.key "
+        "AND (h.first IS NULL OR h.first <= t._pos) AND (h.last IS NULL OR t._pos <= h.last)"
+    )
+
+
+def number_in_gold(target: str, spans: str, on: str) -> str:
+    """How many rows `t` of a target are those of a relation `h`, as `on` says."""
+    return f"SELECT count(*) FROM {target} t WHERE EXISTS (SELECT 1 FROM {spans} h WHERE {on})"
+
+
+def number_of_deliveries(table: str, held: str, *, source: str, by_message: bool = False) -> str:
+    """How many rows of a source a table has of the deliveries, or messages, of a relation."""
+    names = MESSAGE if by_message else DELIVERY
+    return (
+        f"SELECT count(*) FROM {table} r WHERE source = {sql_text(source)} "
+        f"AND EXISTS (SELECT 1 FROM {held} m WHERE {same('r', 'm', names)})"
+    )
+
+
+def number_of_others(silver: str, held: str, *, messages: str, source: str) -> str:
+    """How many changes of silver came in the messages, a relation, and are not the rows `held`."""
+    return query(
+        changes=f"SELECT s.* FROM {silver} s LEFT SEMI JOIN {messages} m "
+        f"ON {same('s', 'm', MESSAGE)} WHERE source = {sql_text(source)} AND kind = 'change'",
+        others=f"SELECT count(*) FROM changes s LEFT ANTI JOIN {held} m ON {same('s', 'm')}",
+    )
+
+
+def number_of_messages(bronze: str, messages: str, *, source: str) -> str:
+    """How many of the messages, a relation, bronze has."""
+    return (
+        f"SELECT count(*) FROM {bronze} b JOIN {messages} m ON {same('b', 'm', MESSAGE)} "
+        f"WHERE source = {sql_text(source)}"
+    )
+
+
+def from_gold(target: str, spans: str, on: str) -> str:
+    """The MERGE that takes the rows `t` of a target that are those of a relation `h`."""
+    return f"MERGE INTO {target} t USING {spans} h ON {on} WHEN MATCHED THEN DELETE"
+
+
+def from_rejects(rejects: str, held: str, *, source: str, error: str) -> str:
+    """The MERGE that takes the person's rejects, and of others' in the same messages the bytes."""
+    return (
+        f"MERGE INTO {rejects} r USING {held} m ON r.source = {sql_text(source)} "
+        f"AND {same('r', 'm')} WHEN MATCHED AND m.mine THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET value = NULL, error = {sql_text(error)}"
+    )
+
+
+def from_bronze(bronze: str, messages: str, *, source: str) -> str:
+    """The MERGE that takes the messages."""
+    return (
+        f"MERGE INTO {bronze} b USING {messages} m ON b.source = {sql_text(source)} "
+        f"AND {same('b', 'm', MESSAGE)} WHEN MATCHED THEN DELETE"
+    )
+
+
+def from_silver(silver: str, held: str, *, source: str, error: str) -> str:
+    """The MERGE that takes the person's rows, and of others' rejects in the same messages the
+    bytes."""
+    return (
+        f"MERGE INTO {silver} s USING {held} m ON s.source = {sql_text(source)} "
+        f"AND s.kind IN ('change', 'fragment', 'reject') AND {same('s', 'm')} "
+        "WHEN MATCHED AND m.mine THEN DELETE WHEN MATCHED AND s.kind = 'reject' "
+        f"THEN UPDATE SET value = NULL, error = {sql_text(error)}"
+    )
+
+
+def unproved(erasures: str, *, target: str) -> str:
+    """The erasures of a target that no proof has ended."""
+    return select(erasures, f"status <> 'proved' AND target = {sql_text(target)}")

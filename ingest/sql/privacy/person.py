@@ -1,0 +1,79 @@
+"""Whose rows are to go (`pipelines.privacy.person`): what silver has under a key in its spans.
+
+A relation of spans has (label, key, first, last), the positions between which the key is the
+person's; one of the person's rows has a delivery's columns and `mine`.
+"""
+
+from __future__ import annotations
+
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import MESSAGE, listed, same
+from ingest.sql.query import query, select
+
+_MAPS = ("before", "after", "key", "key_before")
+
+
+def changes_of_keys(events: str, keys: str) -> str:
+    """The events that give rows other keys, from or to those of a relation (`key`), in order: (key,
+    key_before, pos, tx, before, image)."""
+    return query(
+        events=events,
+        moved="SELECT e.key, e.key_before, e.pos, e.tx, e.before, e.image "
+        f"FROM events e JOIN {keys} k ON k.key = e.key OR k.key = e.key_before "
+        "WHERE e.key_before IS NOT NULL ORDER BY e.pos",
+    )
+
+
+def within(events: str, changes: str, *, spans: str, most: int) -> str:
+    """The events within the spans, so many at most: their deliveries, and the `texts` that the
+    changes (silver rows), of which they are made, have."""
+    inside = "(h.first IS NULL OR h.first <= e.pos) AND (h.last IS NULL OR e.pos <= h.last)"
+    return query(
+        changes=changes,
+        sent=f"SELECT {listed()}, {_texts()} AS texts FROM changes",
+        events=events,
+        keyed=f"SELECT e.key, e.pos, {listed('e')}, s.texts "
+        f"FROM events e JOIN sent s ON {same('e', 's')}",
+        within=f"SELECT {listed('e')}, e.texts FROM keyed e JOIN {spans} h ON h.key = e.key "
+        f"AND {inside} LIMIT {most}",
+    )
+
+
+def _texts(alias: str = "") -> str:
+    """All texts that a row's images and keys have, in one list."""
+    values = (f"coalesce(map_values({alias}{name}), array())" for name in _MAPS)
+    return f"concat({', '.join(values)})"
+
+
+def rejects_of_messages(silver: str, held: str, *, source: str) -> str:
+    """The rejects of silver for messages that the person's rows, a relation, came in."""
+    return query(
+        rejects=select(silver, f"source = {sql_text(source)} AND kind = 'reject'"),
+        found=f"SELECT DISTINCT {listed('s')} FROM rejects s "
+        f"JOIN {held} m ON {same('s', 'm', MESSAGE)}",
+    )
+
+
+def shards_of_transactions(silver: str, held: str, *, source: str) -> str:
+    """The shards of large messages (OceanBase) of the transactions that the person's rows, a
+    relation, came in."""
+    own = f"source = {sql_text(source)} AND format = 'ob_avro'"
+    return query(
+        changes=select(silver, f"{own} AND kind = 'change' AND tx_id IS NOT NULL"),
+        transactions="SELECT DISTINCT s.topic, s.`partition`, s.tx_id "
+        f"FROM changes s JOIN {held} m ON {same('s', 'm')}",
+        fragments=select(silver, f"{own} AND kind = 'fragment'"),
+        shards=f"SELECT DISTINCT {listed('s')} FROM fragments s JOIN transactions t "
+        "ON t.topic = s.topic AND t.`partition` = s.`partition` AND t.tx_id = s.tx_id",
+    )
+
+
+def texts_of_others(silver: str, held: str, *, asked: str, source: str) -> str:
+    """Those of the texts `asked`, a relation (`text`), that other rows of silver have than the
+    person's, `held`."""
+    mine = f"s.source = {sql_text(source)} AND {same('s', 'm')}"
+    return query(
+        others=f"SELECT explode({_texts('s.')}) AS text FROM {silver} s "
+        f"LEFT ANTI JOIN {held} m ON {mine}",
+        shared=f"SELECT DISTINCT o.text FROM others o JOIN {asked} a ON a.text = o.text",
+    )

@@ -1,0 +1,104 @@
+"""What a fold of all history leaves out, beside what `gold._rejects` has of it.
+
+A relation of what is left out has the columns of reasons (`ingest.sql.rejects.rows`) and `voided`:
+a truncate has taken since what the change had brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
+from ingest.sql.projection import Projection
+from ingest.sql.query import query
+from ingest.sql.rejects.reasons import reason
+from ingest.sql.rejects.rows import CONFLICT, NO_MISFITS, as_rejects, of_gold
+
+_COLUMNS = {
+    **{"epoch": "0L", "topic": "CAST(NULL AS string)", "`partition`": "0", "offset": "0L"},
+    **{"`row`": "0", "code": "''", "error": "''", "misfits": NO_MISFITS},
+    **{"image": "CAST(NULL AS map<string,string>)", "voided": "false"},
+}
+"""Each column, and a value that has its type."""
+
+
+def unfit(projection: Projection, events: str, *, voided: str) -> str:
+    """The events whose key is NULL or whose values do not fit; `voided`: SQL of that column."""
+    return (
+        f"SELECT {listed()}, {reason(projection)}, image, {voided} AS voided "
+        f"FROM ({events}) WHERE key IS NULL OR size(misfits) > 0"
+    )
+
+
+def not_voided(reasons: str) -> str:
+    """Reasons of which no truncate took anything."""
+    return f"SELECT *, false AS voided FROM ({reasons})"
+
+
+def lost(events: str, held: str) -> str:
+    """Of each key that a row of another source table holds (`held`: such rows' `key`) the newest of
+    the events that fit, where it leaves a row."""
+    return query(
+        events=events,
+        newest=f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e FROM events "
+        "WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key",
+        held=held,
+        lost=f"SELECT {listed('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
+        "false AS voided FROM newest n JOIN held o ON o.key = n.key WHERE n.e.op <> 'delete'",
+    )
+
+
+def as_rows(parts: Sequence[str], *, source: str, target: str) -> str:
+    """What is left out, `parts` of it, as rejects with `voided`, each once."""
+    names = ", ".join(_COLUMNS)
+    nothing = ", ".join(f"{value} AS {name}" for name, value in _COLUMNS.items())
+    every = " UNION ALL ".join(f"SELECT {names} FROM ({part})" for part in parts)
+    return query(
+        left_out=every or f"SELECT {nothing} WHERE false",
+        rejects=as_rejects("SELECT * FROM left_out", source=source, target=target, more=", voided"),
+        by_id="SELECT min_by(struct(*), struct(voided, code)) AS r FROM rejects GROUP BY id",
+        once="SELECT r.* FROM by_id",
+    )
+
+
+def enter(rejects: str, found: str, *, at: str, misfits: bool) -> str:
+    """The MERGE that enters what is left out, `found` (a relation of `as_rows`), in the table
+    `rejects`, or notes there the moment `at` that it is still. `misfits`: with those."""
+    new = "misfits = s.misfits, value = s.value" if misfits else "misfits = NULL"
+    return f"""MERGE INTO {rejects} r
+USING (SELECT * EXCEPT (at), {at} AS at FROM {found}) s ON r.id = s.id
+WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
+  status = 'open', code = s.code, error = s.error, {new}, at = s.at, version = r.version + 1
+WHEN MATCHED AND r.status = 'open' THEN UPDATE SET at = s.at, version = r.version + 1
+WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
+
+
+def noted_at(rejects: str, *, source: str, target: str, at: str) -> str:
+    """How many open rejects of a target, in the table `rejects`, were noted at a moment."""
+    return (
+        f"SELECT count(*) FROM {rejects} "
+        f"WHERE {of_gold(source, target)} AND status = 'open' AND at = {at}"
+    )
+
+
+def resolve(
+    rejects: str, *, source: str, target: str, before: str, now: str, but: Sequence[str]
+) -> str:
+    """The UPDATE that resolves a target's open rejects, in the table `rejects`, of `before` a
+    moment, `but` those of some codes."""
+    return (
+        f"UPDATE {rejects} SET status = 'resolved', version = version + 1, at = {now} "
+        f"WHERE {of_gold(source, target)} AND status = 'open' AND at < {before} "
+        f"AND code NOT IN ({', '.join(map(sql_text, but))})"
+    )
+
+
+def counted(found: str, rejects: str) -> str:
+    """A row: how many changes are left out, `found` (SQL of `as_rows`), and how many of them no
+    open reject, in the table `rejects`, tells of."""
+    return query(
+        found=found,
+        counted="SELECT count(*), count_if(coalesce(r.status, 'resolved') = 'resolved') "
+        f"FROM found s LEFT JOIN {rejects} r ON r.id = s.id WHERE NOT s.voided",
+    )

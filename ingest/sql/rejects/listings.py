@@ -1,0 +1,103 @@
+"""Rejects as `ingest rejects` lists them: what silver could not decode, what gold set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
+from ingest.sql.projection import column
+from ingest.sql.query import query, select
+from ingest.sql.rejects.rows import DECODE_ID
+
+ORDER = f"source, {listed()}, stage, target"
+_REPLAYED = ("code", "error", "status", "attempts")
+"""What a replay may say otherwise than silver does."""
+
+
+def of_silver(silver: str, source: str | None) -> str:
+    """What could not be decoded, of one source where that is given."""
+    return (
+        f"SELECT {DECODE_ID} AS id, 'decode' AS stage, source, {listed()}, "
+        "CAST(NULL AS string) AS target, error_code AS code, error, value, "
+        "'open' AS status, CAST(0 AS bigint) AS attempts "
+        f"FROM {silver} WHERE kind = 'reject' AND {_of(source)}"
+    )
+
+
+def of_gold(rejects: str, source: str | None, *, columns: Sequence[str]) -> str:
+    """What gold set aside, of one source where that is given."""
+    return select(rejects, f"stage = 'gold' AND {_of(source)}", columns=_names(columns))
+
+
+def replayed(found: str, rejects: str, *, columns: Sequence[str]) -> str:
+    """What could not be decoded, with what replays said of it since in the table `rejects`; its
+    bytes are in silver."""
+    said = ", ".join(
+        f"coalesce(r.{column(name)}, s.{column(name)}) AS {column(name)}"
+        if name in _REPLAYED
+        else f"s.{column(name)}"
+        for name in columns
+    )
+    return query(
+        found=found,
+        replayed=f"SELECT {said} FROM found s LEFT JOIN {rejects} r ON r.id = s.id",
+    )
+
+
+def narrowed(
+    parts: Sequence[str],
+    *,
+    columns: Sequence[str],
+    code: str | None,
+    status: str | None,
+    id_: str | None,
+) -> str:
+    """The rejects of some relations, with a code, a status, an id that begins so, where these are
+    given."""
+    where = [
+        f"{name} = {sql_text(value)}"
+        for name, value in (("code", code), ("status", status))
+        if value is not None
+    ]
+    if id_ is not None:
+        where.append(f"startswith(id, {sql_text(id_)})")
+    every = " UNION ALL ".join(parts if len(parts) == 1 else (f"({part})" for part in parts))
+    return select(f"({every})", " AND ".join(where) or "true", columns=_names(columns))
+
+
+def in_order(rejects: str, *, columns: Sequence[str], limit: int | None, values: bool) -> str:
+    """Rejects in order of place, with their bytes (`values`) or NULL, at most so many."""
+    value = "`value`" if values else "CAST(NULL AS binary) AS `value`"
+    names = ", ".join(value if name == "value" else column(name) for name in columns)
+    most = f" LIMIT {limit}" if limit is not None else ""
+    return f"SELECT {names} FROM ({rejects}) ORDER BY {ORDER}{most}"
+
+
+def like(rejects: str, id_: str) -> str:
+    """A row: how many rejects there are, whether one has the id, and an id of them."""
+    return f"SELECT count(*), max(id = {sql_text(id_)}), min(id) FROM ({rejects})"
+
+
+def ids_like(rejects: str, beginnings: Collection[str], *, most: int) -> str:
+    """The ids that begin in one of these ways, all of one length, so many at most."""
+    length = len(next(iter(beginnings)))
+    texts = ", ".join(map(sql_text, sorted(beginnings)))
+    return f"SELECT id FROM ({rejects}) WHERE left(id, {length}) IN ({texts}) LIMIT {most}"
+
+
+def summary(rejects: str, *, kind: Sequence[str]) -> str:
+    """How many rejects there are of each kind, the most first, with one's error."""
+    names = ", ".join(kind)
+    return (
+        f"SELECT {names}, count(*), min_by(error, struct({listed()})) FROM ({rejects}) "
+        f"GROUP BY {names} ORDER BY count(*) DESC, {names}"
+    )
+
+
+def _of(source: str | None) -> str:
+    return "true" if source is None else f"source = {sql_text(source)}"
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(map(column, columns))

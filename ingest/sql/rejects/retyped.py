@@ -1,0 +1,61 @@
+"""Changes that gold set aside, typed again with a target's columns of today."""
+
+from __future__ import annotations
+
+from ingest.codes import Code
+from ingest.sql.delivery import listed, same
+from ingest.sql.projection import Projection
+from ingest.sql.query import query, select
+from ingest.sql.rejects.reasons import reason
+from ingest.sql.rejects.rows import is_open
+
+_SAID = {"reject": "id", "had": "version"} | {
+    f"was_{name}": name for name in ("code", "error", "misfits")
+}
+"""What a reject says of its change: by the names that it has beside the change."""
+_PARTS = ("^[+-]?0*([0-9]*)", "[.]([0-9]*?)0*$")
+"""A number's digits before the point, and behind it."""
+_NUMBER = "^[+-]?[0-9]+([.][0-9]+)?$"
+
+
+def typed_again(projection: Projection, events: str, wanted: str, *, rejects: bool = False) -> str:
+    """Those of the events whose deliveries the relation `wanted` has, and whether each `fits`:
+    (delivery, key, key_before, fits, code, error, misfits). Where `wanted` is one of `rejects`,
+    what it says of each comes first: (reject, had, was_code, was_error, was_misfits)."""
+    said = _SAID if rejects else {}
+    keyed = "key IS NOT NULL AND " if projection.keys else ""
+    beside = "".join(f", o.{name} AS {alias}" for alias, name in said.items())
+    return query(
+        events=events,
+        wanted=wanted,
+        found=f"SELECT e.*{beside} FROM events e JOIN wanted o ON {same('o', 'e')}",
+        verdicts=f"SELECT {''.join(f'{alias}, ' for alias in said)}{listed()}, key, key_before, "
+        f"op = 'truncate' OR ({keyed}size(misfits) = 0) AS fits, {reason(projection)} FROM found",
+    )
+
+
+def as_changes(verdicts: str) -> str:
+    """Verdicts on rejects as changes of these: what fits is resolved, what does not says why."""
+    return query(
+        verdicts=verdicts,
+        changed="SELECT reject AS id, had AS version, IF(fits, 'resolved', 'open') AS status, "
+        "IF(fits, was_code, code) AS code, IF(fits, was_error, error) AS error, "
+        "IF(fits, was_misfits, misfits) AS misfits FROM verdicts",
+    )
+
+
+def numbers_that_ask_most(rejects: str, *, source: str, target: str) -> str:
+    """By column of a target, of the numbers among the misfits of its open rejects, in the table
+    `rejects`: the longest before and behind the point, the smallest and the largest, in a list."""
+    whole, behind = (f"length(regexp_extract(m.value, '{part}', 1))" for part in _PARTS)
+    size = "try_cast(m.value AS decimal(38,0))"
+    most = (
+        f"max_by(m.value, {whole}), max_by(m.value, {behind}), "
+        f"min_by(m.value, {size}), max_by(m.value, {size})"
+    )
+    return query(
+        waiting=select(rejects, is_open(source, target, Code.TYPE_MISMATCH.value)),
+        each="SELECT explode(misfits) AS m FROM waiting",
+        numbers=f"SELECT m.column, array({most}) FROM each WHERE m.value RLIKE '{_NUMBER}' "
+        "AND m.value NOT RLIKE '[^0-9.+-]' GROUP BY m.column",
+    )

@@ -1,0 +1,88 @@
+"""Rows of `gold._rejects` (`pipelines.targets.rejects.REJECTS`): which they are, and how changes
+become them.
+
+A relation of reasons has the columns of a delivery (`ingest.sql.delivery`), `code`, `error`,
+`misfits` and `image`, the map of names and texts that the reject keeps.
+"""
+
+from __future__ import annotations
+
+from ingest.codes import Code
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import listed
+
+MISFITS = "array<struct<column:string,expected:string,value:string>>"
+"""Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
+NO_MISFITS = f"CAST(NULL AS {MISFITS})"
+DECODE_ID = f"sha1(concat_ws('/', source, {listed()}))"
+"""The id of a reject that stands in silver."""
+
+
+def code_and_error(code: Code, text: str) -> str:
+    """The columns `code` and `error`."""
+    return f"'{code.value}' AS code, {sql_text(text)} AS error"
+
+
+CONFLICT = code_and_error(
+    Code.SHARD_KEY_CONFLICT,
+    "expected a key that one source table has alone, got one that another's row holds",
+)
+BASELESS = code_and_error(
+    Code.NO_BASE_IMAGE,
+    "expected the row that a partial image changes, got none; it is tried again when it comes",
+)
+"""The columns `code` and `error`, as of `CONFLICT`."""
+
+
+def as_rejects(reasons: str, *, source: str, target: str, more: str = "") -> str:
+    """Reasons as rejects, open and new; `more`: further columns of theirs, each after a comma."""
+    texts = f"{sql_text(source)}, {listed()}, {sql_text(target)}"
+    return f"""SELECT sha1(concat_ws('/', {texts})) AS id, 'gold' AS stage,
+  {sql_text(source)} AS source, topic, `partition`, offset, `row`, {sql_text(target)} AS target,
+  code, error, misfits, encode(to_json(image), 'utf-8') AS value, 'open' AS status,
+  CAST(0 AS bigint) AS attempts, current_timestamp() AS at,
+  CAST(1 AS bigint) AS version, epoch{more}
+FROM ({reasons})"""
+
+
+def is_open(source: str, target: str | None = None, code: str | None = None) -> str:
+    """True for the open rejects of gold of a source, a target and a code, where those are given."""
+    where = f"status = 'open' AND {of_gold(source, target)}"
+    return where + (f" AND code = {sql_text(code)}" if code is not None else "")
+
+
+def of_gold(source: str, target: str | None) -> str:
+    """True for the rejects of gold of a source, and a target where that is given."""
+    where = f"stage = 'gold' AND source = {sql_text(source)}"
+    return where + (f" AND target = {sql_text(target)}" if target is not None else "")
+
+
+def claimed(rejects: str, *, source: str, target: str) -> str:
+    """The open rejects, in the table `rejects`, of changes whose key another source table's row
+    holds."""
+    code = Code.SHARD_KEY_CONFLICT.value
+    return f"SELECT * FROM {rejects} WHERE {is_open(source, target, code)}"
+
+
+def unclaimed(claimed: str) -> str:
+    """True for silver's rows that are not `claimed`."""
+    place = f"concat_ws('/', {listed()})"
+    return f"{place} NOT IN (SELECT {place} FROM ({claimed}))"
+
+
+def targets_with(rejects: str, *, source: str, code: str | None) -> str:
+    """The targets with open rejects, in the table `rejects`, of a source, and a code where that is
+    given: `target`."""
+    return f"SELECT DISTINCT target FROM {rejects} WHERE {is_open(source, code=code)}"
+
+
+def page_of(
+    rejects: str, *, source: str, target: str, code: str | None, columns: str, after: str, most: int
+) -> str:
+    """The `columns` of open rejects, in the table `rejects`, so many at most, in the order of their
+    ids, `after` one."""
+    where = is_open(source, target, code)
+    return (
+        f"SELECT {columns} FROM {rejects} WHERE {where} AND id > {sql_text(after)} "
+        f"ORDER BY id LIMIT {most}"
+    )

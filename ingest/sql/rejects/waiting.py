@@ -1,0 +1,83 @@
+"""Which events wait among the rejects, and which of those wait no more."""
+
+from __future__ import annotations
+
+from ingest.codes import Code
+from ingest.sql.casts import sql_text
+from ingest.sql.delivery import same
+from ingest.sql.query import query
+from ingest.sql.rejects.reasons import ORIGIN
+
+
+def without_claimed(events: str, claimed: str, *, given: str | None = None) -> str:
+    """The events without those that `claimed` (`ingest.sql.rejects.rows`) has; but those of the
+    keys `given` (SQL of `key`) stay."""
+    on = same("c", "e")
+    if given is None:
+        return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({claimed}) c ON {on}"
+    return query(
+        events=events,
+        given_keys=given,
+        beside="SELECT e.*, g.key AS given FROM events e LEFT JOIN given_keys g ON g.key = e.key",
+        claims=claimed,
+        unclaimed="SELECT e.* EXCEPT (given) FROM beside e "
+        f"LEFT ANTI JOIN claims c ON e.given IS NULL AND {on}",
+    )
+
+
+def of_keys(rejects: str, events: str, *, keys: str, code: Code, target: str) -> str:
+    """The open rejects of a code and a target, in the table `rejects`, of events of the relation
+    `keys` (`key`)."""
+    return query(
+        waiting=f"SELECT * FROM {rejects} WHERE status = 'open' AND code = '{code.value}' "
+        f"AND target = {sql_text(target)}",
+        events=events,
+        of_keys=f"SELECT r.* FROM waiting r JOIN events e ON {same('e', 'r')} "
+        f"JOIN {keys} k ON k.key = e.key",
+    )
+
+
+def without_results(waiting: str, results: str) -> str:
+    """The rejects without those of results of `ingest.fold.arrow`, a relation."""
+    return query(
+        waiting=waiting,
+        still=f"SELECT {ORIGIN} FROM {results}",
+        done=f"SELECT w.* FROM waiting w LEFT ANTI JOIN still s ON {same('s', 'w')}",
+    )
+
+
+def resolved(done: str) -> str:
+    """The rejects as changes of them: `id`, `version`, `status`."""
+    return f"SELECT DISTINCT id, version, 'resolved' AS status FROM ({done})"
+
+
+def baseless_among(results: str, asked: str) -> str:
+    """Those of the results without a base that are of deliveries `asked`, both relations, and where
+    they stand: (delivery, pos)."""
+    return query(
+        without_base=f"SELECT {ORIGIN}, pos FROM {results}",
+        found=f"SELECT b.* FROM without_base b JOIN {asked} a ON {same('a', 'b')}",
+    )
+
+
+def free_keys(events: str, claimed: str, *, held: str) -> str:
+    """The keys of events that fit and are `claimed`, without those that other source tables hold
+    (`held`): `key`."""
+    return query(
+        events=events,
+        claims=claimed,
+        held=held,
+        free=f"SELECT DISTINCT e.key FROM events e JOIN claims r ON {same('e', 'r')} "
+        "LEFT ANTI JOIN held o ON o.key = e.key WHERE e.key IS NOT NULL AND size(e.misfits) = 0",
+    )
+
+
+def tables_of(silver: str, claimed: str, *, source: str) -> str:
+    """The source tables of the changes that are `claimed`, `silver` being the table of them:
+    (source, db, schema, table)."""
+    return query(
+        claims=claimed,
+        tables="SELECT DISTINCT s.source, s.db, s.schema, s.`table` "
+        f"FROM {silver} s JOIN claims r ON s.source = r.source AND {same('s', 'r')} "
+        f"WHERE s.kind = 'change' AND s.source = {sql_text(source)}",
+    )

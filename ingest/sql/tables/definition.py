@@ -1,0 +1,86 @@
+"""Tables, views and schemas made, and what is said of them. Names are those that SQL takes, quoted
+where they must be; columns and properties are as they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ingest.sql.casts import quoted, sql_text
+
+
+def create_schema(name: str, *, location: str | None = None) -> str:
+    """Make a schema that is not there, at a folder where one is given."""
+    place = f" LOCATION {sql_text(location)}" if location is not None else ""
+    return f"CREATE SCHEMA IF NOT EXISTS {name}{place}"
+
+
+def create_table(
+    name: str,
+    columns: Iterable[tuple[str, str]],
+    *,
+    partitioned_by: Iterable[str] = (),
+    properties: Iterable[tuple[str, str]] = (),
+) -> str:
+    """Make a table of Delta Lake that is not there."""
+    parts = ", ".join(map(quoted, partitioned_by))
+    pairs = ", ".join(f"{sql_text(key)} = {sql_text(value)}" for key, value in properties)
+    return (
+        f"CREATE TABLE IF NOT EXISTS {name} ({_typed(columns)}) USING DELTA"
+        + (f" PARTITIONED BY ({parts})" if parts else "")
+        + (f" TBLPROPERTIES ({pairs})" if pairs else "")
+    )
+
+
+def register(name: str, *, location: str) -> str:
+    """Give the table of Delta Lake in a folder a name."""
+    return f"CREATE TABLE {name} USING DELTA LOCATION {sql_text(location)}"
+
+
+def create_view(name: str, query: str) -> str:
+    """Make a view, or make it anew."""
+    return f"CREATE OR REPLACE VIEW {name} AS {query}"
+
+
+def drop(kind: str, name: str) -> str:
+    """Take away a TABLE or a VIEW, if it is there."""
+    return f"DROP {kind} IF EXISTS {name}"
+
+
+def add_columns(name: str, columns: Iterable[tuple[str, str]]) -> str:
+    """Add columns behind those of a table."""
+    return f"ALTER TABLE {name} ADD COLUMNS ({_typed(columns)})"
+
+
+def comment(name: str, of: str, text: str) -> str:
+    """Give a table's column a comment."""
+    return f"ALTER TABLE {name} ALTER COLUMN {quoted(of)} COMMENT {sql_text(text)}"
+
+
+def set_properties(name: str, properties: Mapping[str, str]) -> str:
+    """Set properties of a table."""
+    pairs = (f"{sql_text(key)} = {sql_text(value)}" for key, value in properties.items())
+    return f"ALTER TABLE {name} SET TBLPROPERTIES ({', '.join(pairs)})"
+
+
+def properties(name: str) -> str:
+    """The properties of a table: (key, value)."""
+    return f"SHOW TBLPROPERTIES {name}"
+
+
+def describe_schema(name: str) -> str:
+    """What is said of a schema: (info_name, info_value)."""
+    return f"DESCRIBE SCHEMA {name}"
+
+
+def schemas(catalog: str) -> str:
+    """The schemas of a catalog."""
+    return f"SHOW SCHEMAS IN {quoted(catalog)}"
+
+
+def tables(schema: str) -> str:
+    """The tables and views of a schema: (namespace, tableName, isTemporary)."""
+    return f"SHOW TABLES IN {schema}"
+
+
+def _typed(columns: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)

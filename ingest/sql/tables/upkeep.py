@@ -1,0 +1,66 @@
+"""A table's files and log: looked at, put together, cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingest.sql.casts import quoted, sql_text
+from ingest.sql.query import query
+
+
+def history(table: str, *, most: int | None = None) -> str:
+    """The commits, the newest first, so many at most."""
+    return f"DESCRIBE HISTORY {table}" + ("" if most is None else f" LIMIT {most}")
+
+
+def detail(table: str) -> str:
+    """A row on the table: `numFiles`, `sizeInBytes` and others."""
+    return f"DESCRIBE DETAIL {table}"
+
+
+def file_sizes(table: str, source: str | None) -> str:
+    """The size of each file that has rows, of one source where that is given: `size`."""
+    return (
+        f"SELECT _metadata.file_size AS size FROM {table}{_of(source)} "
+        "GROUP BY _metadata.file_path, _metadata.file_size"
+    )
+
+
+def optimize(table: str, *, source: str | None = None, cluster: Sequence[str] = ()) -> str:
+    """Put small files together, those of one source where that is given, rows with near values of
+    the columns `cluster` beside each other."""
+    by = f" ZORDER BY ({', '.join(map(quoted, cluster))})" if cluster else ""
+    return f"OPTIMIZE {table}{_of(source)}{by}"
+
+
+def vacuum(table: str, *, all_: bool = False) -> str:
+    """Remove files that the table has no longer, since a week or, `all_`, at all."""
+    return f"VACUUM {table}" + (" RETAIN 0 HOURS" if all_ else "")
+
+
+def purge(table: str) -> str:
+    """Write files anew that have rows which are only marked as gone."""
+    return f"REORG TABLE {table} APPLY (PURGE)"
+
+
+def _of(source: str | None) -> str:
+    return "" if source is None else f" WHERE source = {sql_text(source)}"
+
+
+def past_progress(progress: str, *, before: str) -> str:
+    """Records of progress from `before` a moment (SQL) that are not the newest of their source and
+    target: (source, target, version)."""
+    newest = "max(version) OVER (PARTITION BY source, target) AS newest"
+    return query(
+        records=f"SELECT source, target, version, at, {newest} FROM {progress}",
+        past="SELECT source, target, version FROM records "
+        f"WHERE version < newest AND at < {before}",
+    )
+
+
+def without_progress(progress: str, past: str) -> str:
+    """The MERGE that takes out records of progress (SQL of `past_progress`)."""
+    return (
+        f"MERGE INTO {progress} p USING ({past}) d ON p.source = d.source "
+        "AND p.target = d.target AND p.version = d.version WHEN MATCHED THEN DELETE"
+    )

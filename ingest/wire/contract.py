@@ -134,9 +134,9 @@ class Changes(NamedTuple):
 
 
 TableDecoder = Callable[[Sequence[tuple[int, Message]]], list[Changes]]
-"""Messages, each with its index, without headers that say something -> the changes that can be read
-by column, each exactly as the decoder reads it; never raises. The other messages are left to the
-decoder."""
+"""Messages in UTF-8, each with its index, without headers that say something -> the changes that
+can be read by column, each exactly as the decoder reads it; never raises. The other messages are
+left to the decoder."""
 
 
 class Loss(NamedTuple):

@@ -68,7 +68,7 @@ class Tables:
         found: list[_Sent] = []
         for at, message in messages:
             value = message.value or b""
-            envelope = self._forms.read(value, message.topic) if jsontext.is_utf8(value) else None
+            envelope = self._forms.read(value, message.topic)
             sent = _sent(at, envelope, texts) if envelope is not None else None
             if sent is not None:
                 found.append(sent)

@@ -95,13 +95,13 @@ class _Envelopes:
         """The envelope of one message; None where it is not regular."""
         value = message.value or b""
         if not value.startswith(_START):
-            inner = self._bare.read(value, message.topic) if jsontext.is_utf8(value) else None
+            inner = self._bare.read(value, message.topic)
             return None if inner is None else (inner, self._schemas.block(b""))
         opening = self._opening(value, message.topic)
         if opening is None:
             return None
         rest = b"{" + value[len(opening.text) + 1 :]
-        outer = self._wrapped.read(rest, message.topic) if jsontext.is_utf8(rest) else None
+        outer = self._wrapped.read(rest, message.topic)
         payload: Any = outer.payload if outer is not None else None
         return (payload, opening.block) if payload else None
 

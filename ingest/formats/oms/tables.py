@@ -78,7 +78,7 @@ class Tables:
         found: list[_Sent] = []
         for at, message in messages:
             value = message.value or b""
-            record = self._forms.read(value, message.topic) if jsontext.is_utf8(value) else None
+            record = self._forms.read(value, message.topic)
             sent = self._sent(at, record, texts) if record is not None else None
             if sent is not None:
                 found.append(sent)

@@ -7,8 +7,9 @@ Keys go the other way, to Arrow, to be joined with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -16,6 +17,10 @@ from pyspark.sql import DataFrame
 from ingest.fold.fold import Key
 
 Plain = Callable[[Any], Any]
+_TIME = re.compile(
+    r"(?P<sign>-?)(?P<year>\d{4,})(?P<day>-\d\d-\d\d)"
+    r"(?: (?P<clock>\d\d:\d\d:\d\d)(?P<fraction>\.\d+)?)?(?P<zone>Z?)"
+)
 
 
 def rows(frame: DataFrame) -> Iterator[list[Any]]:
@@ -23,7 +28,7 @@ def rows(frame: DataFrame) -> Iterator[list[Any]]:
     table = frame.toArrow()
     converters = [_plain(field.type) for field in table.schema]
     for batch in table.to_batches():
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [values(column) for column in batch.columns]
         for row in zip(*columns, strict=True):
             yield [
                 value if plain is None or value is None else plain(value)
@@ -34,6 +39,59 @@ def rows(frame: DataFrame) -> Iterator[list[Any]]:
 def records(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows as dicts."""
     return [dict(zip(frame.columns, row, strict=True)) for row in rows(frame)]
+
+
+def values(column: pa.Array) -> list[Any]:
+    """The values of a column; times that Python's calendar has not, before the year 1 or after
+    9999, as ISO 8601 writes them: `+10000-01-01T00:00:00Z`."""
+    try:
+        return cast("list[Any]", column.to_pylist())
+    except (OverflowError, ValueError):
+        type_ = column.type
+        if pa.types.is_timestamp(type_) and type_.tz is not None:
+            column = column.cast(pa.timestamp(type_.unit, "UTC"))
+        told = column.cast(_as_text(type_)).to_pylist()
+        return [_value(value, text, type_) for value, text in zip(column, told, strict=True)]
+
+
+def _value(value: pa.Scalar, text: Any, type_: pa.DataType) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return _written(text, type_)
+
+
+def _written(value: Any, type_: pa.DataType) -> Any:
+    """A value whose times are texts as Arrow writes them, with these as ISO 8601 has them."""
+    if value is None:
+        return None
+    if pa.types.is_map(type_):
+        key, item = type_.key_type, type_.item_type
+        return [(_written(name, key), _written(inner, item)) for name, inner in value]
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return [_written(inner, type_.value_type) for inner in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _written(value[field.name], field.type) for field in type_}
+    found = _TIME.fullmatch(value) if pa.types.is_temporal(type_) else None
+    if found is None:
+        return value
+    sign = "+" if len(found["year"]) > 4 and not found["sign"] else found["sign"]
+    clock = f"T{found['clock']}" if found["clock"] else ""
+    fraction = (found["fraction"] or "").rstrip("0").rstrip(".")
+    return f"{sign}{found['year']}{found['day']}{clock}{fraction}{found['zone']}"
+
+
+def _as_text(type_: pa.DataType) -> pa.DataType:
+    """`type_` with its times as texts."""
+    if pa.types.is_temporal(type_):
+        return pa.string()
+    if pa.types.is_map(type_):
+        return pa.map_(_as_text(type_.key_type), _as_text(type_.item_type))
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return pa.list_(_as_text(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _as_text(field.type)) for field in type_])
+    return type_
 
 
 def _plain(type_: pa.DataType) -> Plain | None:

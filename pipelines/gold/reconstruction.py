@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.modes import ADDED, TargetContract, mode_of
 from ingest.config.routes import Route
+from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
 from ingest.fold.arrow import OUTPUT, Run, fold_history
 from ingest.fold.fold import Key
@@ -180,7 +181,10 @@ class Reconstruction:
         images = {image for feed in feeds for stats in feed.stats for image in stats.images}
         keys = self.keys or shard_of(self.route)
         wanted = wanted_columns(self.route, keys, types, images=sorted(images))
-        lineages = [feed.lineage for feed in feeds]
+        lineages: dict[Lineage, set[str]] = {}
+        for feed in feeds:
+            names = {name for stats in feed.stats for image in stats.images for name in image}
+            lineages.setdefault(feed.lineage, set()).update(names)
         return todays_columns(
             self.route, wanted, self.entries, held=held, lineages=lineages, keys=keys
         )

@@ -42,6 +42,7 @@ from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
+from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
 from pipelines.targets.progress import record_progress
 from pipelines.targets.table import columns_of, keys_of
@@ -226,16 +227,18 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
             f"expected values of the new key's {', '.join(lacking)} for rows of {route.target} "
             f"from before, got none: no change says which they were given; {way}"
         )
-    batch = all_of(ledger, route, entry.table)
-    if batch is None:
-        return
-    row = ledger.warehouse.session.sql(_not_told_apart(batch, new, below=entry.pos)).first()
-    if row is not None and (row["unknown"] or row["several"]):
-        raise TableError(
-            f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
-            f"apart, got {row['several']} values of it that several keys ({', '.join(old)}) "
-            f"had, and {row['unknown']} keys with a change that does not say it; {way}"
-        )
+    for table in (entry.table, *others(ledger, entry)):
+        batch = all_of(ledger, route, table)
+        if batch is None:
+            continue
+        below = entry.pos if table == entry.table else None
+        row = ledger.warehouse.session.sql(_not_told_apart(batch, new, below=below)).first()
+        if row is not None and (row["unknown"] or row["several"]):
+            raise TableError(
+                f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
+                f"apart, got {row['several']} values of it that several keys ({', '.join(old)}) "
+                f"had, and {row['unknown']} keys with a change that does not say it; {way}"
+            )
 
 
 def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None) -> str:

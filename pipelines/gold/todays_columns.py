@@ -7,7 +7,7 @@ decision of the ledger stands: what it keeps out stays out, and what it gave a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.config.routes import Route
 from ingest.ddl.changes import (
@@ -30,12 +30,19 @@ def todays_columns(
     entries: Sequence[Entry],
     *,
     held: Mapping[str, str],
-    lineages: Iterable[Lineage],
+    lineages: Mapping[Lineage, Collection[str]],
     keys: Iterable[str],
 ) -> dict[str, str]:
     """Column -> Spark type. `wanted`: as messages and configuration have them, keys first; `held`:
-    the target's own, empty where it is gone, none of which goes but what `exclude` names."""
-    lineages = list(lineages)
+    the target's own, empty where it is gone, none of which goes but what `exclude` names.
+    `lineages`: of each source table, with the names that its images have. What one has dropped is
+    the target's while another sends it."""
+    sent = {
+        name.lower()
+        for lineage, names in lineages.items()
+        for name in names
+        if ended(lineage, name.lower()) is None
+    }
     always = {key.lower() for key in keys}
     excluded = {name.lower() for name in route.exclude}
     barred = brought(
@@ -53,7 +60,8 @@ def todays_columns(
         lower = name.lower()
         if lower in excluded or lower in {known.lower() for known in found}:
             continue
-        over = lower in barred or any(ended(lineage, lower) is not None for lineage in lineages)
+        dropped = any(ended(lineage, lower) is not None for lineage in lineages)
+        over = lower in barred or (dropped and lower not in sent)
         if over and lower not in always and lower not in own:
             continue
         if lower not in declared:

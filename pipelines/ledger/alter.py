@@ -55,6 +55,7 @@ from ingest.sql.tables.definition import comment, set_properties
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.ledger.entries import IN_FORCE, Entry, added_again
 from pipelines.ledger.review import proposed_now
+from pipelines.ledger.shared_columns import others
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -84,6 +85,10 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
         _set_key(warehouse, route, change)
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     if keyed or again or restored or renamed or backfill_needed(entry, store.applied(entry)):
+        return True
+    held = {name.lower() for name in columns_of(warehouse, route.target) or {}}
+    if freed(entry.effects) & held and others(store, entry):
+        # The column stays for other source tables: this one's rows have it no more.
         return True
     if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
         # Versions that the column alone told apart are one from now on.

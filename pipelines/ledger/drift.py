@@ -210,8 +210,9 @@ class Drift:
         return gone, tuple(sorted(never | (lacking.keys() - last.keys())))
 
     def _going(self, table: SourceTable, column: str) -> bool:
-        """Whether the ledger has it that the column goes, decided or not."""
-        return any(
+        """Whether the ledger has it that the column goes, decided or not; or that it is gone, and
+        the target keeps it for other source tables."""
+        return ended(self._store.lineage(table), column) is not None or any(
             frees(effect) == column
             for entry in self._store.of(table)
             if entry.status not in IN_FORCE and entry.reason != SentAgain()

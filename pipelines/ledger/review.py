@@ -31,6 +31,7 @@ from ingest.ddl.widening import canonical_type, widens
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
 from pipelines.ledger.entries import POLICY, Entry
+from pipelines.ledger.shared_columns import without_others
 from pipelines.ledger.statements import typed_columns, types_before
 from pipelines.ledger.store import EntryStore
 from pipelines.targets.table import columns_of, keys_of
@@ -41,14 +42,22 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     columns = columns_of(store.warehouse, route.target) or {}
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
-        return of_data(entry, route, columns, keys=keys)
+        entry = of_data(entry, route, columns, keys=keys)
+        proposed = without_others(store, entry, entry.proposed, columns=columns)
+        return replace(entry, proposed=proposed)
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
     found = _review(entry, statement, route, columns=columns, keys=keys, source_types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
-    notes = "; ".join(dict.fromkeys(o.note for o in found.clauses if o.note)) or None
+    seen = replace(entry, target=route.target, effects=effects)
+    proposed = without_others(store, seen, found.proposed, columns=columns)
+    listed = [o.note for o in found.clauses if o.note]
+    if proposed != found.proposed:
+        found = replace(found, proposed=proposed)
+        listed.append("other source tables of the target still have what goes: it stays for theirs")
+    notes = "; ".join(dict.fromkeys(listed)) or None
     if RecreateTable() in entry.effects:
         found = replace(found, risk="destructive", kind="create_table")
         effects = (RecreateTable(), *effects)
@@ -73,9 +82,11 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
     columns = columns_of(store.warehouse, route.target) or {}
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
-        return of_data(entry, route, columns, keys=keys).proposed
-    statement = _statement(store, entry, columns)
-    return _review(entry, statement, route, columns=columns, keys=keys).proposed
+        proposed = of_data(entry, route, columns, keys=keys).proposed
+    else:
+        statement = _statement(store, entry, columns)
+        proposed = _review(entry, statement, route, columns=columns, keys=keys).proposed
+    return without_others(store, entry, proposed, columns=columns)
 
 
 def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> Statement:

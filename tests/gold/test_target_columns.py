@@ -12,11 +12,19 @@ from ingest.config.routes import route
 from ingest.config.settings import DdlPolicy
 from ingest.config.sources import Source
 from ingest.config.tables import Tables
-from ingest.ddl.changes import AddColumn, ChangeKey, RenameColumn, schema_changes
+from ingest.ddl.changes import (
+    AddColumn,
+    ChangeKey,
+    DropColumn,
+    RenameColumn,
+    lineage,
+    schema_changes,
+)
 from ingest.ddl.parse import parse
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
+from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import untyped
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import wanted_columns
@@ -165,3 +173,18 @@ def test_a_column_is_new_until_progress_knows_it() -> None:
     assert (fewer.columns, fewer.watermarks) == (("id",), later.watermarks)
     # A name that was taken away and comes again is another column.
     assert fewer.with_columns(["id", "x"]).watermarks["a.t"].last_narrow == (9,)
+
+
+def test_what_one_source_table_dropped_is_there_while_another_sends_it() -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    dropped = lineage([((5,), DropColumn("c"), False)])
+
+    def found(*others: str) -> dict[str, str]:
+        sent = {dropped: ("id", "C"), (): ("id", *others)}
+        wanted = {"id": "int", "c": "int"}
+        return todays_columns(way, wanted, [], held={}, lineages=sent, keys=["id"])
+
+    assert found() == {"id": "int"}
+    assert found("c") == {"id": "int", "c": "int"}

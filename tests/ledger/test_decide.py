@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,14 +13,19 @@ from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
     ChangeKey,
+    ColumnChange,
     DropColumn,
+    Lineage,
     RenameColumn,
     SchemaChange,
+    lineage,
 )
 from ingest.names import SourceTable
 from pipelines.ledger.decisions import Verdict, decide, overtaken
 from pipelines.ledger.entries import Entry, Overtaken, added_again
 from pipelines.ledger.review import effects_on
+from pipelines.ledger.shared_columns import without_others
+from pipelines.targets.progress import Progress, Watermarks
 
 TABLE = SourceTable("s", "shop", None, "crate")
 DROP, ADD = (DropColumn("a"),), (AddColumn("a", "int"),)
@@ -106,3 +113,39 @@ def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:
 def test_effects_on_a_target(stated: list[SchemaChange], expected: list[SchemaChange]) -> None:
     found = effects_on(stated, {"id": "int", "n": "int"}, ["id"], exclude=["Hidden"])
     assert list(found) == expected
+
+
+def test_columns_stay_while_another_source_table_of_the_target_has_them() -> None:
+    one, two = (SourceTable("s", "shop", None, name) for name in ("one", "two"))
+    gone: dict[SourceTable, Lineage] = {one: (), two: ()}
+    progress = Progress(
+        target="t",
+        source="s",
+        watermarks={"shop.one": Watermarks(), "shop.two": Watermarks()},
+        tables={one[1:]: 1, two[1:]: 1},
+        unsent={"shop.two": ("only",)},
+    )
+    store: Any = SimpleNamespace(
+        source="s",
+        progress_by_target={("s", "t"): progress},
+        first_names={},
+        lineage=lambda table: gone[table],
+    )
+    columns = {"a": "int", "b": "bigint", "c": "int", "only": "int"}
+    proposed = (
+        *(DropColumn("a"), RenameColumn("b", "d"), DropColumn("only")),
+        # A new generation of a column is for all.
+        *(DropColumn("c"), AddColumn("c", "string")),
+    )
+    effects = (*proposed[:3], AlterColumnType("c", "string"))
+    changed = Entry(id="e", table=one, pos=(5,), target="t", effects=effects)
+
+    def left(entry: Entry = changed) -> tuple[ColumnChange, ...]:
+        return without_others(store, entry, proposed, columns=columns)
+
+    assert left() == (AddColumn("d", "bigint"), *proposed[2:])
+    gone[two] = lineage([((4,), DropColumn("A"), False), ((4,), RenameColumn("b", "d"), False)])
+    assert left() == proposed
+    # A table that feeds the target alone does as it likes.
+    gone[two] = ()
+    assert left(replace(changed, target="other")) == proposed

@@ -16,17 +16,21 @@ from pipelines.targets.progress import SOURCE_CURSOR, Progress, ProgressByTarget
 
 
 def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
-    """The source tables that have fed each target and are led there still, in order of coming."""
+    """The source tables that have fed each target and are led there still, in order of coming.
+
+    Those of a source that the configuration does not know are: another one on the same warehouse
+    may lead them there.
+    """
     found: dict[str, list[SourceTable]] = {}
     for (source, target), progress in progress_by_target.items():
-        if target == SOURCE_CURSOR or source not in config.sources or not progress.batch:
+        if target == SOURCE_CURSOR or not progress.batch:
             continue
         came = {label: number for number, label in enumerate(progress.watermarks)}
         fed = [
             table
             for names in progress.tables
             if label_of(table := SourceTable(source, *names)) in came or not came
-            if _led(config, table) == target.lower()
+            if source not in config.sources or _led(config, table) == target.lower()
         ]
         fed.sort(key=lambda table: (came.get(label_of(table), 0), str(table)))
         found.setdefault(target.lower(), []).extend(fed)

@@ -147,6 +147,15 @@ def test_what_is_refused(
         *("eu:shop.O", "us:shop.o", f"shop_{long}"),
     }
 
+    # A project on the same warehouse that does not know the first source mixes nothing either.
+    (tmp_path / "conf/sources/eu.yml").unlink()
+    (tmp_path / "conf/tables/eu.yml").unlink()
+    project.land("us-4.jsonl", [row("o", 4, v="us")])
+    answer = project.ingest("run")
+    assert (answer.code, f"table us:shop.o is parked: {error}" in answer.err) == (1, True)
+    found = project.ingest("sql", "SELECT DISTINCT v FROM gold.shop_o", "--json")
+    assert found.records == [{"v": "eu"}]
+
 
 def oms(tenant: str, id_: int) -> dict[str, object]:
     """An insert as OMS sends it of an OceanBase tenant."""

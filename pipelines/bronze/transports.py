@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from ingest.config.sources import Source
 from pipelines.bronze.files import FILES
 from pipelines.bronze.kafka import KAFKA
+from pipelines.bronze.listing import is_uri
 from pipelines.bronze.rabbitmq import RABBITMQ
 from pipelines.bronze.rocketmq import ROCKETMQ
 from pipelines.bronze.transport import Transport
+from pipelines.platform.warehouse import Warehouse
 
 TRANSPORTS: Mapping[str, Transport] = {
     "kafka": KAFKA,
@@ -22,3 +24,18 @@ TRANSPORTS: Mapping[str, Transport] = {
 def transport_of(source: Source) -> Transport:
     """The transport that the source names."""
     return TRANSPORTS[source.transport]
+
+
+def unread_of(
+    transport: Transport, warehouse: Warehouse, source: Source, *, root: str
+) -> int | None:
+    """How many files or messages the source's transport holds that bronze has not; None for files
+    of a URI, which only a run lists.
+
+    Relative files start at `root`, the project's folder. Raises IngestError with the reason where
+    the transport cannot be asked now.
+    """
+    count = transport.unread(warehouse, source)
+    if count is None and not (source.files is not None and is_uri(source.files.path)):
+        transport.reach(source, root)
+    return count

@@ -89,7 +89,10 @@ def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
 
 
 def source_state(row: Mapping[str, Any]) -> str:
-    """`ok`, `behind` while messages wait, or that not one of them could be decoded."""
+    """`ok`, `behind` while messages wait, or that not one of them could be decoded, or that what
+    they come from cannot be asked."""
+    if row["error"] is not None:
+        return "unreachable"
     if row["messages"] and row["rejects"] >= row["messages"]:
         return "all rejected"
     waits = row["lag"] or row["unread_files"] or row["unread_messages"]

@@ -15,9 +15,8 @@ from ingest.config.sources import Source
 from ingest.names import label_of
 from ingest.sql.silver import changes_per_message
 from ingest.sql.tables.alter import script
-from pipelines.bronze.listing import is_uri
 from pipelines.bronze.transport import Waiting
-from pipelines.bronze.transports import transport_of
+from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.run import Foreseen, foreseen
@@ -109,9 +108,7 @@ def beyond(warehouse: Warehouse, source: Source, failed: Failed, *, root: str) -
         if transport.waiting is not None:
             partitions = transport.waiting(warehouse, source)
             return Beyond(None, sum(span.end - span.start for span in partitions), partitions)
-        count = transport.unread(warehouse, source)
-        if count is None and not (source.files is not None and is_uri(source.files.path)):
-            transport.reach(source, root)
+        count = unread_of(transport, warehouse, source, root=root)
         return Beyond(None, count, ()) if source.files is None else Beyond(count, None, ())
     except Exception as error:
         # What one source meets is its own.

@@ -16,7 +16,7 @@ from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
 from ingest.errors import IngestError
 from ingest.sql.counts import status as counts
-from pipelines.bronze.transports import transport_of
+from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
@@ -29,7 +29,7 @@ from pipelines.targets.rejects import table_of
 
 SOURCE = (
     *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "unread_messages"),
-    *("rejects", "stepped_back", "gaps"),
+    *("rejects", "stepped_back", "gaps", "error"),
 )
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
@@ -51,7 +51,8 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     has not read, `unread_messages` what topics and queues hold beyond bronze (null for the other
     transport, and where it cannot be asked now), `stepped_back` messages whose timestamps
     contradict their partition's order, `gaps` the spans of messages that were gone before they were
-    read. `failed` is told of a log of files that is damaged.
+    read. `error` says why the transport cannot be asked, and `failed` is told so: the folder or the
+    broker is not there, the log of files is damaged.
     """
     messages = _messages(warehouse)
     lag = undecoded(warehouse, messages)
@@ -70,20 +71,23 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
         *(warehouse, "silver", "cdc"), counted=lambda silver: counts.by_source(silver, counts.GAP)
     )
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
-    return [
-        [
+
+    def row(name: str, source: Source) -> list[Any]:
+        count, error = _unread(warehouse, source, failed, root=str(config.root))
+        return [
             "source",
             name,
             messages.get(name, 0),
             lag.get(name, 0),
             age(since.get(name)) or 0,
-            *_unread(warehouse, source, failed),
+            *((count, None) if source.files is not None else (None, count)),
             rejects.get(name, 0),
             back.get(name, 0),
             gaps.get(name, 0),
+            error,
         ]
-        for name, source in config.sources.items()
-    ]
+
+    return [row(name, source) for name, source in config.sources.items()]
 
 
 def _messages(warehouse: Warehouse) -> dict[str, int]:
@@ -237,11 +241,12 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
     ]
 
 
-def _unread(warehouse: Warehouse, source: Source, failed: Failed) -> tuple[int | None, int | None]:
-    """How many files, or how many messages, the transport holds that bronze has not."""
+def _unread(
+    warehouse: Warehouse, source: Source, failed: Failed, *, root: str
+) -> tuple[int | None, str | None]:
+    """How many files or messages the transport holds that bronze has not, or why nobody knows."""
     try:
-        count = transport_of(source).unread(warehouse, source)
+        return unread_of(transport_of(source), warehouse, source, root=root), None
     except IngestError as error:
         failed(f"source {source.name}", error)
-        count = None
-    return (count, None) if source.files is not None else (None, count)
+        return None, str(error)

@@ -24,7 +24,7 @@ INDENT = 4
 COLOURS = {
     **dict.fromkeys(("ok", "applied", "resolved"), "green"),
     **dict.fromkeys(("behind", "pending", "open", "approved"), "yellow"),
-    **dict.fromkeys(("parked", "failed"), "red"),
+    **dict.fromkeys(("parked", "failed", "unreachable"), "red"),
     "rejected": "magenta",
     **dict.fromkeys(("ignored", "superseded", "dismissed"), "bright_black"),
 }

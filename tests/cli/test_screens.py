@@ -173,11 +173,12 @@ def test_one_state_says_what_is_the_matter(row: dict[str, Any], state: str) -> N
         ({"rejects": 9}, "all rejected"),
         ({"rejects": 9, "lag": 1}, "all rejected"),
         ({"messages": 0}, "ok"),
+        ({"error": "there is no landing", "lag": 1}, "unreachable"),
     ],
 )
 def test_a_source_of_which_nothing_was_decoded_is_not_well(row: dict[str, Any], state: str) -> None:
     nothing = {"messages": 9, "lag": 0, "unread_files": 0, "unread_messages": None, "rejects": 0}
-    assert screens.source_state({**nothing, **row}) == state
+    assert screens.source_state({**nothing, "error": None, **row}) == state
 
 
 def test_colours_mean_a_state_and_only_a_terminal_gets_them(
@@ -243,7 +244,7 @@ def test_status_is_watched_until_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = 0
-    source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 7), strict=True))
+    source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 7, None), strict=True))
 
     def look(_: Any) -> status.Standing:
         nonlocal looks

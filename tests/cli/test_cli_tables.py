@@ -192,6 +192,7 @@ def test_status(project: Project) -> None:
             "rejects": 1,
             "stepped_back": 0,
             "gaps": 0,
+            "error": None,
         },
         {
             **table,
@@ -422,6 +423,9 @@ def test_sql_for_people(project: Project) -> None:
         ),
         ("SELECT * FROM history.shop_od", "nearest: history.shop_odd"),
         ("SELECT nothing FROM gold.shop_items", "query: [UNRESOLVED_COLUMN"),
+        ("SELECT 1/0", "query: [DIVIDE_BY_ZERO]"),
+        ("SELECT 1/(id - 9) AS x FROM gold.shop_items", "query: [DIVIDE_BY_ZERO]"),
+        ("SELECT CAST(name AS int) AS n FROM gold.shop_items", "query: [CAST_INVALID_INPUT]"),
         ("SELECT 1 AS a, 2 AS a", "query: several columns are called a; name them apart with AS"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,7 @@ from pipelines.platform import leases
 from pipelines.platform.leases import Holder, Patience, TableLog, check, lease
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse, create_silver
+from tests.support.project import Project
 
 SCHEMAS = ("bronze", "silver", "gold", "history")
 
@@ -42,7 +44,10 @@ def test_names_are_found_in_any_statement(query: str, expected: list[tuple[str, 
 
 
 def test_views_are_created_in_a_catalog(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "conf" / "sources").mkdir(parents=True)
     (tmp_path / "conf" / "sources" / "shop.yml").write_text(
@@ -104,6 +109,11 @@ def test_views_are_created_in_a_catalog(
     ]
     for view, rows in (("changes", 3), ("ddl", 0), ("rejects", 0), ("schemas", 0)):
         assert spark.table(f"published_silver.{view}").count() == rows
+    # And by the command, whose catalog need not be the session's.
+    (tmp_path / "conf" / "ingest.yml").write_text(json.dumps(settings))
+    project = Project(tmp_path, capsys.readouterr)
+    answer = project.ingest("sql", "--json", "SELECT count(*) AS n FROM published_silver.changes")
+    assert (answer.code, answer.records) == (0, [{"n": 3}]), answer.err
 
 
 def test_a_lease_on_tables_of_a_catalog(

@@ -31,7 +31,7 @@ from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import apply_schema_changes, create_target
 from pipelines.gold.shared_keys import try_again
-from pipelines.gold.untyped import untyped_columns
+from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
@@ -183,6 +183,7 @@ def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dic
     check_encodings(config.sources[route.source], table, said, types=types, stats=stats, met=met)
     columns = columns_of(warehouse, route.target) or {}
     typed = [column.name for listed in found.types.get(table, ()) for column in listed]
+    typed += stated_names(ledger.of(table))
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)

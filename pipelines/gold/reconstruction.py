@@ -57,10 +57,11 @@ from pipelines.gold.plan import (
     shard_of,
 )
 from pipelines.gold.todays_columns import todays_columns
+from pipelines.gold.untyped import stated_names
 from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import renames, taken_again
-from pipelines.ledger.statements import statement_of
+from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import has_values
@@ -80,8 +81,8 @@ class Reconstruction:
     that it would have if it were made today; so it is, too, where the table is gone, which was made
     for `before`. As a context it takes back, at its end, the names it gave to what it works with.
     `keys` and `columns` (name -> Spark type, without what gold adds) are the target's, `names` all
-    columns of its rows, `typed_names` those that messages give a type, `entries` the ledger's of
-    the target's source tables, whose histories are `batches`.
+    columns of its rows, `typed_names` those to which messages or statements give a type, `entries`
+    the ledger's of the target's source tables, whose histories are `batches`.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Reconstruction:
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
         _check_encodings(warehouse, config, found.feeds if today else (), entries_of=of)
-        self.typed_names = {c.name for feed in found.feeds for listed in feed.types for c in listed}
+        self.typed_names = _typed_names(found.feeds) | stated_names(self.entries)
         self.keys = self._key(config, found, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
@@ -185,8 +186,16 @@ class Reconstruction:
         for feed in feeds:
             names = {name for stats in feed.stats for image in stats.images for name in image}
             lineages.setdefault(feed.lineage, set()).update(names)
+
+        def before(entry: Entry) -> Mapping[str, str]:
+            return gold_types_before(self.warehouse, entry) if entry.pos is not None else {}
+
         return todays_columns(
-            self.route, wanted, self.entries, held=held, lineages=lineages, keys=keys
+            *(self.route, wanted, self.entries),
+            held=held,
+            lineages=lineages,
+            keys=keys,
+            before=before,
         )
 
     @property
@@ -320,6 +329,10 @@ def as_of(
     return Reconstruction(
         warehouse, config, target, tables=tables, watermarks=watermarks, only=moment.until
     )
+
+
+def _typed_names(feeds: Iterable[Feed]) -> set[str]:
+    return {column.name for feed in feeds for listed in feed.types for column in listed}
 
 
 def _check_encodings(

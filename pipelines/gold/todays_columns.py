@@ -7,7 +7,7 @@ decision of the ledger stands: what it keeps out stays out, and what it gave a t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ingest.config.routes import Route
 from ingest.ddl.changes import (
@@ -32,11 +32,13 @@ def todays_columns(
     held: Mapping[str, str],
     lineages: Mapping[Lineage, Collection[str]],
     keys: Iterable[str],
+    before: Callable[[Entry], Mapping[str, str]] = lambda _: {},
 ) -> dict[str, str]:
     """Column -> Spark type. `wanted`: as messages and configuration have them, keys first; `held`:
     the target's own, empty where it is gone, none of which goes but what `exclude` names.
     `lineages`: of each source table, with the names that its images have. What one has dropped is
-    the target's while another sends it."""
+    the target's while another sends it. `before`: the types, by lower-case name, that messages had
+    before a change that was not let in."""
     sent = {
         name.lower()
         for lineage, names in lineages.items()
@@ -54,6 +56,7 @@ def todays_columns(
     of_ledger = _types(entries)
     own = {name.lower(): type_ for name, type_ in held.items()}
     waiting = _undecided(entries)
+    untyped = {name for name in waiting if own.get(name) == "string"}
     declared = {name.lower() for name in route.columns}
     found: dict[str, str] = {}
     for name, type_ in [*wanted.items(), *_added(entries), *held.items()]:
@@ -65,10 +68,14 @@ def todays_columns(
         if over and lower not in always and lower not in own:
             continue
         if lower not in declared:
-            type_ = of_ledger.get(lower, type_)
             stored = own.get(lower)
+            if lower in untyped:
+                # It was made before anything said its type, which the waiting change then changed.
+                type_ = before(waiting[lower]).get(lower, "string")
+            type_ = of_ledger.get(lower, type_)
             if stored is not None and (
-                lower in waiting or widens(canonical_type(type_), canonical_type(stored))
+                (lower in waiting and lower not in untyped)
+                or widens(canonical_type(type_), canonical_type(stored))
             ):
                 type_ = stored
         found[name] = type_
@@ -107,12 +114,13 @@ def _effects(entries: Iterable[Entry]) -> Iterable[SchemaChange]:
             yield from entry.effects
 
 
-def _undecided(entries: Iterable[Entry]) -> set[str]:
-    """Columns with another type that waits for its approval or was refused."""
-    return {
-        effect.name.lower()
-        for entry in entries
-        if entry.status not in IN_FORCE
-        for effect in entry.effects
-        if isinstance(effect, AlterColumnType)
-    }
+def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Columns, in lower case, with another type that waits for its approval or was refused, and the
+    first such change."""
+    found: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
+        if entry.status not in IN_FORCE:
+            for effect in entry.effects:
+                if isinstance(effect, AlterColumnType):
+                    found.setdefault(effect.name.lower(), entry)
+    return found

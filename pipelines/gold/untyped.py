@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.sources import Source
+from ingest.ddl.changes import AddColumn, AlterColumnType
 from ingest.sql.metadata import source_name
 from ingest.wire.declared import declared_for
+from pipelines.ledger.entries import IN_FORCE, Entry
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR, Names, load_progress
 
@@ -26,13 +28,24 @@ def untyped_columns(
 ) -> tuple[str, ...]:
     """Of a target's columns those without a type: of those `before`, and of the `new` ones.
 
-    `typed`: columns that messages give a type now.
+    `typed`: columns to which messages give a type now, or statements.
     """
     known = {name.lower() for name in (*typed, *route.columns)}
     asked = {name.lower() for name in (*before, *new)} - known
     return tuple(
         name for name, type_ in columns.items() if type_ == "string" and name.lower() in asked
     )
+
+
+def stated_names(entries: Iterable[Entry]) -> set[str]:
+    """The columns to which statements of the source that are in force give a type."""
+    return {
+        effect.name
+        for entry in entries
+        if entry.statement and entry.status in IN_FORCE
+        for effect in entry.effects
+        if isinstance(effect, AddColumn | AlterColumnType) and effect.type is not None
+    }
 
 
 def untyped(

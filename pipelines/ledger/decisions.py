@@ -341,6 +341,18 @@ class Ledger(EntryStore):
             if taken is not None and taken.status == "approved":
                 self._begin(taken, route)
 
+    def review_again(self, entries: Iterable[Entry], route: Route) -> None:
+        """Review the waiting entries of a target whose columns were made anew, and decide those of
+        which something else comes now: what had to be replaced while the column was string may be a
+        widening. What the policy lets in is `approved`, for the next run of gold to see through."""
+        for entry in entries:
+            if entry.status not in WAITING:
+                continue
+            again = reviewed(self, entry, route)
+            if (again.risk, again.proposed) != (entry.risk, entry.proposed):
+                self.stage_entry(self._decided(again, route))
+        self.save_staged()
+
     def enter_columns(self, entries: Sequence[Entry], route: Route) -> None:
         """Take up reviewed entries that add a column each: what the policy lets in by one change of
         the target and one of the ledger."""

@@ -90,19 +90,27 @@ def typed_columns(read: Statement) -> Iterator[tuple[str, str]]:
 def types_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, dict[str, str]]:
     """The source types that the last change before an entry came with, by column in lower case, and
     where it stands; none and () where no change before it came with types."""
+    pos, columns = _columns_before(warehouse, entry)
+    return pos, {gold_name(c["name"]).lower(): c["source_type"] for c in columns}
+
+
+def gold_types_before(warehouse: Warehouse, entry: Entry) -> dict[str, str]:
+    """The same as Spark types, without columns that had none."""
+    _, columns = _columns_before(warehouse, entry)
+    return {gold_name(c["name"]).lower(): c["type"] for c in columns if c["type"] is not None}
+
+
+def _columns_before(warehouse: Warehouse, entry: Entry) -> tuple[Pos, list[dict[str, Any]]]:
     assert entry.pos is not None
     silver, table = warehouse.name("silver", "cdc"), entry.table
     changes = silver_changes(silver, [table], "true")
     asked = columns_sent.schema_of_last(changes, below=entry.pos)
     (last,) = warehouse.session.sql(asked).collect()[0]
     if last is None:
-        return (), {}
+        return (), []
     schemas = silver_changes(silver, [table], "true", kind="schema")
     found = warehouse.session.sql(columns_sent.columns_of_schema(schemas, last["schema_id"]))
-    types = {
-        gold_name(c["name"]).lower(): c["source_type"] for (listed,) in rows(found) for c in listed
-    }
-    return tuple(last["pos"]), types
+    return tuple(last["pos"]), [column for (listed,) in rows(found) for column in listed]
 
 
 def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:

@@ -4,7 +4,9 @@
    commit of Delta Lake, so readers see the old rows or the new, and whoever reads the old ones may
    finish. What the fold leaves out is set aside as a run does it.
 2. Note that every row now stands at its own newest change.
-3. Bring forward what silver has beyond that.
+3. Review again what waits in the ledger for another type of a column: a widening of today's type
+   may have been none of the type that the column had.
+4. Bring forward what silver has beyond that.
 
 A process that is killed in between leaves a whole table behind, old or new, and progress that holds
 for both. Where the table is gone it is made again.
@@ -19,7 +21,7 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract
-from ingest.ddl.changes import ChangeKey, SchemaChange
+from ingest.ddl.changes import AlterColumnType, ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
@@ -28,6 +30,7 @@ from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped_columns
+from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -104,6 +107,8 @@ def rebuild(
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
             record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
             write_entries(warehouse, _confirmed(reconstruction))
+            ledger = Ledger(warehouse, config, source)
+            ledger.review_again(_retyping(reconstruction), reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return done._replace(merged=merged)
@@ -178,6 +183,17 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
         if entry.status in WAITING
         if any(map(kept, entry.effects))
         if all(isinstance(effect, ChangeKey) for effect in entry.effects)
+    ]
+
+
+def _retyping(reconstruction: Reconstruction) -> list[Entry]:
+    """The entries of the ledger that wait for another type of a column."""
+    return [
+        entry
+        for entry in reconstruction.entries
+        if entry.status in WAITING
+        if any(isinstance(effect, AlterColumnType) for effect in entry.effects)
+        if not any(isinstance(effect, ChangeKey) for effect in entry.effects)
     ]
 
 

@@ -14,6 +14,7 @@ from ingest.config.sources import Source
 from ingest.config.tables import Tables
 from ingest.ddl.changes import (
     AddColumn,
+    AlterColumnType,
     ChangeKey,
     DropColumn,
     RenameColumn,
@@ -49,6 +50,39 @@ def test_the_widest_type_that_came(types: tuple[str, ...], wanted: str) -> None:
     assert way is not None
     came = [[ColumnType("n", type_, type_)] for type_ in types]
     assert wanted_columns(way, ("id",), came, images=[("id", "n")])["n"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("held", "before", "status", "today"),
+    [
+        # Made before its type was declared, it gets the one that the change then changes.
+        ("string", {"n": "int"}, "pending", "int"),
+        ("string", {"n": "int"}, "rejected", "int"),
+        ("string", {"n": "string"}, "pending", "string"),
+        ("string", {}, "pending", "string"),
+        # What has a type keeps it until the change is decided, and when it was refused.
+        ("int", {"n": "string"}, "pending", "int"),
+        ("bigint", {"n": "int"}, "rejected", "bigint"),
+        ("string", {"n": "int"}, "applied", "bigint"),
+    ],
+)
+def test_a_change_of_type_that_was_not_let_in(
+    held: str, before: dict[str, str], status: str, today: str
+) -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    entry: Any = SimpleNamespace(
+        status=status, pos=(0, 1, 7), effects=(AlterColumnType("n", "bigint", in_place=False),)
+    )
+    found = todays_columns(
+        *(way, {"id": "int", "n": "bigint"}, [entry]),
+        held={"id": "int", "n": held},
+        lineages={},
+        keys=["id"],
+        before=lambda _: before,
+    )
+    assert found == {"id": "int", "n": today}
 
 
 def test_names_of_the_configuration_are_spelt_as_the_messages_do() -> None:

@@ -217,6 +217,7 @@ def redecode(call: Invocation, source: str) -> None:
     from pipelines.operations.rebuild import REBUILT
     from pipelines.operations.redecode import REDECODED, redecode
     from pipelines.operations.run import Outcome
+    from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):
         done = redecode(warehouse, call.config, name)
@@ -224,30 +225,28 @@ def redecode(call: Invocation, source: str) -> None:
     if done.kept:
         text = f"{done.kept:,} messages that bronze has no more keep the rows they had"
         call.console.say(f"source {name}: {text}")
-    rebuilt, waiting = [], False
-    merged = list(done.merged)
+    rebuilt, merged, waiting = [], [], set()
     for target, result in done.targets.items():
         if isinstance(result, str):
             call.console.say(f"table {target} is parked: {result}")
-            waiting = True
+            waiting.add(target)
             continue
         for change in result.changes:
             call.console.say(f"{target}: {change.text}")
         if result.refused:
-            call.console.say(
-                f"table {target} is parked: its key or mode changes; confirm with "
-                f"`ingest rebuild {target} --yes`"
-            )
-            waiting = True
+            call.console.say(f"table {target} is parked: {unconfirmed(name, target)}")
+            waiting.add(target)
         else:
             rebuilt.append(result.row(target))
             merged += result.merged
     if rebuilt:
         call.console.rows(REBUILT, rebuilt, shown=REBUILT[1:])
+    # Of a target that waits one sentence is enough.
+    merged += [row for row in done.merged if row.target not in waiting]
     outcome = Outcome(tables={(row.source, row.target): row for row in merged})
     outcome.show(call.console, ())
     for row in merged:
-        if row.error is not None and row.target not in done.targets:
+        if row.error is not None:
             call.console.say(f"table {row.target} is parked: {row.error}")
     if waiting or outcome.code:
         raise SystemExit(1)

@@ -15,6 +15,7 @@ yet stay where they are, for the stream.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -89,6 +90,7 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
         declarations.remember(warehouse, declared)
         marked = _reached(warehouse, config, source)
     targets = {target: _rebuilt(warehouse, config, target) for target in marked}
+    _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, config, sources=[source])
     return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
 
@@ -102,6 +104,20 @@ def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str
         return rebuild(warehouse, config, target, routes=routes, confirmed=False)
     except IngestError as error:
         return str(error)
+
+
+def _mark_unconfirmed(
+    warehouse: Warehouse, source: str, targets: Mapping[str, Rebuilt | str]
+) -> None:
+    """Let what is said of targets whose rebuild waits for a confirmation be that."""
+    refused = [name for name, made in targets.items() if isinstance(made, Rebuilt) and made.refused]
+    if not refused:
+        return
+    with lease(warehouse, "gold"):
+        progress_by_target = load_progress(warehouse)
+        waiting = [progress_by_target[source, target] for target in refused]
+        waiting = [_outdated(one, "unconfirmed") for one in waiting if one.outdated == "decoded"]
+        record_progress(warehouse, waiting, progress_by_target)
 
 
 def _mark(warehouse: Warehouse, source: str) -> None:

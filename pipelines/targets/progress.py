@@ -49,8 +49,8 @@ PROGRESS = (
 )
 
 
-Outdated = Literal["decoding", "decoded"]
-"""Silver is being decoded again, or has been."""
+Outdated = Literal["decoding", "decoded", "unconfirmed"]
+"""Silver is being decoded again, or has been, and the rebuild is to be confirmed."""
 Names = tuple[str | None, str | None, str]
 """Database, schema and table."""
 
@@ -172,6 +172,14 @@ class Watermarks:
         return replace(self, truncates=tuple(listed), truncate_times=times, more_truncates=more)
 
 
+def unconfirmed(source: str, target: str) -> str:
+    """The sentence on a target that is not made anew unless someone says so."""
+    return (
+        f"silver of {source} was decoded again, by which its key or mode changes; confirm with "
+        f"`ingest rebuild {target} --yes`"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """One row of `gold._progress`: how far a target is after a run, and what the run did.
@@ -249,6 +257,8 @@ class Progress:
             )
         if self.outdated == "decoded":
             return f"silver of {self.source} was decoded again; run `ingest rebuild {self.target}`"
+        if self.outdated == "unconfirmed":
+            return unconfirmed(self.source, self.target)
         return None
 
     def with_columns(self, columns: Iterable[str]) -> Progress:

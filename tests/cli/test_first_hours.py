@@ -364,7 +364,7 @@ def look_after_rejects(project: Project) -> None:
     assert (answer.code, "nearest: open" in answer.err) == (2, True)
 
 
-def move_the_point(project: Project) -> None:
+def move_the_point(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A statement moves the point of a decimal whose bytes only the declaration can read: nothing
     behind it comes in as another number. A decimal that is text comes in as it is."""
 
@@ -411,9 +411,54 @@ def move_the_point(project: Project) -> None:
     project.write("conf/sources/bank.yml", declared.replace("12,2", "16,4"))
     assert project.ingest("reset", "--source", "bank", "--bronze", "--yes").code == 0
     project.land("bank-3.jsonl", [account(4, **{**balance("AZpE"), "op": "r"})])
+    with monkeypatch.context() as patch:
+        # A terminal shows which table is at work, and of how many.
+        patch.setattr("sys.stderr.isatty", lambda: True)
+        answer = project.ingest("run", "--source", "bank")
+    assert answer.code == 0, answer.err
+    assert "run: gold 1/1 bank_accounts" in answer.err
+    assert gold(project, "bank_accounts", "id, balance") == [(4, "10.5028")]
+
+    # A column was string when its widening came: made anew it is typed, and widened by policy.
+    fund = {"before": None, "op": "c"}
+    altered = account(6, "funds", ddl="ALTER TABLE funds MODIFY units bigint", databaseName="bank")
+    named = account(8, "funds", ddl="ALTER TABLE funds ADD name varchar(9)", databaseName="bank")
+    project.land(
+        "bank-4.jsonl",
+        [
+            account(5, "funds", **fund, after={"id": 1, "units": 7}),
+            altered,
+            account(7, "funds", **fund, after={"id": 2, "units": 9 * 10**9}),
+            named,
+            account(9, "funds", **fund, after={"id": 3, "units": None, "name": "bond"}),
+        ],
+    )
     answer = project.ingest("run", "--source", "bank")
     assert answer.code == 0, answer.err
-    assert gold(project, "bank_accounts", "id, balance") == [(4, "10.5028")]
+    # What a statement gives a type has one.
+    assert "bank_funds: no message of a row says the types of id, units: string." in answer.err
+    assert types(project, "bank_funds") == {"id": "string", "units": "string", "name": "string"}
+    keyed = declared.replace("12,2", "16,4").replace("[id]}", "[id], bank.funds: [id]}")
+    project.write("conf/sources/bank.yml", keyed + "  bank.funds: {id: int, units: int}\n")
+    answer = project.ingest("redecode", "--source", "bank")
+    assert (answer.code, "bank_funds: column units string becomes int" in answer.err) == (1, True)
+    # One advice, wherever it stands.
+    advice = "silver of bank was decoded again, by which its key or mode changes; confirm with "
+    advice += "`ingest rebuild bank_funds --yes`"
+    assert answer.err.endswith(f"table bank_funds is parked: {advice}\n")
+    assert "bank_funds" not in answer.out
+    [parked] = [row for row in project.ingest("status", "--json").records if row.get("parked")]
+    assert (parked["table"], parked["error"]) == ("bank_funds", advice)
+    answer = project.ingest("rebuild", "bank_funds", "--yes")
+    assert answer.code == 0, answer.err
+    assert types(project, "bank_funds") == {"id": "int", "units": "bigint", "name": "string"}
+    assert gold(project, "bank_funds", "*")[1][:2] == (2, 9 * 10**9)
+    listed = project.ingest("ddl", "list", "--json").records
+    assert [(e["class"], e["status"]) for e in listed if e["table"] == "funds"] == [
+        *(("widening", "applied"), ("additive", "applied")),
+    ]
+    aside = project.ingest("rejects", "list", "--source", "bank", "--json").records
+    assert [(row["code"], row["status"]) for row in aside] == [("type_mismatch", "resolved")]
 
 
 def begin_anew(project: Project) -> None:
@@ -478,4 +523,4 @@ def test_the_first_hours(
     read_wrongly(project)
     look_after_rejects(project)
     begin_anew(project)
-    move_the_point(project)
+    move_the_point(project, monkeypatch)

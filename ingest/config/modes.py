@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from ingest.config.routes import Route
@@ -9,12 +10,32 @@ from ingest.config.routes import Route
 Mode = Literal["scd1", "scd2", "append"]
 """`scd1`: the rows as they are. `scd2`: every version of them. `append`: every row image."""
 
-ADDED: dict[Mode, dict[str, str]] = {
-    "scd1": {},
-    "scd2": {"_valid_from": "timestamp", "_valid_to": "timestamp", "_current": "boolean"},
-    "append": {},
+_TIMES = {"_valid_from": "timestamp", "_valid_to": "timestamp", "_current": "boolean"}
+
+
+class Keeping(NamedTuple):
+    """What the rows of a mode's targets are.
+
+    `keyed`: a key's later changes take the place of its earlier ones, so that order matters.
+    `versions`: what a row was stays beside what it is. `added`: the columns that the mode adds,
+    with their types.
+    """
+
+    keyed: bool
+    versions: bool
+    added: Mapping[str, str]
+
+    @property
+    def latest(self) -> bool:
+        """Whether a key has one row, as it is now."""
+        return self.keyed and not self.versions
+
+
+KEEPING: Mapping[Mode, Keeping] = {
+    "scd1": Keeping(keyed=True, versions=False, added={}),
+    "scd2": Keeping(keyed=True, versions=True, added=_TIMES),
+    "append": Keeping(keyed=False, versions=False, added={}),
 }
-"""The columns that a mode adds to a target, with their types."""
 
 
 class TargetContract(NamedTuple):
@@ -42,9 +63,14 @@ class TargetContract(NamedTuple):
     def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:
         """What the configuration asks for."""
         masks = masks_of(route)
-        if mode == "append":
+        if not KEEPING[mode].keyed:
             return cls(mode, keys, (), masks=masks)
         return cls(mode, keys, route.sequence_by or (), route.deletes, route.truncates, masks)
+
+    @property
+    def keeps(self) -> Keeping:
+        """What the rows of the target are."""
+        return KEEPING[self.mode]
 
     def differs(self, other: TargetContract) -> bool:
         """Whether a target of this kind cannot be kept as one of the other: by more than its key,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ingest.config.modes import Mode
+from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.names import SourceTable
@@ -165,6 +165,11 @@ class TableBatch:
         every = {name.lower() for name in self.projection.columns}
         return bool(self.total("partials")) or any(not every <= names for names in lower_names)
 
+    @property
+    def keeps(self) -> Keeping:
+        """What the rows of the target are."""
+        return KEEPING[self.mode]
+
     @cached_property
     def whole(self) -> bool:
         """Whether one row a key by SQL is enough: whole images of one kind, nothing to keep."""
@@ -174,7 +179,7 @@ class TableBatch:
             and not self.total("key_changes")
             and not self.total("truncates")
             # A row that ends amid the batch leaves nothing to the columns that later images lack.
-            and not (self.mode == "scd1" and self.total("deletes") and (self.soft or self.partial))
+            and not (self.keeps.latest and self.total("deletes") and (self.soft or self.partial))
             and not self.reread
         )
 
@@ -192,7 +197,7 @@ class TableBatch:
     def held_by_others(self) -> str:
         """SQL of the keys whose rows another source table holds: (key, _source_table)."""
         return held_by_others(
-            self.target_table, self.projection, soft=self.soft, versions=self.mode == "scd2"
+            self.target_table, self.projection, soft=self.soft, versions=self.keeps.versions
         )
 
     def history(self, where: str) -> str:
@@ -241,7 +246,7 @@ class TableBatch:
         Where rows stay it voids nothing: what they held counts.
         """
         where = f"{self.these} AND op <> 'truncate'"
-        if self.all_truncates and not self.soft and self.mode == "scd1":
+        if self.all_truncates and not self.soft and self.keeps.latest:
             where += f" AND NOT ({self.below_truncates('pos')})"
         return self._read(where)
 
@@ -273,7 +278,7 @@ class TableBatch:
                 table=self.projection.label,
                 key=None,
                 # A mark shows some time.
-                event_time=time or 0 if self.soft and self.mode != "scd2" else time,
+                event_time=time or 0 if self.soft and not self.keeps.versions else time,
                 by_arrival=self.projection.by_arrival,
                 digest=number,
             )

@@ -6,9 +6,9 @@
    exactly (`pipelines.apply.exact`): every key is judged, keys on time are folded from the batch,
    late ones again from history, and one MERGE writes both.
 
-To add a mode: a module with these verbs, a row in MODES, and what `ingest.config.modes` says of it.
-Its table, its progress, its reconstruction from history and what maintains it ask which mode it is
-as well: mypy names none of these places, `grep -rn "mode ==" pipelines ingest` does.
+To add a mode: a module with these verbs, a row in MODES, and a row in KEEPING
+(`ingest.config.modes`), which its table, its progress and what maintains it go by. How its rows
+come about from all of history is in `gold/reconstruction.py`, `fast_fold` and `exact_fold`.
 """
 
 from __future__ import annotations

@@ -202,6 +202,4 @@ def based(batch: TableBatch) -> bool:
     partials = batch.watermarks.partials or batch.partial
     if batch.watermarks.last_baseless is not None or (batch.all_truncates and partials):
         return False
-    return (
-        batch.mode == "scd1" and not batch.projection.by_arrival and not batch.projection.sequence
-    )
+    return batch.keeps.latest and not batch.projection.by_arrival and not batch.projection.sequence

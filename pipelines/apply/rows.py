@@ -93,7 +93,7 @@ def watermarks_after(
     top = highest(stats.highest for stats in batch.stats)
     applied = highest([before.applied, top])
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
-    if batch.mode == "scd1" and not batch.soft:
+    if batch.keeps.latest and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
         last = outermost(truncates, by_arrival=batch.projection.by_arrival)
         truncates = {pos: truncates[pos] for pos in last}

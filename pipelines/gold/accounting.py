@@ -99,13 +99,13 @@ def _left_out(reconstruction: Reconstruction) -> str:
 
 def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     """SQL of what one source table's fold leaves out, by reason."""
-    images = append.IMAGES if batch.mode == "append" else "op <> 'truncate'"
+    images = "op <> 'truncate'" if batch.keeps.keyed else append.IMAGES
     voided = "false"
-    if batch.mode == "scd1" and not batch.soft and batch.all_truncates:
+    if batch.keeps.latest and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
     changes = events(batch.projection, batch.history(images))
     found = [texts.unfit(batch.projection, changes, voided=voided)]
-    if batch.mode != "append" and batch.total("partials"):
+    if batch.keeps.keyed and batch.total("partials"):
         found.append(texts.not_voided(reasons.baseless(baseless(frames, batch))))
     if batch.projection.sequence:
         found.append(texts.not_voided(placeless(batch, f"batch <= {batch.last} AND {batch.only}")))

@@ -110,12 +110,12 @@ def advance(
             newest=row.freshness,
             version=None if again else _version(row),
         )
-        if number == 0 and len(feeding) > 1 and mode != "scd1":
+        if number == 0 and len(feeding) > 1 and not contract.keeps.latest:
             # What a killed run left of the others no longer shows once the first is recorded.
             again = again or batch.version is None
         row = _applied(about, row, batch, was_unkeyed=was_unkeyed)
         fresh = False
-    if shared and mode != "append" and _freed(row):
+    if shared and contract.keeps.keyed and _freed(row):
         row = try_again(ledger, route, contract, row=row, last=found.last)
     row = replace(row, below=found.limit.below, seen=found.limit.newest)
     return replace(row, batch=found.last, contract=contract)
@@ -131,7 +131,7 @@ def _keys(
     ledger: Ledger,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
-    if progress.contract is not None and progress.contract.mode == "append":
+    if progress.contract is not None and not progress.contract.keeps.keyed:
         _check_keyless(config, route, feeding, ledger=ledger, keys=progress.contract.keys)
         return progress.contract.keys
     first = next(iter(feeding))

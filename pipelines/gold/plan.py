@@ -138,7 +138,7 @@ def table_batch(
         warehouse, config, feed, contract=contract, columns=columns, watermarks=watermarks
     )
     now = None
-    if contract.mode != "scd1":
+    if not contract.keeps.latest:
         now = recorded(warehouse, feed.route.target, version, fresh=fresh)
     batch = replace(
         batch, above=above, only=only, fresh=fresh, shared=shared, newest=newest, version=now
@@ -218,11 +218,11 @@ def with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[
 def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str | None]:
     """The earlier truncates, as far as gold remembers them, and SQL of those that silver is to be
     asked for; None: of none."""
-    shown = batch.soft or batch.mode == "scd2"
+    shown = batch.soft or batch.keeps.versions
     remembered = batch.watermarks.all_truncates
     if remembered is None and not batch.watermarks.more_truncates and not shown:
         remembered = dict.fromkeys(batch.watermarks.truncates)
-    if not batch.projection.truncates or batch.mode == "append":
+    if not batch.projection.truncates or not batch.keeps.keyed:
         return remembered or {}, None
     if remembered is None:
         return {}, batch.history("op = 'truncate'")

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.config.load import Config
-from ingest.config.modes import ADDED, TargetContract, mode_of
+from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
@@ -125,12 +125,12 @@ class Reconstruction:
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
         self.contract = TargetContract.by(route, mode, self.keys)
-        self.soft = route.deletes == "soft" and mode != "append"
+        self.soft = route.deletes == "soft" and self.contract.keeps.keyed
         columns = columns_of(warehouse, target)
         if columns is None or today:
             columns = self._todays_columns(columns or {}, found.feeds)
         self.columns = columns
-        if mode != "append" and len(own) > 1 and not route.shard_column:
+        if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.batches = history_batches(
             *(warehouse, config, found.feeds),
@@ -141,7 +141,7 @@ class Reconstruction:
         )
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
-        self.added = {**METADATA, **ADDED[mode]}
+        self.added = {**METADATA, **self.contract.keeps.added}
         if self.soft:
             self.added["_deleted_at"] = "timestamp"
         self.names = [*columns, *self.added]
@@ -164,7 +164,7 @@ class Reconstruction:
             return contract.keys
         if named:
             return named
-        if contract is not None and (gone or contract.mode == "append" or not stats):
+        if contract is not None and (gone or not contract.keeps.keyed or not stats):
             return contract.keys
         hinted_keys = found.keys.get(first.table, ())
         lineage = first.lineage
@@ -201,7 +201,7 @@ class Reconstruction:
     @property
     def row_keys(self) -> tuple[str, ...]:
         """The columns that tell rows apart: of versions the keys alone, of images their place."""
-        return self.keys if self.contract.mode != "append" else ("_source_table", "_pos")
+        return self.keys if self.contract.keeps.keyed else ("_source_table", "_pos")
 
     @property
     def compared(self) -> list[str]:
@@ -214,7 +214,7 @@ class Reconstruction:
     def present(self) -> list[str]:
         """SQL, all of it true for the gold rows that the source has now."""
         soft = ["_deleted_at IS NULL"] if self.soft else []
-        return [*soft, "_current"] if self.contract.mode == "scd2" else soft
+        return [*soft, "_current"] if self.contract.keeps.versions else soft
 
     def __enter__(self) -> Reconstruction:
         return self
@@ -255,7 +255,7 @@ class Reconstruction:
     @property
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
-        keyed = self.contract.mode == "scd1" and self.route.shard_column is None
+        keyed = self.contract.keeps.latest and self.route.shard_column is None
         return keyed and len(self.batches) > 1
 
     def exact(self) -> str:
@@ -270,7 +270,7 @@ class Reconstruction:
         rows = texts.together(
             parts, keys=self.keys, columns=columns, added=added, source=self.source
         )
-        if len(parts) > 1 and self.contract.mode == "scd1":
+        if len(parts) > 1 and self.contract.keeps.latest:
             held = self.warehouse.exists("gold", self.target)
             target = self.warehouse.name("gold", self.target) if held else None
             rows = texts.one_owner(
@@ -370,9 +370,9 @@ def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
 
     It raises SURPRISE where the newest change of a key was delivered more than once.
     """
-    if batch.mode == "append":
+    if not batch.keeps.keyed:
         return None
-    if batch.mode == "scd2":
+    if batch.keeps.versions:
         return of_changes(batch) if batch.whole else None
     folded = _fast_states(frames, batch)
     return None if folded is None else not_gone(folded)
@@ -380,7 +380,7 @@ def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
 
 def exact_fold(frames: Frames, batch: TableBatch) -> str:
     """SQL of all rows, folded event by event where that matters."""
-    if batch.mode == "append":
+    if not batch.keeps.keyed:
         rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
         return texts.with_keys(batch.projection, rows)
     if batch.mode == "scd2":
@@ -396,7 +396,7 @@ def baseless(frames: Frames, batch: TableBatch) -> str:
 
 def _run(batch: TableBatch) -> Run:
     """What folds the target's history event by event."""
-    if batch.mode == "scd2":
+    if batch.keeps.versions:
         return history_run(batch)
     by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)

@@ -85,7 +85,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     }
     contract = contract_of(warehouse, target)
     found: Verdicts = {}
-    if contract is not None and contract.mode != "scd1":
+    if contract is not None and not contract.keeps.latest:
         for route in list(routes.values())[:1]:
             found = _whole_again(ledger, route, chosen)
     else:
@@ -153,7 +153,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     with history as reconstruction:
         for batch in reconstruction.batches:
             rows = _verdicts(reconstruction.frames, batch, mine)
-            versions = reconstruction.contract.mode == "scd2"
+            versions = reconstruction.contract.keeps.versions
             fit = [origin_of(row.asDict()) for row in rows if row["fits"]]
             keys = _keys(rows) if versions else ()
             waiting = baseless(reconstruction.frames, batch, keys, asked=fit)

@@ -30,7 +30,7 @@ def create_target(
     """
     soft = route.deletes == "soft"
     if warehouse.exists("gold", route.target):
-        check_contract(warehouse, route.target, mode=contract.mode, soft=soft)
+        check_contract(warehouse, route.target, contract=contract, soft=soft)
         _check_excluded(warehouse, route)
         return False
     types = [columns for table in feeding for columns in found.types.get(table, [])]

@@ -126,7 +126,7 @@ def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Cha
             warehouse, target, reconstruction.columns, contract=contract, soft=reconstruction.soft
         )
     if not changes:
-        check_contract(warehouse, target, mode=contract.mode, soft=reconstruction.soft)
+        check_contract(warehouse, target, contract=contract, soft=reconstruction.soft)
         return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:
@@ -232,7 +232,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             last_pos=top,
             freshness=max(times, default=None),
         )
-    versions = contract.mode == "scd2" or other or gone
+    versions = contract.keeps.versions or other or gone
     watermarks = {}
     for label, known in progress.watermarks.items():
         batch = batches.get(label)

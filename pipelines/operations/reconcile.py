@@ -144,7 +144,7 @@ def reconcile_snapshot(
     with Reconstruction(
         warehouse, config, target, tables=routes[target], watermarks=progress.watermarks
     ) as reconstruction:
-        if reconstruction.contract.mode == "append":
+        if not reconstruction.contract.keeps.keyed:
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(
             warehouse, config, reconstruction, path=path, format_=format_

@@ -91,7 +91,7 @@ def trim_target(
     with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.
-        if reconstruction.contract.mode != "scd1" or reconstruction.contract.sequence:
+        if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:
             return 0
         found = [
             (batch, past)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.config.modes import ADDED, Mode, TargetContract
+from ingest.config.modes import KEEPING, TargetContract
 from ingest.config.routes import Route
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
@@ -29,7 +29,9 @@ METADATA = {
     "_source_table": "string",
 }
 _DELETED = {"_deleted_at": "timestamp"}
-_OURS = METADATA.keys() | _DELETED.keys() | {name for added in ADDED.values() for name in added}
+_OURS = (
+    METADATA.keys() | _DELETED.keys() | {name for kept in KEEPING.values() for name in kept.added}
+)
 _KEPT = "ingest.kept"
 _HORIZONS = "ingest.horizons"
 _DELTAS = ("delta.feature.", "delta.columnMapping.", "delta.min", "delta.rowTracking.")
@@ -149,8 +151,8 @@ def create(
     ]
     added = {
         **METADATA,
-        **ADDED[contract.mode],
-        **(_DELETED if soft and contract.mode != "append" else {}),
+        **contract.keeps.added,
+        **(_DELETED if soft and contract.keeps.keyed else {}),
     }
     warehouse.create(
         "gold",
@@ -189,7 +191,7 @@ def _places(contract: TargetContract) -> dict[str, int]:
 
 
 def _parts(contract: TargetContract) -> list[str]:
-    return ["_current"] if contract.mode == "scd2" else []
+    return ["_current"] if contract.keeps.versions else []
 
 
 def _contract_json(contract: TargetContract) -> str:
@@ -233,20 +235,23 @@ def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
     return next((row["value"] for row in shown.collect() if row["key"] == name), None)
 
 
-def check_contract(warehouse: Warehouse, target: str, *, mode: Mode, soft: bool) -> None:
-    """Make sure that an existing target can keep what `mode` keeps.
+def check_contract(
+    warehouse: Warehouse, target: str, *, contract: TargetContract, soft: bool
+) -> None:
+    """Make sure that an existing target can keep what the mode of `contract` keeps.
 
     A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
     """
     held = {field.name for field in warehouse.fields("gold", target)}
-    versions = ADDED["scd2"].keys()
-    if (mode == "scd2") != (versions <= held):
-        wanted, got = ("with", "without") if mode == "scd2" else ("without", "with")
+    versions = KEEPING["scd2"].added.keys()
+    keeps = contract.keeps
+    if keeps.versions != (versions <= held):
+        wanted, got = ("with", "without") if keeps.versions else ("without", "with")
         raise TableError(
             f"expected {target} {wanted} the columns {', '.join(versions)}, as its "
             f"stored_as_scd_type has it, got it {got} them; choose another target"
         )
-    if soft and mode != "append" and "_deleted_at" not in held:
+    if soft and keeps.keyed and "_deleted_at" not in held:
         name = warehouse.name("gold", target)
         warehouse.execute(add_columns(name, [("_deleted_at", "timestamp")]))
 

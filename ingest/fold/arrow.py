@@ -5,7 +5,7 @@ give, key by key, either the states the batch leads to or word that the key is l
 takes the history of late keys and gives their states: of rows the last one of each, of versions
 every one. All read rows sorted by `component`: keys that key changes link share one, so that they
 fold together (semantics.md, 40). Whether a state begins a version is decided once its values are
-typed (`ingest.sql.fold.versions`).
+typed (`ingest.sql.fold.scd2`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ingest.config.modes import Mode
-from pipelines.apply import images, rows, versions
+from pipelines.apply import append, scd1, scd2
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.set_aside import placeless_rejects
@@ -57,8 +57,8 @@ class KeyedMode(TargetMode, Protocol):
         """Bring the rows of some keys (SQL) to what all of history makes them."""
 
 
-KEYED: Mapping[Mode, KeyedMode] = {"scd1": rows, "scd2": versions}
-MODES: Mapping[Mode, TargetMode] = {**KEYED, "append": images}
+KEYED: Mapping[Mode, KeyedMode] = {"scd1": scd1, "scd2": scd2}
+MODES: Mapping[Mode, TargetMode] = {**KEYED, "append": append}
 
 
 def apply(warehouse: Warehouse, batch: TableBatch) -> Applied:

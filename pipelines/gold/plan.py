@@ -162,7 +162,7 @@ def _table_batch(
     projection = projection_of(
         config, feed, contract.keys, columns=columns, known=watermarks.spellings
     )
-    projection = replace(projection, keeps_states=contract.mode != "scd1")
+    projection = replace(projection, keeps_states=not contract.keeps.latest)
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
         projection = replace(projection, native=False)

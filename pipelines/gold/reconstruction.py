@@ -43,9 +43,9 @@ from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import linked_keys
+from pipelines.apply.scd2 import history_run, of_changes, of_history
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import by_component
-from pipelines.apply.versions import history_run, of_changes, of_history
 from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.gold.plan import (
     Feed,
@@ -383,7 +383,7 @@ def exact_fold(frames: Frames, batch: TableBatch) -> str:
     if not batch.keeps.keyed:
         rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
         return texts.with_keys(batch.projection, rows)
-    if batch.mode == "scd2":
+    if batch.keeps.versions:
         states = f"({of_kinds(_folded_history(frames, batch), ['state'])})"
         return of_history(batch, states)
     return not_gone(_exact_states(frames, batch))

@@ -1,6 +1,6 @@
 """Versions, batch by batch, are what the database held, whatever the delivery (semantics.md, 31).
 
-The SQL of `ingest.sql.fold.versions` and its MERGE are played by a few lines here.
+The SQL of `ingest.sql.fold.scd2` and its MERGE are played by a few lines here.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def by_key(taken: Iterable[Step | Change]) -> dict[Key, list[State]]:
 
 
 class Target:
-    """One target of versions, brought forward as `pipelines.apply.versions` does it."""
+    """One target of versions, brought forward as `pipelines.apply.scd2` does it."""
 
     def __init__(self) -> None:
         self.versions: dict[Key, list[Held]] = {}

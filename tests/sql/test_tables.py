@@ -9,7 +9,7 @@ from ingest.codes import Code
 from ingest.names import SourceTable
 from ingest.position import TOP
 from ingest.sql import pending, silver
-from ingest.sql.fold import reconstruction, states, superseded, versions
+from ingest.sql.fold import reconstruction, scd2, states, superseded
 from ingest.sql.history import compare, transactions, view
 from ingest.sql.privacy import erasure, person
 from ingest.sql.projection import Projection
@@ -26,7 +26,7 @@ PROJECTION = Projection(
 )
 TABLE = SourceTable("lab", "shop", None, "order's")
 CHANGES = "SELECT * FROM silver.cdc WHERE kind = 'change'"
-STEPS = versions.changes_as_steps(PROJECTION, CHANGES, sets=("id", "a b"))
+STEPS = scd2.changes_as_steps(PROJECTION, CHANGES, sets=("id", "a b"))
 ADDED = ("_pos", "_source")
 COLUMNS = ("id", "a b")
 TOGETHER = reconstruction.together(
@@ -52,11 +52,11 @@ VIEW = view.of_source(
 )
 LOOKED = view.Looked(("id",), 1, {0: "1'"})
 QUERIES = {
-    "versions": versions.rows(
+    "versions": scd2.rows(
         PROJECTION,
-        versions.with_open_values(PROJECTION, versions.beside_nothing(PROJECTION, STEPS)),
+        scd2.with_open_values(PROJECTION, scd2.beside_nothing(PROJECTION, STEPS)),
     ),
-    "versions of a batch": versions.rows(PROJECTION, STEPS, sets=("id",)),
+    "versions of a batch": scd2.rows(PROJECTION, STEPS, sets=("id",)),
     "typed_states": states.typed_states(PROJECTION, states.leaving_rows("results"), exact=True),
     "no_states": states.no_states(PROJECTION, "results"),
     "typed_keys": states.typed_keys(PROJECTION, "results"),

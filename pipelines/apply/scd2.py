@@ -1,4 +1,4 @@
-"""Versions of rows (SCD 2): ended and begun by one MERGE (`ingest.sql.fold.versions`).
+"""Versions of rows (SCD 2): ended and begun by one MERGE (`ingest.sql.fold.scd2`).
 
 Fast, the batch's own changes are the steps, in SQL, and go on from the open versions. Exactly, late
 keys get their versions anew from all of silver, the others their next ones from the batch.
@@ -12,7 +12,7 @@ from dataclasses import replace
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
-from ingest.sql.fold import versions
+from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import stored_versions, versions_below
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
@@ -20,7 +20,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
-from pipelines.apply.rows import carry_out, merged_truncates, watermarks_after
+from pipelines.apply.scd1 import carry_out, merged_truncates, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.targets.progress import Watermarks
@@ -36,14 +36,14 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if batch.version is None:
         # What a killed run wrote may be this batch.
         raise Surprise
-    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
-    stored = versions.stored_versions(
+    steps = scd2.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
+    stored = scd2.stored_versions(
         batch.projection, batch.target_table, timely=batch.timely, keys=steps
     )
-    relation = versions.beside(batch.projection, steps, stored)
+    relation = scd2.beside(batch.projection, steps, stored)
     counts: Counter[str] = Counter()
     with surprises():
-        rows = versions.rows(batch.projection, relation, sets=batch.sets)
+        rows = scd2.rows(batch.projection, relation, sets=batch.sets)
         _merge(frames, batch, rows, counts=counts, exact=False)
     return _watermarks(frames, batch, counts), counts
 
@@ -89,10 +89,10 @@ def of_history(batch: TableBatch, states: str) -> str:
 
 def of_changes(batch: TableBatch) -> str:
     """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
-    are simple; see `ingest.sql.fold.versions.changes_as_steps`."""
-    steps = versions.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
-    beside = versions.beside_nothing(batch.projection, steps)
-    return versions.rows(batch.projection, beside, sets=batch.sets)
+    are simple; see `ingest.sql.fold.scd2.changes_as_steps`."""
+    steps = scd2.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
+    beside = scd2.beside_nothing(batch.projection, steps)
+    return scd2.rows(batch.projection, beside, sets=batch.sets)
 
 
 def history_run(batch: TableBatch) -> Run:
@@ -155,7 +155,7 @@ def _fold_again(
     refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     rows = of_history(batch, refolded.of_kind("state"))
     keys = typed_keys(batch.projection, refolded.results)
-    gone = versions.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
+    gone = scd2.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
     return [rows, gone], refolded.last_baseless
 
 
@@ -164,19 +164,19 @@ def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
     projection = batch.projection
     steps = batch.typed_states(states, exact=exact)
     if exact:
-        beside = versions.beside_nothing(projection, steps)
+        beside = scd2.beside_nothing(projection, steps)
     else:
         keys = typed_keys(projection, states)
-        stored = versions.stored_versions(projection, batch.target_table, timely=False, keys=keys)
-        beside = versions.beside(projection, steps, stored)
-    return versions.rows(projection, versions.with_open_values(projection, beside))
+        stored = scd2.stored_versions(projection, batch.target_table, timely=False, keys=keys)
+        beside = scd2.beside(projection, steps, stored)
+    return scd2.rows(projection, scd2.with_open_values(projection, beside))
 
 
 def _merge(
     frames: Frames, batch: TableBatch, rows: str, *, counts: Counter[str], exact: bool
 ) -> None:
-    statement = versions.merge_sql(
-        versions.Merge(
+    statement = scd2.merge_sql(
+        scd2.Merge(
             target=batch.target_table,
             rows=rows,
             projection=batch.projection,

@@ -186,12 +186,16 @@ class Laboratory:
 
     def rejects(self) -> dict[str, list[Row]]:
         """Gold's rejects as they stand, by target."""
+        if not self.warehouse.exists("gold", "_rejects"):
+            return {}
         found = records(self._spark.sql(present(self.warehouse)))
         ordered = sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
         return _grouped(ordered, "target")
 
     def ddl(self) -> dict[str, list[Row]]:
         """The ledger, by target."""
+        if not self.warehouse.exists("gold", "_ddl"):
+            return {}
         found = records(self.warehouse.read("gold", "_ddl"))
         return _grouped(sorted(found, key=lambda row: (row["at"], row["pos"] or [])), "target")
 

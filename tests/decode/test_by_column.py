@@ -456,3 +456,17 @@ def test_neighbours_of_canal(seed: int) -> None:
         {"name": "s", "kafka": kafka, "format": "canal", "options": options}
     )
     check({"s": spec(source, order=chance.choice(("auto", "source", "arrival")))}, sent)
+
+
+def test_a_transaction_whose_name_is_empty() -> None:
+    source = {"connector": "yugabytedb", "name": "s", "ts_ms": 5, "snapshot": "false", "db": "d"}
+    source |= {"schema": "s", "table": "t", "txId": "", "lsn": "1:6::0:0"}
+    value = {"before": None, "after": {"label": None}, "op": "c", "ts_ms": 6, "source": source}
+    lines = [msgspec.json.encode(value)] * 2
+    reading = decode_spec(
+        Source.model_validate(
+            {"name": "s", "files": {"path": "p"}, "format": "debezium", "order": "arrival"}
+        )
+    )
+    sent = [("s", 0, Message(line, offset=number)) for number, line in enumerate(lines)]
+    assert check({"s": reading}, sent) == len(lines)

@@ -250,7 +250,9 @@ def _table_changes(
     }
     if not _NONE.issuperset([source.scn for source in sources]):
         fields["scn"] = list(map(scn_of, sources))
-    if any(inner.transaction for inner in inners) or any(s.gtid or s.txId for s in sources):
+    if any(inner.transaction for inner in inners) or any(
+        s.gtid or s.txId is not None for s in sources
+    ):
         fields["tx_id"] = list(map(transaction_of, sources, [i.transaction for i in inners]))
     untyped = [] if columns.shape(table.columns).typed else [Code.UNTYPED.value]
     if rows.doubts or untyped or "partial" in (*words.values(), after_word):

@@ -6,11 +6,11 @@ import fnmatch
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from ingest.config.model import Broken, ConfigModel, Text, Whole
+from ingest.config.web_address import wrong_address
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 
@@ -55,11 +55,10 @@ class Checks(Bounds):
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
         url = given.get("webhook")
-        if isinstance(url, str) and url:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                # Not shown: a part of it may be a secret.
-                yield ("webhook",), "expected an address that begins with https:// or http://"
+        wrong = wrong_address(url) if isinstance(url, str) and url else ""
+        if wrong:
+            # Not shown: a part of it may be a secret.
+            yield ("webhook",), f"expected an address like https://host/path: {wrong}"
 
     def of(self, target: str) -> Bounds:
         """The bounds of a target: what the patterns that match it say, the last one last, over

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingest.config.mistakes import nearest, shown
 from ingest.config.sources import Source
+from ingest.config.web_address import wrong_address
 from ingest.wire.contract import Format, FormatOptions, Option
 
 
@@ -49,6 +50,13 @@ def option_value(option: Option, given: Any) -> Any:
     if option.kind == "number" and re.fullmatch(r"-?\d+", str(given)):
         return int(given)
     if option.kind in ("text", "folder") and isinstance(given, str):
+        return given
+    if option.kind == "URL" and isinstance(given, str):
+        wrong = wrong_address(given) if given else ""
+        if wrong:
+            raise ValueError(
+                f"expected an address like http://host:8081, got {shown(given)}: {wrong}"
+            )
         return given
     if option.kind == "list" and isinstance(given, list | tuple):
         if all(isinstance(item, str) for item in given):

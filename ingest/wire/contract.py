@@ -64,7 +64,7 @@ class Option(NamedTuple):
     `secret`: no message repeats what was given.
     """
 
-    kind: Literal["choice", "bool", "text", "list", "number", "folder"]
+    kind: Literal["choice", "bool", "text", "list", "number", "folder", "URL"]
     default: Any
     text: str
     choices: tuple[str, ...] = ()

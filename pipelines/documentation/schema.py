@@ -20,6 +20,7 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
     "number": {"type": "integer"},
     "text": {"type": "string"},
     "folder": {"type": "string"},
+    "URL": {"type": "string"},
     "list": {"type": "array", "items": {"type": "string"}},
 }
 

@@ -138,3 +138,38 @@ def test_schemas_have_to_come_from_somewhere(tmp_path: Path, text: str, wrong: b
         found = list(error.mistakes)
     said = "`format`: debezium_avro needs options.schema_registry or options.schema_folder"
     assert found == ([Mistake(str(file), 2, said)] if wrong else [])
+
+
+@pytest.mark.parametrize(
+    ("address", "wrong"),
+    [
+        ("http://registry:8081", None),
+        ("https://ada:secret@registry/api/ccompat/v7/", None),
+        ("http://[::1]:8081", None),
+        ("localhost:8081", "it has to begin with http:// or https://"),
+        ("registry", "it has to begin with http:// or https://"),
+        ("file:///etc/passwd", "it has to begin with http:// or https://"),
+        ("http://", "it names no host"),
+        ("http://:8081", "it names no host"),
+        ("http://regi stry:8081", "it names no host"),
+        ("http://registry:0", "0 is no port"),
+        ("http://registry:port", "what follows its host is no port, a number from 1 to 65535"),
+        ("http://registry:80810", "what follows its host is no port, a number from 1 to 65535"),
+        ("http://a:1,http://b:1", "what follows its host is no port, a number from 1 to 65535"),
+        ("http://[::1", "what follows its host is no port, a number from 1 to 65535"),
+    ],
+)
+def test_a_registry_has_an_address_of_the_web(
+    tmp_path: Path, address: str, wrong: str | None
+) -> None:
+    (tmp_path / "conf/sources").mkdir(parents=True)
+    file = tmp_path / "conf/sources/shop.yml"
+    file.write_text(f"{AVRO}options:\n  schema_registry: '{address}'\n")
+    found: list[Mistake] = []
+    try:
+        load(tmp_path / "conf", environ={})
+    except ConfigError as error:
+        found = list(error.mistakes)
+    said = f"expected an address like http://host:8081, got `{address}`: {wrong}"
+    place = "`options.schema_registry`"
+    assert found == ([Mistake(str(file), 5, f"{place}: {said}")] if wrong is not None else [])

@@ -89,6 +89,7 @@ WRONG: Mapping[str, tuple[Any, ...]] = {
     "text": (1, True, ["a"], None),
     "list": ("a", 1, [1], {"a": "b"}),
     "folder": (1, True, ["a"], None),
+    "URL": (1, True, ["http://a"], None, "localhost:8081", "http://"),
 }
 
 

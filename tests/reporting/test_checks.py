@@ -109,7 +109,7 @@ def test_the_last_pattern_counts_key_by_key() -> None:
         ("checks: {rejects: -1}", "expected 0 or more"),
         ("checks: {fresh: 1 hour}", "nearest: freshness"),
         ("checks: {tables: {x: {webhook: y}}}", "webhook"),
-        ("checks: {webhook: 'file:///s3cret'}", "begins with https:// or http://"),
+        ("checks: {webhook: 'file:///s3cret'}", "it has to begin with http:// or https://"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, mistake: str) -> None:

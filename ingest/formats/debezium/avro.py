@@ -217,9 +217,9 @@ FORMAT = Format(
     recognise_bytes=recognise,
     options={
         "schema_registry": Option(
-            "text",
+            "URL",
             "",
-            "URL of the schema registry, ${REGISTRY_URL} say: Confluent's protocol over HTTP; "
+            "address of the schema registry, ${REGISTRY_URL} say: Confluent's protocol over HTTP; "
             "while it cannot be reached, messages are rejects unknown_schema_id, to be replayed",
         ),
         "schema_folder": Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.cli import screens
 from pipelines.operations.plan import DDL, PARTITION, SOURCE, TABLE, plan
-from pipelines.platform.failures import described
+from pipelines.platform.failures import described_of
 
 if TYPE_CHECKING:
     from pipelines.cli.context import Invocation
@@ -20,9 +20,7 @@ def show_plan(call: Invocation, sources: Sequence[str]) -> None:
     said: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
-        # Many errors name their source themselves, some without a colon behind it.
-        text = described(error).removeprefix(f"{what}: ").removeprefix(f"{what} ")
-        said.append(f"{what}: {text}")
+        said.append(described_of(what, error))
 
     with call.console.waiting("looking at what waits"):
         made = plan(call.warehouse, call.config, sources, failed=failed)

@@ -58,14 +58,14 @@ def check_status(call: Invocation) -> None:
     warehouse, config = call.warehouse, call.config
     from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
     from pipelines.platform.console import Advance
-    from pipelines.platform.failures import described
+    from pipelines.platform.failures import described_of
     from pipelines.reporting.checks import findings
     from pipelines.reporting.webhook import tell
 
     unknown: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
-        unknown.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+        unknown.append(described_of(what, error))
 
     quiet = Advance(lambda _, __: None)
     sources = source_rows(warehouse, config, failed=failed)

@@ -31,6 +31,12 @@ def described(error: BaseException) -> str:
     return f"unexpected {type(error).__name__}: {gist(error)}{hint}{log_hint(error)}"
 
 
+def described_of(what: str, error: BaseException) -> str:
+    """`WHAT: sentence`, of an error that met `what`; many name it themselves, some without a colon
+    behind it."""
+    return f"{what}: {described(error).removeprefix(f'{what}: ').removeprefix(f'{what} ')}"
+
+
 def gist(error: BaseException) -> str:
     """What an error says first, and what is at the root of it in the JVM."""
     first = _gist(str(error).strip())

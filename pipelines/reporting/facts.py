@@ -15,7 +15,7 @@ from pipelines.operations.compaction import LARGE, WRITES
 from pipelines.operations.listings import DDL, Wanted, ddl, relation
 from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
 from pipelines.platform.console import Advance
-from pipelines.platform.failures import described
+from pipelines.platform.failures import described_of
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR
@@ -66,7 +66,7 @@ def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
     failed: list[str] = []
 
     def missed(what: str, error: Exception) -> None:
-        failed.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+        failed.append(described_of(what, error))
 
     def look(what: str, work: Callable[[], list[Record]]) -> list[Record]:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingest.errors import IngestError
-from pipelines.platform.failures import described
+from pipelines.platform.failures import described, described_of
 
 JVM = """org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient
 \tat org.apache.kafka.clients.admin.KafkaAdminClient.createInternal(KafkaAdminClient.java:551)
@@ -61,3 +61,10 @@ def test_where_it_came_from_is_printed_when_asked(
     for error in (IngestError("nobody answers"), RuntimeError("odd")):
         assert "INGEST_DEBUG" not in described(error)
         assert f"{type(error).__name__}: {error}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["it is gone", "source shop: it is gone", "source shop it is gone"]
+)
+def test_what_an_error_met_is_said_once(text: str) -> None:
+    assert described_of("source shop", IngestError(text)) == "source shop: it is gone"

@@ -9,24 +9,11 @@ from __future__ import annotations
 
 import re
 
+from ingest.sql.quoting import sql_text
+
 _FLOAT_TYPES = {"float", "double"}
 _INTEGERS = {"tinyint", "smallint", "int", "bigint"}
 _DATES = {"date", "timestamp", "timestamp_ntz"}
-
-
-def sql_text(text: str) -> str:
-    """A string literal that holds exactly `text`.
-
-    A dollar is spelled out: Spark replaces `${…}` in a statement before it reads it, in literals
-    too (semantics.md, 71).
-    """
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
-    return f"'{escaped}'"
-
-
-def quoted(name: str) -> str:
-    """A name as SQL takes it whatever it holds: dots, spaces, back quotes."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def typed(value: str, type_: str, zone: str | None) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from ingest.ddl.changes import DropColumn, Lineage, RenameColumn, brings, column_of, defaults
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text, sql_texts
 
 
 class Turn(NamedTuple):
@@ -115,7 +115,7 @@ def without_early(
     if not unfit:
         return changes
     cases = " ".join(
-        f"WHEN k IN ({', '.join(map(sql_text, names))}) THEN "
+        f"WHEN k IN ({sql_texts(names)}) THEN "
         f"coalesce({pos} < {pos_literal(before)} AND ({where}), false)"
         for names, before, where in unfit
     )

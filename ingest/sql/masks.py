@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ingest.ddl.changes import Lineage, RenameColumn, renamed
-from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.casts import as_text, typed
+from ingest.sql.quoting import sql_text
 
 _MAPS = ("before", "after", "key", "key_before")
 

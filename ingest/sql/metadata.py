@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ingest.ddl.model import Column, Statement
 from ingest.errors import TableError
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 
 METADATA = (
     *("_pos", "_event_time", "_source", "_source_table"),

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.metadata import in_gold
 from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_texts
 from ingest.sql.sequence import place
 from ingest.sql.silver import named
 
@@ -32,7 +32,7 @@ _TABLE = "db, schema, `table`"
 def _of_images(tenants: Collection[str]) -> str:
     """What is worked out before anything is grouped: so it is compiled with the reading of the
     files, and no image leaves it."""
-    either = ", ".join(map(sql_text, tenants))
+    either = sql_texts(tenants)
     return f"""{CHANGES_KEY} AS changes_key,
   IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
   {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,

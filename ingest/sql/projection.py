@@ -15,16 +15,12 @@ from dataclasses import dataclass, field
 from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
 from ingest.position import in_log, pos_literal, source_part
 from ingest.sql import casts
-from ingest.sql.casts import as_text, sql_text
+from ingest.sql.casts import as_text
 from ingest.sql.delivery import listed
 from ingest.sql.lineage import translated, without_early
 from ingest.sql.masks import Masking, as_it_was, mask_of, masked
 from ingest.sql.metadata import steps_aside
-
-
-def column(name: str) -> str:
-    """A column name in backquotes."""
-    return casts.quoted(name)
+from ingest.sql.quoting import sql_text, sql_texts
 
 
 def slots(columns: Iterable[str]) -> dict[str, str]:
@@ -224,7 +220,7 @@ def events(projection: Projection, changes: str) -> str:
     flagged = [f"IF({check}, {sql_text(name)}, NULL)" for name, check in projection.misfits()]
     # Of what leaves out nulls this alone is compiled: `array_compact` takes all checks with it.
     misfits = f"array_except(array({', '.join(flagged)}), array(NULL))" if flagged else "array()"
-    names = ", ".join(sql_text(name) for name in projection.columns)
+    names = sql_texts(projection.columns)
     image, by_spelling = _renamed(projection), _other_spellings(projection)
     sent = f"map_keys({image if by_spelling else 'after'})"
     key_spellings = [
@@ -284,4 +280,4 @@ def _listed(projection: Projection) -> str:
         for name in projection.columns
         for spelling in projection.spellings.get(name, (name,))
     }
-    return ", ".join(sql_text(name) for name in sorted(names))
+    return sql_texts(sorted(names))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest.sql.casts import quoted
+from ingest.sql.quoting import quoted_list
 
 
 def query(**relations: str) -> str:
@@ -50,4 +50,4 @@ def first_row(query: str) -> str:
 
 def in_order(query: str, columns: Iterable[str]) -> str:
     """The rows of a query in the order of some columns."""
-    return f"SELECT * FROM ({query}) ORDER BY {', '.join(map(quoted, columns))}"
+    return f"SELECT * FROM ({query}) ORDER BY {quoted_list(columns)}"

@@ -10,8 +10,9 @@ without a value, or of a kind that has none (a truncate), has no place: `order_k
 from __future__ import annotations
 
 from ingest.errors import TableError
-from ingest.sql.casts import sql_text, typed
+from ingest.sql.casts import typed
 from ingest.sql.projection import Projection
+from ingest.sql.quoting import sql_text
 
 BYTES = 42
 _LIMB = 7

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.names import SourceTable
-from ingest.sql.casts import sql_text
 from ingest.sql.metadata import in_gold
+from ingest.sql.quoting import sql_text, sql_texts
 
 _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
@@ -100,7 +100,7 @@ def first_of(silver: str, table: SourceTable, where: str) -> str:
 def columns_among(changes: str, names: Iterable[str]) -> str:
     """Those of the names, in lower case, that some change has a column of."""
     sent = "transform(map_keys(coalesce(after, before, key)), k -> lower(k))"
-    wanted = ", ".join(map(sql_text, names))
+    wanted = sql_texts(names)
     return f"SELECT DISTINCT explode(array_intersect({sent}, array({wanted}))) FROM ({changes})"
 
 
@@ -119,7 +119,7 @@ def above_cursors(cursors: Mapping[str, int]) -> str:
     above = [
         f"(source = {sql_text(source)} AND batch > {batch})" for source, batch in cursors.items()
     ]
-    return " OR ".join([*above, f"source NOT IN ({', '.join(map(sql_text, cursors))})"])
+    return " OR ".join([*above, f"source NOT IN ({sql_texts(cursors)})"])
 
 
 def arrivals(silver: str, *, source: str, where: str) -> str:

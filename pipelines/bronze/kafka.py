@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import IngestError, PlatformError, SourceError
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.kafka_api.cluster import NoPermission, NoTopic

@@ -19,7 +19,7 @@ from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
 from ingest.errors import PlatformError
 from ingest.files.record import Record
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.queues import Partition, Span

@@ -18,11 +18,11 @@ from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
 from ingest.sql.fold.late_keys import named_by_others
 from ingest.sql.projection import events
 from ingest.sql.query import select
+from ingest.sql.quoting import quoted_list, sql_text
 from ingest.sql.rejects import retyped
 from ingest.sql.rejects.rows import is_open, page_of, targets_with
 from pipelines.apply.batch import TableBatch
@@ -266,7 +266,7 @@ def opened(
 ) -> Iterator[list[dict[str, Any]]]:
     """The open rejects of a target, MOST at a time, without the bytes."""
     create_rejects(warehouse)
-    names = ", ".join(f"`{name}`" for name, _ in REJECTS if name != "value")
+    names = quoted_list(name for name, _ in REJECTS if name != "value")
     last = ""
     while True:
         page = page_of(

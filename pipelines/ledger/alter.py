@@ -44,10 +44,10 @@ from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import label_of
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import misfit, sql_text, typed
+from ingest.sql.casts import misfit, typed
 from ingest.sql.ledger.columns_sent import schema_behind
 from ingest.sql.metadata import gold_name
-from ingest.sql.projection import column
+from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.silver import silver_changes
 from ingest.sql.tables import rows as texts
 from ingest.sql.tables.alter import commits, statements
@@ -198,7 +198,7 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
         name, type_ = held.get(effect.name.lower()), effect.type
         if name is None or type_ == columns[name]:
             continue
-        text = _text(column(name), columns[name])
+        text = _text(quoted(name), columns[name])
         unfit = misfit(text, type_, zone)
         if unfit is None or widens(canonical_type(columns[name]), canonical_type(type_)):
             continue

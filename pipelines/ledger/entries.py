@@ -20,6 +20,7 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from ingest.position import Pos
+from ingest.sql.quoting import typed_columns
 from ingest.sql.tables.alter import script
 from pipelines.platform.warehouse import Warehouse, add, upsert
 
@@ -188,7 +189,7 @@ def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]
     known = [row for entry, row in zip(entries, rows, strict=True) if entry.version]
     new = [row for entry, row in zip(entries, rows, strict=True) if not entry.version]
     if new and not known:
-        schema = ", ".join(f"`{name}` {type_}" for name, type_ in DDL)
+        schema = typed_columns(DDL)
         frame = warehouse.session.createDataFrame(new, schema)
         add(warehouse, "gold", "_ddl", rows=frame)
     else:

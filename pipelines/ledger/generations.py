@@ -23,8 +23,8 @@ from ingest.ddl.changes import FreezeTable, RecreateTable
 from ingest.ddl.model import Clause, Statement
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
-from ingest.sql.casts import sql_text
 from ingest.sql.query import select
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import first_of
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease

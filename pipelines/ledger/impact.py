@@ -14,9 +14,9 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from ingest.position import pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
+from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.silver import named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
@@ -104,7 +104,7 @@ def _set_aside(entry: Entry) -> str | None:
     columns = [e.name.lower() for e in entry.effects if isinstance(e, AlterColumnType)]
     if not columns:
         return None
-    listed = ", ".join(map(sql_text, columns))
+    listed = sql_texts(columns)
     return (
         f"target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
         f"AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ingest.sql.casts import sql_text
 from ingest.sql.query import select
+from ingest.sql.quoting import sql_texts
 from ingest.sql.rejects.replayed import dismissed
 from pipelines.operations.listings import ALL, SUMMARY, Wanted, reject, relation, summary
 from pipelines.platform.leases import lease
@@ -27,7 +27,7 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
         whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
         aside = relation(warehouse, ALL)
         if aside is not None:
-            wanted = f"id IN ({', '.join(map(sql_text, whole))}) AND status <> 'dismissed'"
+            wanted = f"id IN ({sql_texts(whole)}) AND status <> 'dismissed'"
             _mark(warehouse, select(f"({aside})", wanted), by=by, why=why)
         return [reject(warehouse, id_) for id_ in whole]
 

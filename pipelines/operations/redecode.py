@@ -28,8 +28,8 @@ from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError
 from ingest.names import SourceTable
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import last_batches
 from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets

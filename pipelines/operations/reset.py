@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 from typing import NamedTuple
 
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 from ingest.sql.tables.rows import delete
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse

@@ -19,9 +19,9 @@ from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import newest_batch, silver_changes
 from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress

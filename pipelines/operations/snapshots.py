@@ -10,12 +10,11 @@ from pyspark.sql import DataFrame
 from ingest.config.load import Config
 from ingest.config.mistakes import unknown_word
 from ingest.errors import ConfigError, Mistake
-from ingest.sql.casts import sql_text
 from ingest.sql.history.compare import as_target, with_texts
 from ingest.sql.masks import masked
 from ingest.sql.metadata import gold_name
-from ingest.sql.projection import column
 from ingest.sql.query import select
+from ingest.sql.quoting import quoted, sql_text
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.warehouse import Warehouse
 
@@ -57,11 +56,11 @@ def snapshot_rows(
     for name in columns:
         field, type_ = types[name.lower()], reconstruction.columns[name]
         held = "string" if name in masks else type_
-        value = as_target(column(field.name), field.dataType.simpleString(), held, zone=zone)
+        value = as_target(quoted(field.name), field.dataType.simpleString(), held, zone=zone)
         if name in masks:
             texts.append((name, value))
             value = f"CAST({_TEXTS}[{sql_text(name)}] AS {type_})"
-        listed.append(f"{value} AS {column(name)}")
+        listed.append(f"{value} AS {quoted(name)}")
     rows = reconstruction.frames.view(frame)
     if masks:
         rows = masked(with_texts(rows, texts, named=_TEXTS), masks, zone=zone, maps=[_TEXTS])

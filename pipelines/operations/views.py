@@ -22,17 +22,18 @@ from ingest.config.mistakes import nearest, unknown_word
 from ingest.config.routes import Route
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
-from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.casts import as_text, typed
 from ingest.sql.history import view as texts
 from ingest.sql.history.view import Earlier, Looked, of_key, previous_keys
 from ingest.sql.query import one_row, select
+from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.tables import definition
 from pipelines.gold.known_targets import known_targets, one_of
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.mask_secret import offer_secret
 from pipelines.platform.rows import rows
-from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import data_columns, hidden_by_masks, history_view
 from pipelines.silver.transactions import transactions
 from pipelines.targets.table import keys_of
@@ -114,7 +115,7 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
         return
     _forget_others(warehouse)
     for schema, table in named(query, _schemas(warehouse)):
-        place = quote(schema)
+        place = quoted(schema)
         folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
         session.sql(definition.create_schema(place, location=str(folder)))
         for layer in _schemas(warehouse)[schema]:
@@ -159,7 +160,7 @@ def _schemas(warehouse: Warehouse) -> dict[str, list[str]]:
 
 def _register(warehouse: Warehouse, config: Config, layer: str, *, name: str) -> None:
     session = warehouse.session
-    full = quote(warehouse.schema(layer), name)
+    full = quoted(warehouse.schema(layer), name)
     names = _registered[session].names
     if layer == "history" or (layer == "silver" and name in VIEWS):
         view = history_query if layer == "history" else silver_view
@@ -193,7 +194,7 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     for target, tables in known_targets(warehouse, config).routes.items():
         wanted["history", target] = _view(warehouse, config, target, tables=tables)
     assert warehouse.settings.catalog is not None
-    place = quote(warehouse.settings.catalog, warehouse.schema("history"))
+    place = quoted(warehouse.settings.catalog, warehouse.schema("history"))
     warehouse.session.sql(definition.create_schema(place))
     there = {
         (layer, name.lower()) for layer in ("silver", "history") for name in warehouse.tables(layer)

@@ -118,7 +118,7 @@ def spark(*, warehouse: Path, memory: str | None = None, with_kafka: bool = Fals
 def literal(session: SparkSession) -> SparkSession:
     """The session, which takes statements as they are written (semantics.md, 71).
 
-    Literals are safe in any session (`ingest.sql.casts.sql_text`), names of columns in one that
+    Literals are safe in any session (`ingest.sql.quoting.sql_text`), names of columns in one that
     replaces nothing. A platform may not let that be set: there a statement with a name in which it
     would replace something raises TableError, so that its table is parked.
     """

@@ -25,8 +25,8 @@ from pyspark.sql.types import StructField
 from ingest.config.settings import Settings
 from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
-from ingest.sql.casts import sql_text
 from ingest.sql.query import select
+from ingest.sql.quoting import quoted, sql_text, typed_columns
 from ingest.sql.tables import definition, upkeep
 from ingest.sql.tables import rows as texts
 from pipelines.platform.leases import Patience, check, lease
@@ -57,11 +57,6 @@ BRONZE = (
     ("ingested_at", "timestamp"),
 )
 """`bronze.messages`: every message exactly as received, with the epoch of its source then."""
-
-
-def quote(*parts: str) -> str:
-    """A name of several parts, each in backquotes."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
 class Commit(NamedTuple):
@@ -137,8 +132,8 @@ class Warehouse:
     def name(self, layer: str, table: str) -> str:
         """The SQL name of a table: a path locally, a catalog name elsewhere."""
         if self.settings.catalog is None:
-            return f"delta.{quote(str(self.folder(layer, table)))}"
-        return quote(self.settings.catalog, self.schema(layer), table)
+            return f"delta.{quoted(str(self.folder(layer, table)))}"
+        return quoted(self.settings.catalog, self.schema(layer), table)
 
     def exists(self, layer: str, table: str) -> bool:
         """Whether the table has been created."""
@@ -152,7 +147,7 @@ class Warehouse:
             logs = self.folder(layer, "_").parent.glob("*/_delta_log")
             return sorted(log.parent.name for log in logs)
         assert self.settings.catalog is not None
-        place = quote(self.settings.catalog, self.schema(layer))
+        place = quoted(self.settings.catalog, self.schema(layer))
         if not self.session.catalog.databaseExists(place):
             return []
         # catalog.listTables would read the metadata of each.
@@ -194,7 +189,7 @@ class Warehouse:
             _clear_failed_creation(self.folder(layer, table) / "_delta_log")
         else:
             assert self.settings.catalog is not None
-            place = quote(self.settings.catalog, self.schema(layer))
+            place = quoted(self.settings.catalog, self.schema(layer))
             self.session.sql(definition.create_schema(place))
         pairs = [*([CHECKPOINTS] if self.local else []), *(properties or {}).items()]
         self.execute(
@@ -531,7 +526,7 @@ def upsert(
     rows: Sequence[tuple[Any, ...]],
 ) -> None:
     """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
-    schema = ", ".join(f"`{name}` {type_}" for name, type_ in columns)
+    schema = typed_columns(columns)
     frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
     view = f"_{table}_{id(frame)}"
     frame.createOrReplaceTempView(f"`{view}`")

@@ -26,11 +26,12 @@ from pyspark.sql import functions as F
 from ingest.errors import ConfigError, Mistake, TableError
 from ingest.fold.fold import Key
 from ingest.position import Pos
-from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.casts import as_text, typed
 from ingest.sql.delivery import DELIVERY, MESSAGE
 from ingest.sql.privacy import person
 from ingest.sql.projection import Projection, events
 from ingest.sql.query import one_row
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames

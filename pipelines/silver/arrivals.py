@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import arrivals, last_arrivals
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows

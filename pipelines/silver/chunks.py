@@ -22,10 +22,11 @@ from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.delivery import MESSAGE
+from ingest.sql.quoting import typed_columns
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.warehouse import Warehouse
 
-DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+DECODED = typed_columns((c.name, c.type) for c in SILVER if c.name != "batch")
 _PARTITION = ("epoch", "topic", "partition")
 
 

@@ -11,11 +11,11 @@ from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
-from ingest.sql.casts import sql_text
 from ingest.sql.history import view
 from ingest.sql.masks import Masking, as_it_is, as_it_was
 from ingest.sql.metadata import METADATA, gold_name, source_name, steps_aside
 from ingest.sql.query import union_all
+from ingest.sql.quoting import sql_texts
 from pipelines.platform.mask_secret import maskings
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -172,4 +172,4 @@ def _by_arrival(source: Source) -> str:
     if source.order != "auto":
         return str(source.order == "arrival").lower()
     names = [name for name, format_ in FORMATS.items() if format_.order == "arrival"]
-    return f"coalesce(format IN ({', '.join(map(sql_text, names))}), true)"
+    return f"coalesce(format IN ({sql_texts(names)}), true)"

@@ -16,11 +16,11 @@ from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql import pending as texts
-from ingest.sql.casts import sql_text
 from ingest.sql.lineage import translated
 from ingest.sql.metadata import gold_name, gold_names, steps_aside
 from ingest.sql.projection import Projection
 from ingest.sql.query import first_row
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import among, holds_value
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied

@@ -21,6 +21,7 @@ from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
+from ingest.sql.quoting import typed_columns
 from pipelines.platform.checkpoints import damaged, write_whole
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
@@ -31,7 +32,7 @@ from pipelines.silver.counts import Counts, count, observed, seen
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.telemetry.activity import EventTimes
 
-DECODED = ", ".join(f"`{column.name}` {column.type}" for column in SILVER if column.name != "batch")
+DECODED = typed_columns((c.name, c.type) for c in SILVER if c.name != "batch")
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
 _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.history import transactions as texts
+from ingest.sql.quoting import sql_text
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor

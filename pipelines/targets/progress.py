@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
 from ingest.position import Pos, pos_literal
+from ingest.sql.quoting import typed_columns
 from pipelines.platform.warehouse import Warehouse
 
 _HIGH_POSITIONS_MOST = 32
@@ -392,7 +393,7 @@ def record_progress(
         return
     at = datetime.now(UTC)
     rows = [_next(row, progress_by_target.get((row.source, row.target))) for row in rows]
-    schema = ", ".join(f"`{name}` {type_}" for name, type_ in PROGRESS)
+    schema = typed_columns(PROGRESS)
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
     for row in rows:

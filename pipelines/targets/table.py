@@ -17,8 +17,9 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.metadata import check_column_names
 from ingest.sql.projection import Projection
+from ingest.sql.quoting import quoted
 from ingest.sql.tables.definition import add_columns, properties, set_properties
-from pipelines.platform.warehouse import Warehouse, quote
+from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Horizon
 
 _KEY = re.compile(r"key ([0-9]+)")
@@ -170,9 +171,9 @@ def create_anew(
     commit, so that readers see the old table or the new. Properties that others set stay."""
     places = _places(contract)
     columns = [
-        F.col(quote(name)).alias(name, metadata={"comment": f"key {places[name.lower()]}"})
+        F.col(quoted(name)).alias(name, metadata={"comment": f"key {places[name.lower()]}"})
         if name.lower() in places
-        else F.col(quote(name))
+        else F.col(quoted(name))
         for name in rows.columns
     ]
     name = warehouse.name("gold", target)

@@ -21,8 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ingest.sql.casts import sql_text
 from ingest.sql.query import one_row
+from ingest.sql.quoting import sql_text, typed_columns
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
@@ -115,7 +115,7 @@ def record_run(warehouse: Warehouse, row: RunRow) -> bool:
     news = row.brought or ends or row.state != (state or "0")
     if news:
         create_runs(warehouse)
-        schema = ", ".join(f"`{name}` {type_}" for name, type_, _ in RUNS)
+        schema = typed_columns((name, type_) for name, type_, _ in RUNS)
         frame = warehouse.session.createDataFrame([_values(warehouse, row)], schema)
         warehouse.append(frame.coalesce(1), "gold", "_runs")
     # The command that ran last stands last: the first ones are forgotten.

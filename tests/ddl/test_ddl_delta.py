@@ -16,7 +16,7 @@ from ingest.ddl.columns import FAMILIES
 from ingest.ddl.parse import RISKS, Clause, Column, Statement, TableName, parse
 from ingest.ddl.review import review
 from ingest.ddl.widening import widens
-from ingest.sql.casts import quoted
+from ingest.sql.quoting import quoted
 from ingest.sql.tables.alter import statements
 from ingest.values.source_types import spark_type
 

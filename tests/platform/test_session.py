@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.errors import PlatformError, TableError
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text, sql_texts
 from pipelines.platform import session
 
 
@@ -50,7 +50,7 @@ def test_nothing_in_a_statement_is_replaced(spark: SparkSession) -> None:
     before = spark.conf.get(session.SUBSTITUTION)
     spark.conf.set(session.SUBSTITUTION, "true")
     try:
-        (row,) = spark.sql(f"SELECT {', '.join(map(sql_text, CANARIES))}").collect()
+        (row,) = spark.sql(f"SELECT {sql_texts(CANARIES)}").collect()
     finally:
         spark.conf.set(session.SUBSTITUTION, str(before))
     assert tuple(row) == CANARIES

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.sql.casts import misfit, sql_text, typed
+from ingest.sql.casts import misfit, typed
+from ingest.sql.quoting import sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 
 
 def newest(bronze: str) -> str:

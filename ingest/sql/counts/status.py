@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from ingest.codes import Code
 from ingest.position import EPOCH
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.query import query, union_all
+from ingest.sql.quoting import sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
 GAP = "kind = 'control' AND op_raw = 'gap'"
@@ -50,7 +50,7 @@ def open_decode_rejects(silver: str, rejects: str | None) -> str:
 def stepped_back(silver: str, sources: Collection[str]) -> str:
     """How many messages of some sources came with a timestamp that is not their place: (source,
     n)."""
-    names = ", ".join(map(sql_text, sorted(sources)))
+    names = sql_texts(sorted(sources))
     code = sql_text(Code.CLOCK_STEPPED_BACK.value)
     return (
         f"SELECT source, count(DISTINCT {listed(names=MESSAGE)}) AS n FROM {silver} "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text, sql_texts
 
 _STREAM = ("source", "epoch", "topic", "partition")
 
@@ -14,7 +14,7 @@ _STREAM = ("source", "epoch", "topic", "partition")
 def undecoded(bronze: str, silver: str | None, *, sources: Collection[str]) -> str:
     """When the oldest message of some sources came that the table `silver` has nothing of: (source,
     since)."""
-    among = f"source IN ({', '.join(map(sql_text, sorted(sources)))})"
+    among = f"source IN ({sql_texts(sorted(sources))})"
     found = {"messages": f"SELECT * FROM {bronze} WHERE {among}"}
     if silver is not None:
         on = " AND ".join(f"b.`{name}` <=> k.`{name}`" for name in _STREAM)

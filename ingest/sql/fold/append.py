@@ -8,11 +8,11 @@ change stands once, at its lowest pos: copies of one change are told by what the
 from __future__ import annotations
 
 from ingest.identity import identity_sql
-from ingest.sql.casts import sql_text
 from ingest.sql.fold.latest import SURPRISE
 from ingest.sql.fold.merge import METADATA
-from ingest.sql.projection import Projection, as_today, column
+from ingest.sql.projection import Projection, as_today
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, sql_text
 
 IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 """SQL that is true for the changes of silver that make a row."""
@@ -47,7 +47,7 @@ FROM lowest""",
 
 def named_rows(projection: Projection, rows: str) -> str:
     """SQL of `rows` with the target's own names, without their identity."""
-    names = "".join(f"{slot} AS {column(name)}, " for name, slot in projection.slots.items())
+    names = "".join(f"{slot} AS {quoted(name)}, " for name, slot in projection.slots.items())
     return f"SELECT {names}{', '.join(METADATA)} FROM ({rows})"
 
 
@@ -63,7 +63,7 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
     `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
     to the lower pos.
     """
-    listed = ", ".join([*map(column, projection.columns), *METADATA])
+    listed = ", ".join([*map(quoted, projection.columns), *METADATA])
     names = [*projection.slots.values(), *METADATA]
     kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
     change = identity_sql(projection.by_arrival)

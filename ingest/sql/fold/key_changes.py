@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.sql.casts import as_text, sql_text, typed
+from ingest.sql.casts import as_text, typed
 from ingest.sql.projection import Projection, events, key_bytes
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 
 
 def pairs(projection: Projection, changes: str) -> str:

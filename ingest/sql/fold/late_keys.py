@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from ingest.identity import identity_sql
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import as_text, sql_text
-from ingest.sql.projection import Projection, column, events, key_bytes
+from ingest.sql.casts import as_text
+from ingest.sql.projection import Projection, events, key_bytes
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, sql_text, sql_texts
 
 
 def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
@@ -137,10 +138,10 @@ def named_verdicts(
     """Results of some `kinds`, counted: those of the kinds `named` one by one, by their key where
     it has no more bytes than that, so many at most and one more; the others in one row a kind, and
     first what has no key."""
-    by_key = f"kind IN ({_texts(named)}) AND {key_bytes('key')} <= {bytes_most}"
+    by_key = f"kind IN ({sql_texts(named)}) AND {key_bytes('key')} <= {bytes_most}"
     columns = ", ".join(f"IF({by_key}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
     return query(
-        results=f"SELECT kind, {columns}, stale FROM {results} WHERE kind IN ({_texts(kinds)})",
+        results=f"SELECT kind, {columns}, stale FROM {results} WHERE kind IN ({sql_texts(kinds)})",
         verdicts="SELECT kind, key, pos, whole, sum(stale) AS stale FROM results "
         "GROUP BY kind, key, pos, whole ORDER BY key IS NOT NULL "
         f"LIMIT {most + len({*kinds} - {*named}) + 1}",
@@ -149,7 +150,7 @@ def named_verdicts(
 
 def of_kinds(results: str, kinds: Sequence[str], columns: str = "*") -> str:
     """The results of some kinds."""
-    return f"SELECT {columns} FROM {results} WHERE kind IN ({_texts(kinds)})"
+    return f"SELECT {columns} FROM {results} WHERE kind IN ({sql_texts(kinds)})"
 
 
 def keys_of(results: str) -> str:
@@ -230,13 +231,9 @@ def counts_of_refolded(results: str, late: str) -> str:
 
 
 def _key_of_row(projection: Projection) -> str:
-    parts = ", ".join(as_text(column(key), projection.columns[key]) for key in projection.keys)
+    parts = ", ".join(as_text(quoted(key), projection.columns[key]) for key in projection.keys)
     return f"array({parts})"
 
 
 def _own(projection: Projection) -> str:
     return f"_source_table = {sql_text(projection.label)}"
-
-
-def _texts(names: Sequence[str]) -> str:
-    return ", ".join(map(sql_text, names))

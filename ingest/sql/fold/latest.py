@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ingest.position import LENGTH, SOURCE_PART, source_part, transport_part
 from ingest.sql import casts
-from ingest.sql.casts import sql_text
-from ingest.sql.projection import Projection, column
+from ingest.sql.projection import Projection
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, sql_text
 
 SURPRISE = "ingest: this batch needs the exact fold"
 """What a `latest` raises inside Spark when a batch is not as simple as its statistics promised."""
@@ -31,7 +31,7 @@ def latest(
     """
     changes = projection.seen(changes)
     checked = unless is None
-    keys = [column(f"k{i}") for i in range(len(projection.keys))]
+    keys = [quoted(f"k{i}") for i in range(len(projection.keys))]
     listed = ", ".join(keys)
     nulls = " OR ".join(f"{key} IS NULL" for key in keys)
     surprise = f"raise_error({sql_text(SURPRISE)})"
@@ -110,7 +110,7 @@ def _typed_rows(
         values.append(
             f", {casts.typed(f'`x{i}`', projection.columns[name], projection.zone)} AS `v{i}`"
         )
-    keys = ", ".join(column(f"k{i}") for i in range(len(projection.keys)))
+    keys = ", ".join(quoted(f"k{i}") for i in range(len(projection.keys)))
     kept = "" if checked else ", key_text"
     xs = "".join(f", `x{i}`" for i in range(len(sets)))
     plain = f"{keys}, pos, gone, event_time{kept}"

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from ingest import position
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
-from ingest.sql.projection import column, slots
+from ingest.sql.projection import slots
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 METADATA = ("_pos", "_event_time", "_source", "_source_table")
 
@@ -59,7 +59,7 @@ class Merge:
 
 def sql(merge: Merge) -> str:
     """The MERGE INTO statement."""
-    on = " AND ".join(f"t.{column(key)} = s._k{i}" for i, key in enumerate(merge.keys))
+    on = " AND ".join(f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(merge.keys))
     newer = "(s._exact OR s._pos > t._pos)"
     if merge.own:
         newer += " AND (t._source_table = s._source_table" + (
@@ -68,8 +68,8 @@ def sql(merge: Merge) -> str:
     data = [name for name in merge.sets if name not in merge.keys]
     places = slots(merge.columns)
     new = {name: _new(merge, name, f"s.{places[name]}") for name in data}
-    same = " AND ".join(f"{new[name]} <=> t.{column(name)}" for name in data) or "true"
-    updates = [f"t.{column(name)} = {new[name]}" for name in data]
+    same = " AND ".join(f"{new[name]} <=> t.{quoted(name)}" for name in data) or "true"
+    updates = [f"t.{quoted(name)} = {new[name]}" for name in data]
     updates += [
         "t._pos = s._pos",
         "t._event_time = s._event_time",
@@ -103,7 +103,7 @@ def sql(merge: Merge) -> str:
         gone,
         f"WHEN MATCHED AND NOT s._gone AND {newer} THEN UPDATE SET {', '.join(updates)}",
         "WHEN NOT MATCHED AND NOT s._gone AND s._whole "
-        f"THEN INSERT ({', '.join(map(column, names))}) "
+        f"THEN INSERT ({quoted_list(names)}) "
         f"VALUES ({', '.join(values)})",
         *(_truncate_clause(merge, truncate) for truncate in merge.truncates),
     ]
@@ -115,7 +115,7 @@ def _new(merge: Merge, name: str, came: str) -> str:
     if not merge.mixed:
         return came
     sets = f"s._sets IS NULL OR array_contains(s._sets, {sql_text(name)})"
-    kept = f"t.{column(name)}"
+    kept = f"t.{quoted(name)}"
     if merge.truncates and not merge.soft:
         kept = f"IF({_cut_off(merge)}, NULL, {kept})"
     return f"IF({sets}, {came}, {kept})"

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.casts import sql_text
-from ingest.sql.projection import Projection, column, slots
+from ingest.sql.projection import Projection, slots
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 
 def no_rows(types: Mapping[str, str]) -> str:
     """No row, with columns of these types."""
-    nulls = [f"CAST(NULL AS {type_}) AS {column(name)}" for name, type_ in types.items()]
+    nulls = [f"CAST(NULL AS {type_}) AS {quoted(name)}" for name, type_ in types.items()]
     return f"SELECT {', '.join(nulls)} WHERE false"
 
 
 def typed(rows: str, types: Mapping[str, str]) -> str:
     """Rows, each column of its type."""
-    listed = (f"CAST({column(name)} AS {type_}) AS {column(name)}" for name, type_ in types.items())
+    listed = (f"CAST({quoted(name)} AS {type_}) AS {quoted(name)}" for name, type_ in types.items())
     return f"SELECT {', '.join(listed)} FROM ({rows})"
 
 
@@ -62,10 +62,9 @@ def one_owner(
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
     found, beside, first = {"found": rows}, "FROM found s", "s._pos"
     if target is not None:
-        own = ", ".join(f"{column(key)} AS {places[key]}" for key in keys)
+        own = ", ".join(f"{quoted(key)} AS {places[key]}" for key in keys)
         found["owners"] = (
-            f"SELECT {own}, min(_source_table) AS _owner FROM {target} "
-            f"GROUP BY {', '.join(map(column, keys))}"
+            f"SELECT {own}, min(_source_table) AS _owner FROM {target} GROUP BY {quoted_list(keys)}"
         )
         on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in keys)
         beside += f" LEFT JOIN owners t ON {on}"
@@ -80,7 +79,7 @@ def one_owner(
 
 def named(rows: str, *, columns: Collection[str], added: Collection[str]) -> str:
     """Rows (`together`) under the names that the target's columns have."""
-    names = [f"{slot} AS {column(name)}" for name, slot in slots(columns).items()]
+    names = [f"{slot} AS {quoted(name)}" for name, slot in slots(columns).items()]
     return f"SELECT {', '.join([*names, *added])} FROM ({rows})"
 
 

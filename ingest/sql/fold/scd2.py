@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
-from ingest.sql.casts import sql_text
 from ingest.sql.fold.latest import SURPRISE
 from ingest.sql.fold.merge import METADATA, Truncate, reached
-from ingest.sql.projection import Projection, column
+from ingest.sql.projection import Projection
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, sql_text
 
 _ADDED = ("_valid_from", "_valid_to", "_current")
 
@@ -51,8 +51,8 @@ def stored_versions(projection: Projection, target: str, *, timely: bool, keys: 
     `_clock` is the time below which no version can begin. `timely`: no event is older than any time
     in the target, so that only open versions matter; else those of `keys`, a relation of `_k0`….
     """
-    columns = ", ".join(f"t.{column(name)} AS {slot}" for name, slot in projection.slots.items())
-    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(projection.keys))
+    columns = ", ".join(f"t.{quoted(name)} AS {slot}" for name, slot in projection.slots.items())
+    names = ", ".join(f"t.{quoted(key)} AS _k{i}" for i, key in enumerate(projection.keys))
     opened = f"struct(t._pos AS _pos, {columns})"
     own = f"t._source_table = {sql_text(projection.label)}"
     if timely:
@@ -60,8 +60,8 @@ def stored_versions(projection: Projection, target: str, *, timely: bool, keys: 
             f"SELECT {names}, {opened} AS _open, t._valid_from AS _clock FROM {target} t "
             f"WHERE t._current AND {own}"
         )
-    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(projection.keys))
-    grouped = ", ".join(f"t.{column(key)}" for key in projection.keys)
+    same = " AND ".join(f"t.{quoted(key)} = n._k{i}" for i, key in enumerate(projection.keys))
+    grouped = ", ".join(f"t.{quoted(key)}" for key in projection.keys)
     return (
         f"SELECT {names}, max_by({opened}, t._pos) FILTER (WHERE t._current) AS _open, "
         f"max(coalesce(t._valid_to, t._valid_from)) AS _clock "
@@ -163,11 +163,11 @@ def with_open_values(projection: Projection, steps: str) -> str:
 
 def unknown(projection: Projection, target: str, *, keys: str, known: str) -> str:
     """Rows `gone`: the stored versions of `keys` that are not among the rows `known`."""
-    same = " AND ".join(f"t.{column(key)} = n._k{i}" for i, key in enumerate(projection.keys))
-    held = " AND ".join(f"t.{column(key)} = k._k{i}" for i, key in enumerate(projection.keys))
-    names = ", ".join(f"t.{column(key)} AS _k{i}" for i, key in enumerate(projection.keys))
+    same = " AND ".join(f"t.{quoted(key)} = n._k{i}" for i, key in enumerate(projection.keys))
+    held = " AND ".join(f"t.{quoted(key)} = k._k{i}" for i, key in enumerate(projection.keys))
+    names = ", ".join(f"t.{quoted(key)} AS _k{i}" for i, key in enumerate(projection.keys))
     ours = "".join(
-        f"t.{column(name)} AS {slot}, "
+        f"t.{quoted(name)} AS {slot}, "
         for name, slot in projection.slots.items()
         if name not in projection.keys
     )
@@ -196,9 +196,9 @@ def merge_sql(merge: Merge) -> str:
     projection = merge.projection
     added = [*_ADDED, *(["_deleted_at"] if merge.soft else [])]
     data = {
-        column(name): slot for name, slot in projection.slots.items() if name not in projection.keys
+        quoted(name): slot for name, slot in projection.slots.items() if name not in projection.keys
     }
-    on = [f"t.{column(key)} = s._k{i}" for i, key in enumerate(projection.keys)]
+    on = [f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(projection.keys)]
     on += ["t._pos = s._pos", "t._source_table = s._source_table"]
     if merge.timely:
         on.append("t._current")
@@ -206,7 +206,7 @@ def merge_sql(merge: Merge) -> str:
     ends += ["t._deleted_at = s._deleted_at"] if merge.soft else []
     written = {**data, **{name: name for name in ("_event_time", *added)}}
     same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
-    names = [*map(column, projection.keys), *data, *METADATA, *added]
+    names = [*map(quoted, projection.keys), *data, *METADATA, *added]
     values = [
         *(f"s._k{i}" for i in range(len(projection.keys))),
         *(f"s.{slot}" for slot in data.values()),

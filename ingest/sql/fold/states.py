@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.sql.casts import from_text, sql_text, typed
-from ingest.sql.projection import Projection, column
+from ingest.sql.casts import from_text, typed
+from ingest.sql.projection import Projection
+from ingest.sql.quoting import quoted, sql_text, sql_texts
 
 
 def typed_key(projection: Projection) -> str:
@@ -56,7 +57,7 @@ def listed(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
         f"{slots[name] if name in sets else f'CAST(NULL AS {type_})'} AS {slots[name]}, "
         for name, type_ in projection.columns.items()
     )
-    names = f"array({', '.join(map(sql_text, sets))})"
+    names = f"array({sql_texts(sets)})"
     return (
         f"SELECT {keys}, {values}_gone, _event_time, _pos, _exact, _whole, {names} AS _sets, "
         f"_source_table, _deleted_at FROM ({rows})"
@@ -70,7 +71,7 @@ def not_gone(rows: str) -> str:
 
 def of_no_other(projection: Projection, rows: str, *, target: str) -> str:
     """The rows without those whose key another source table's row has in the target."""
-    on = " AND ".join(f"t.{column(key)} = s._k{i}" for i, key in enumerate(projection.keys))
+    on = " AND ".join(f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(projection.keys))
     return (
         f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {target} t "
         f"ON {on} AND t._source_table <> {sql_text(projection.label)}"

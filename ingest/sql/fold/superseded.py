@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ingest.names import SourceTable
 from ingest.position import source_part
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import DELIVERY, listed, same
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 from ingest.sql.silver import named
 
 

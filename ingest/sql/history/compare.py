@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ingest.sql.casts import sql_text, typed, zero_date
-from ingest.sql.projection import column
+from ingest.sql.casts import typed, zero_date
 from ingest.sql.query import select
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
@@ -20,8 +20,8 @@ def summary(rows: str, columns: Sequence[str], *, seen: str | None = None) -> st
 
     `seen` names a column that is looked at in every row, but not compared.
     """
-    values = ", ".join(map(column, columns))
-    looked = f", max({column(seen)}) AS seen" if seen is not None else ""
+    values = quoted_list(columns)
+    looked = f", max({quoted(seen)}) AS seen" if seen is not None else ""
     return (
         f"SELECT count(*) AS n, coalesce(sum(CAST(xxhash64({values}) AS decimal(38,0))), 0) AS hash"
         f"{looked} FROM {rows}"
@@ -36,13 +36,13 @@ def differences(found: str, expected: str, keys: Sequence[str], *, columns: Sequ
     `columns` are those whose values differ. Both relations bring their columns as the struct
     `held`, and a number, `nth`, which tells rows of one key apart.
     """
-    equal = [f"f.held.{column(name)} <=> e.held.{column(name)}" for name in keys]
+    equal = [f"f.held.{quoted(name)} <=> e.held.{quoted(name)}" for name in keys]
     same = " AND ".join([*equal, "f.nth = e.nth"])
     unequal = ", ".join(
-        f"IF(f.held.{column(name)} <=> e.held.{column(name)}, NULL, {sql_text(name)})"
+        f"IF(f.held.{quoted(name)} <=> e.held.{quoted(name)}, NULL, {sql_text(name)})"
         for name in columns
     )
-    compared = ", ".join(f"{{side}}.held.{column(name)}" for name in [*keys, *columns])
+    compared = ", ".join(f"{{side}}.held.{quoted(name)}" for name in [*keys, *columns])
     found_row, expected_row = (compared.format(side=side) for side in "fe")
     return f"""SELECT * FROM (SELECT
   CASE WHEN f.nth IS NULL THEN '{MISSING}' WHEN e.nth IS NULL THEN '{EXTRA}'
@@ -89,8 +89,8 @@ def as_target(value: str, from_: str, to: str, *, zone: str | None) -> str:
 def numbered(rows: str, keys: Sequence[str], *, columns: Sequence[str], order: str) -> str:
     """The rows of a relation as `differences` takes them: `held`, all of keys and columns, and
     `nth` of those with the same keys, in an order."""
-    held = ", ".join(map(column, [*keys, *columns]))
-    by = ", ".join(map(column, keys))
+    held = quoted_list([*keys, *columns])
+    by = quoted_list(keys)
     nth = f"row_number() OVER (PARTITION BY {by} ORDER BY {order}) AS nth"
     return f"(SELECT struct({held}) AS held, {nth} FROM {rows})"
 
@@ -107,7 +107,7 @@ def at_version(table: str, version: int) -> str:
 
 def narrowed(rows: str, columns: Sequence[str], where: str) -> str:
     """Some columns of a relation's rows for which `where` is true, as a relation."""
-    return f"({select(rows, where, columns=', '.join(map(column, columns)))})"
+    return f"({select(rows, where, columns=quoted_list(columns))})"
 
 
 def with_texts(rows: str, texts: Iterable[tuple[str, str]], *, named: str) -> str:

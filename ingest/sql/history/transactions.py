@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
 

@@ -17,13 +17,14 @@ from ingest.ddl.changes import Lineage
 from ingest.identity import identity_sql
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import as_text, quoted, sql_text, typed
+from ingest.sql.casts import as_text, typed
 from ingest.sql.delivery import DELIVERY, same
 from ingest.sql.delivery import listed as delivered
 from ingest.sql.lineage import translated
 from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import in_gold, source_name
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
 from ingest.sql.silver import named
 
 FIRST = ("op", "pos", "event_time", "tx_id")
@@ -103,7 +104,7 @@ def listed(columns: Mapping[str, str]) -> str:
     """The view's columns, without _SIDES."""
     ours = _named_beside(columns)
     names = [*(ours[name] for name in FIRST), *columns, *(ours[name] for name in LAST)]
-    return ", ".join(map(quoted, names))
+    return quoted_list(names)
 
 
 def fixed_names(columns: Mapping[str, str]) -> dict[str, str]:
@@ -217,7 +218,7 @@ def _meta(name: str, hidden: Sequence[str]) -> str:
     if name == "pos":
         return "_lowest"
     if name in IMAGES:
-        without = ", ".join(map(sql_text, hidden))
+        without = sql_texts(hidden)
         shown_ = f"map_filter(_sent_{name}, (name, text) -> lower(name) NOT IN ({without}))"
         return shown_ if hidden else f"_sent_{name}"
     return quoted(name)
@@ -260,7 +261,7 @@ def without_joined(changes: str, sources: Iterable[str]) -> str:
     return query(
         changes=changes,
         pairs=f"SELECT {delivered(names=place)} FROM changes "
-        f"WHERE source IN ({', '.join(map(sql_text, sources))}) "
+        f"WHERE source IN ({sql_texts(sources)}) "
         f"AND array_contains(warnings, {joined})",
         others=f"SELECT c.* FROM changes c LEFT ANTI JOIN pairs p ON {same('c', 'p', place)} "
         f"AND array_contains(c.warnings, {split})",

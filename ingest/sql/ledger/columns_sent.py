@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ingest.position import Pos, pos_literal
-from ingest.sql.casts import sql_text
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text, sql_texts
 
 _SENT = "map_keys(after)"
 _KNOWN = "concat(coalesce(map_keys(after), array()), coalesce(unavailable, array()))"
@@ -36,7 +36,7 @@ def first_sent(changes: str, names: Sequence[str]) -> str:
 
 
 def _each(known: str, names: Sequence[str]) -> str:
-    lower, wanted = f"transform({known}, k -> lower(k))", ", ".join(map(sql_text, names))
+    lower, wanted = f"transform({known}, k -> lower(k))", sql_texts(names)
     return f"SELECT pos, explode(array_intersect({lower}, array({wanted}))) AS name FROM changes"
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ingest.sql.casts import sql_text
-from ingest.sql.projection import column
 from ingest.sql.query import select
+from ingest.sql.quoting import quoted, quoted_list, sql_text
 
 
 def in_order(ddl: str, *, columns: Sequence[str], status: str | None) -> str:
     """Columns of the ledger's rows, of one status where it is given, in order of position."""
     where = None if status is None else f"status = {sql_text(status)}"
-    return f"{select(ddl, where, columns=', '.join(map(column, columns)))} ORDER BY source, pos, id"
+    return f"{select(ddl, where, columns=quoted_list(columns))} ORDER BY source, pos, id"
 
 
 def counts(relation: str, where: str, *, terms: Sequence[str]) -> str:
@@ -25,5 +24,5 @@ def counts(relation: str, where: str, *, terms: Sequence[str]) -> str:
 
 def holding_a_value(target: str, columns: Iterable[str]) -> str:
     """How many rows of a target have a value in some of these columns."""
-    held = " OR ".join(f"{column(name)} IS NOT NULL" for name in columns)
+    held = " OR ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
     return f"SELECT count_if({held}) FROM {target}"

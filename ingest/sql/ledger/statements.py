@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ingest.position import source_part
-from ingest.sql.casts import sql_text
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 
 
 def in_batches(silver: str, *, source: str, first: int, last: int) -> str:

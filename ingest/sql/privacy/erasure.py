@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ingest.sql.casts import as_text, sql_text
+from ingest.sql.casts import as_text
 from ingest.sql.delivery import DELIVERY, MESSAGE, listed, same
-from ingest.sql.projection import column
 from ingest.sql.query import query, select
+from ingest.sql.quoting import quoted, sql_text
 
 
 def undecoded(bronze: str, silver: str, *, source: str) -> str:
@@ -27,7 +27,7 @@ def undecoded(bronze: str, silver: str, *, source: str) -> str:
 
 def in_a_span(keys: Mapping[str, str]) -> str:
     """True for a row `t` of a target with these keys (name -> type) in a span `h`."""
-    parts = ", ".join(as_text(f"t.{column(name)}", type_) for name, type_ in keys.items())
+    parts = ", ".join(as_text(f"t.{quoted(name)}", type_) for name, type_ in keys.items())
     return (
         f"t._source_table = h.label AND array({parts}) = h.key "
         "AND (h.first IS NULL OR h.first <= t._pos) AND (h.last IS NULL OR t._pos <= h.last)"

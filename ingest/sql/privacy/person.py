@@ -6,9 +6,9 @@ person's; one of the person's rows has a delivery's columns and `mine`.
 
 from __future__ import annotations
 
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed, same
 from ingest.sql.query import query, select
+from ingest.sql.quoting import sql_text
 
 _MAPS = ("before", "after", "key", "key_before")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_texts
 from ingest.sql.rejects.reasons import reason
 from ingest.sql.rejects.rows import CONFLICT, NO_MISFITS, as_rejects, of_gold
 
@@ -90,7 +90,7 @@ def resolve(
     return (
         f"UPDATE {rejects} SET status = 'resolved', version = version + 1, at = {now} "
         f"WHERE {of_gold(source, target)} AND status = 'open' AND at < {before} "
-        f"AND code NOT IN ({', '.join(map(sql_text, but))})"
+        f"AND code NOT IN ({sql_texts(but)})"
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
-from ingest.sql.projection import column
 from ingest.sql.query import query, select
+from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
 from ingest.sql.rejects.rows import DECODE_ID
 
 ORDER = f"source, {listed()}, stage, target"
@@ -34,9 +33,9 @@ def replayed(found: str, rejects: str, *, columns: Sequence[str]) -> str:
     """What could not be decoded, with what replays said of it since in the table `rejects`; its
     bytes are in silver."""
     said = ", ".join(
-        f"coalesce(r.{column(name)}, s.{column(name)}) AS {column(name)}"
+        f"coalesce(r.{quoted(name)}, s.{quoted(name)}) AS {quoted(name)}"
         if name in _REPLAYED
-        else f"s.{column(name)}"
+        else f"s.{quoted(name)}"
         for name in columns
     )
     return query(
@@ -69,7 +68,7 @@ def narrowed(
 def in_order(rejects: str, *, columns: Sequence[str], limit: int | None, values: bool) -> str:
     """Rejects in order of place, with their bytes (`values`) or NULL, at most so many."""
     value = "`value`" if values else "CAST(NULL AS binary) AS `value`"
-    names = ", ".join(value if name == "value" else column(name) for name in columns)
+    names = ", ".join(value if name == "value" else quoted(name) for name in columns)
     most = f" LIMIT {limit}" if limit is not None else ""
     return f"SELECT {names} FROM ({rejects}) ORDER BY {ORDER}{most}"
 
@@ -82,7 +81,7 @@ def like(rejects: str, id_: str) -> str:
 def ids_like(rejects: str, beginnings: Collection[str], *, most: int) -> str:
     """The ids that begin in one of these ways, all of one length, so many at most."""
     length = len(next(iter(beginnings)))
-    texts = ", ".join(map(sql_text, sorted(beginnings)))
+    texts = sql_texts(sorted(beginnings))
     return f"SELECT id FROM ({rejects}) WHERE left(id, {length}) IN ({texts}) LIMIT {most}"
 
 
@@ -100,4 +99,4 @@ def _of(source: str | None) -> str:
 
 
 def _names(columns: Sequence[str]) -> str:
-    return ", ".join(map(column, columns))
+    return quoted_list(columns)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import MESSAGE, listed
 from ingest.sql.projection import Projection
+from ingest.sql.quoting import sql_text
 from ingest.sql.rejects.rows import BASELESS, CONFLICT, NO_MISFITS, code_and_error
 
 ORIGIN = f"{listed(names=MESSAGE)}, place AS `row`"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ingest.codes import Code
-from ingest.sql.casts import quoted, sql_text
 from ingest.sql.delivery import MESSAGE, listed, same
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.rejects.rows import DECODE_ID, NO_MISFITS
 
 _SHARDS = Code.FRAGMENT_INCOMPLETE.value

@@ -8,8 +8,8 @@ A relation of reasons has the columns of a delivery (`ingest.sql.delivery`), `co
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import listed
+from ingest.sql.quoting import sql_text
 
 MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""

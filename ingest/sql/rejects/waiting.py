@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ingest.codes import Code
-from ingest.sql.casts import sql_text
 from ingest.sql.delivery import same
 from ingest.sql.query import query
+from ingest.sql.quoting import sql_text
 from ingest.sql.rejects.reasons import ORIGIN
 
 

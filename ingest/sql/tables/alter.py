@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import assert_never
 
 from ingest.ddl.changes import AddColumn, AlterColumnType, ColumnChange, DropColumn, RenameColumn
-from ingest.sql.casts import quoted
+from ingest.sql.quoting import quoted
 
 
 def commits(changes: Iterable[ColumnChange]) -> list[Sequence[ColumnChange]]:

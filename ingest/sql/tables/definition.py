@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ingest.sql.casts import quoted, sql_text
+from ingest.sql.quoting import quoted, quoted_list, sql_text, typed_columns
 
 
 def create_schema(name: str, *, location: str | None = None) -> str:
@@ -22,10 +22,10 @@ def create_table(
     properties: Iterable[tuple[str, str]] = (),
 ) -> str:
     """Make a table of Delta Lake that is not there."""
-    parts = ", ".join(map(quoted, partitioned_by))
+    parts = quoted_list(partitioned_by)
     pairs = ", ".join(f"{sql_text(key)} = {sql_text(value)}" for key, value in properties)
     return (
-        f"CREATE TABLE IF NOT EXISTS {name} ({_typed(columns)}) USING DELTA"
+        f"CREATE TABLE IF NOT EXISTS {name} ({typed_columns(columns)}) USING DELTA"
         + (f" PARTITIONED BY ({parts})" if parts else "")
         + (f" TBLPROPERTIES ({pairs})" if pairs else "")
     )
@@ -48,7 +48,7 @@ def drop(kind: str, name: str) -> str:
 
 def add_columns(name: str, columns: Iterable[tuple[str, str]]) -> str:
     """Add columns behind those of a table."""
-    return f"ALTER TABLE {name} ADD COLUMNS ({_typed(columns)})"
+    return f"ALTER TABLE {name} ADD COLUMNS ({typed_columns(columns)})"
 
 
 def comment(name: str, of: str, text: str) -> str:
@@ -80,7 +80,3 @@ def schemas(catalog: str) -> str:
 def tables(schema: str) -> str:
     """The tables and views of a schema: (namespace, tableName, isTemporary)."""
     return f"SHOW TABLES IN {schema}"
-
-
-def _typed(columns: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)

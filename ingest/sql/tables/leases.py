@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingest.sql.casts import sql_text
+from ingest.sql.quoting import sql_text
 
 
 def newest(leases: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest.sql.casts import quoted
+from ingest.sql.quoting import quoted, quoted_list
 
 
 def upsert(table: str, rows: str) -> str:
@@ -42,4 +42,4 @@ def unfit(table: str, text: str, *, misfit: str) -> str:
 
 def overwritten(table: str, rows: str, *, columns: Iterable[str]) -> str:
     """Put rows (SQL of some columns) in the place of all that there are."""
-    return f"INSERT OVERWRITE {table} ({', '.join(map(quoted, columns))}) {rows}"
+    return f"INSERT OVERWRITE {table} ({quoted_list(columns)}) {rows}"

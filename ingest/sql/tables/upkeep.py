@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ingest.sql.casts import quoted, sql_text
 from ingest.sql.query import query
+from ingest.sql.quoting import quoted_list, sql_text
 
 
 def history(table: str, *, most: int | None = None) -> str:
@@ -29,7 +29,7 @@ def file_sizes(table: str, source: str | None) -> str:
 def optimize(table: str, *, source: str | None = None, cluster: Sequence[str] = ()) -> str:
     """Put small files together, those of one source where that is given, rows with near values of
     the columns `cluster` beside each other."""
-    by = f" ZORDER BY ({', '.join(map(quoted, cluster))})" if cluster else ""
+    by = f" ZORDER BY ({quoted_list(cluster)})" if cluster else ""
     return f"OPTIMIZE {table}{_of(source)}{by}"
 
 

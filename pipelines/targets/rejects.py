@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,7 +11,7 @@ from ingest.sql.query import select
 from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
 from ingest.sql.rejects.rows import MISFITS
-from pipelines.platform.warehouse import Warehouse, add, change_from, upsert, upsert_from
+from pipelines.platform.warehouse import Warehouse, add, change_from, upsert_from
 
 REJECTS = (
     ("id", "string"),
@@ -69,14 +67,6 @@ def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: s
     return append(warehouse, warehouse.session.sql(rejects))
 
 
-def write_rejects(warehouse: Warehouse, versions: Sequence[Mapping[str, Any]]) -> None:
-    """Write rejects as they are now, each with all columns."""
-    if versions:
-        create_rejects(warehouse)
-        rows = [tuple(row[name] for name, _ in REJECTS) for row in versions]
-        upsert(warehouse, "gold", "_rejects", columns=REJECTS, rows=rows)
-
-
 def merge_rejects(warehouse: Warehouse, rows: str) -> None:
     """Put in the rejects that SQL gives, with all columns, over those with their ids."""
     create_rejects(warehouse)
@@ -86,11 +76,6 @@ def merge_rejects(warehouse: Warehouse, rows: str) -> None:
 def change_rejects(warehouse: Warehouse, rows: str) -> None:
     """Change rejects: SQL of `id`, the `version` they have now, and the columns that are new."""
     change_from(warehouse, "gold", "_rejects", rows=rows, counted="version")
-
-
-def present(warehouse: Warehouse) -> str:
-    """SQL of the rejects as they stand."""
-    return select(table_of(warehouse))
 
 
 def append(warehouse: Warehouse, found: DataFrame) -> int:

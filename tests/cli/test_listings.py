@@ -21,8 +21,8 @@ from pipelines.operations.listings import (
     reject,
     rejects,
 )
-from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.rejects import REJECTS, write_rejects
+from pipelines.platform.warehouse import Warehouse, upsert
+from pipelines.targets.rejects import REJECTS, create_rejects
 from tests.support.project import Project
 
 if TYPE_CHECKING:
@@ -83,11 +83,13 @@ def test_rejects_come_part_after_part(
     warehouse = Warehouse(Settings(warehouse=str(tmp_path)), spark)
     columns = dict.fromkeys((name for name, _ in REJECTS))
     own = {"stage": "gold", "source": "s", "topic": "t", "partition": 0, "row": 0, "epoch": 0}
-    told = [
+    found = [
         {"id": f"{offset:02}a", "offset": offset, "value": bytes([offset]) * 100, "status": "open"}
         for offset in (7, 3, 5, 1, 6, 2, 4)
     ]
-    write_rejects(warehouse, [{**columns, **own, **row} for row in told])
+    create_rejects(warehouse)
+    rows = [tuple({**columns, **own, **row}.values()) for row in found]
+    upsert(warehouse, "gold", "_rejects", columns=REJECTS, rows=rows)
     whole = list(rejects(warehouse))
     assert [row[REJECT.index("offset")] for row in whole] == [1, 2, 3, 4, 5, 6, 7]
     for name, most in (("_PART", 2), ("_PART_BYTES", 250)):

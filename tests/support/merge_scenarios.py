@@ -41,7 +41,6 @@ from pipelines.operations.views import history_frame
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import stream
-from pipelines.targets.rejects import present
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,7 +187,7 @@ class Laboratory:
         """Gold's rejects as they stand, by target."""
         if not self.warehouse.exists("gold", "_rejects"):
             return {}
-        found = records(self._spark.sql(present(self.warehouse)))
+        found = records(self.warehouse.read("gold", "_rejects"))
         ordered = sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
         return _grouped(ordered, "target")
 

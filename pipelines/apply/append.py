@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from ingest.sql.fold import append
+from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -55,6 +56,17 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     # A row that moves to a lower pos is no new one.
     counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
     return _applied(frames, batch, counts)
+
+
+def fast_history(frames: Frames, batch: TableBatch) -> str | None:
+    """See `pipelines.apply.modes.TargetMode`."""
+    return None
+
+
+def exact_history(frames: Frames, batch: TableBatch) -> str:
+    """See `pipelines.apply.modes.TargetMode`."""
+    images = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
+    return with_keys(batch.projection, images)
 
 
 def _applied(

@@ -7,8 +7,7 @@
    late ones again from history, and one MERGE writes both.
 
 To add a mode: a module with these verbs, a row in MODES, and a row in KEEPING
-(`ingest.config.modes`), which its table, its progress and what maintains it go by. How its rows
-come about from all of history is in `gold/reconstruction.py`, `fast_fold` and `exact_fold`.
+(`ingest.config.modes`), which its table, its progress and what maintains it go by.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ingest.config.modes import Mode
+from ingest.fold.arrow import Run
 from pipelines.apply import append, scd1, scd2
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -49,12 +49,22 @@ class TargetMode(Protocol):
     def exact(self, frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         """Apply the batch whatever it holds."""
 
+    def fast_history(self, frames: Frames, batch: TableBatch) -> str | None:
+        """SQL of the rows that a whole history makes, folded in SQL for most keys; None where too
+        few could be. What runs it raises SURPRISE where it must not be."""
+
+    def exact_history(self, frames: Frames, batch: TableBatch) -> str:
+        """SQL of these rows whatever the history holds."""
+
 
 class KeyedMode(TargetMode, Protocol):
     """A mode whose rows have keys."""
 
     def fold_keys(self, frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
         """Bring the rows of some keys (SQL) to what all of history makes them."""
+
+    def history_run(self, batch: TableBatch) -> Run:
+        """What folds the history of keys event by event."""
 
 
 KEYED: Mapping[Mode, KeyedMode] = {"scd1": scd1, "scd2": scd2}

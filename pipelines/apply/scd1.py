@@ -9,13 +9,17 @@ import pyarrow as pa
 
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
+from ingest.fold.fold import Key
 from ingest.position import Pos, outermost, pos_literal
 from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
 from ingest.sql.fold.merge import sql as merge_sql
-from ingest.sql.fold.states import no_states
+from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_exactly
+from ingest.sql.fold.states import leaving_rows, no_states, not_gone
+from ingest.sql.projection import events
 from ingest.sql.query import union_all
+from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
@@ -23,6 +27,8 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
+from pipelines.apply.whole_history import folded_history
+from pipelines.platform.rows import array_of
 from pipelines.targets.progress import Watermarks, highest
 
 
@@ -77,6 +83,36 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     rows = union_all(states) or _none(frames, batch)
     _merge(frames, batch, f"({rows})", counts=counts, exact=True)
     return counts
+
+
+def fast_history(frames: Frames, batch: TableBatch) -> str | None:
+    """See `pipelines.apply.modes.TargetMode`.
+
+    From SQL come the rows of keys that have whole images only, with all the columns there are, and
+    never changed.
+    """
+    if batch.whole:
+        rows = batch.listed(latest(batch.projection, batch.changes(), sets=batch.sets))
+        return not_gone(rows)
+    odd = _odd_keys(frames, batch) if not batch.reread else None
+    if odd is None:
+        return None
+    keys = frames.view(pa.table({"key": array_of(odd)}))
+    seen = batch.projection.seen(batch.changes())
+    plain = changes_of_other_keys(seen, batch.projection, keys)
+    rows = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
+    return not_gone(union_all([rows, _history_states(frames, batch, keys)]) if odd else rows)
+
+
+def exact_history(frames: Frames, batch: TableBatch) -> str:
+    """See `pipelines.apply.modes.TargetMode`."""
+    return not_gone(_history_states(frames, batch))
+
+
+def history_run(batch: TableBatch) -> Run:
+    """See `pipelines.apply.modes.KeyedMode`."""
+    by_arrival = batch.projection.by_arrival
+    return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
 def watermarks_after(
@@ -200,12 +236,27 @@ def _fold_again(
 ) -> tuple[list[str], int, Pos | None]:
     """SQL of the states of the late keys, how many rows they leave, and the highest place of a
     partial image without base."""
-    run = fold_history(
-        soft=batch.soft, by_arrival=batch.projection.by_arrival, truncates=batch.truncates
-    )
-    refolded = fold_again(frames, batch, late, run=run, counts=counts)
+    refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
     states = batch.typed_states(refolded.of_kind("state"), exact=True)
     return [states] if refolded.states else [], refolded.rows, refolded.last_baseless
+
+
+def _history_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
+    """SQL of the states that history leads to, of all keys or those of the relation `among`."""
+    folded = folded_history(frames, batch, history_run(batch), among=among)
+    return batch.typed_states(leaving_rows(folded), exact=True)
+
+
+def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
+    """The keys that SQL alone cannot fold; None where there are too many to name."""
+    few = batch.total("partials") + batch.total("key_changes")
+    few += batch.total("deletes") if batch.soft else 0
+    # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
+    if few > bounds.KEYS or (batch.soft and batch.all_truncates):
+        return None
+    lacking = len(batch.projection.columns) - len(batch.sets)
+    changed = events(batch.projection, batch.changes())
+    return frames.few_keys(keys_to_fold_exactly(changed, lacking=lacking, soft=batch.soft))
 
 
 def _none(frames: Frames, batch: TableBatch) -> str:

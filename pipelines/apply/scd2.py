@@ -13,7 +13,7 @@ from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql.fold import scd2
-from ingest.sql.fold.late_keys import stored_versions, versions_below
+from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
@@ -23,6 +23,7 @@ from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by
 from pipelines.apply.scd1 import carry_out, merged_truncates, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
+from pipelines.apply.whole_history import folded_history
 from pipelines.targets.progress import Watermarks
 
 
@@ -67,7 +68,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         refolded, last_baseless = _fold_again(frames, batch, late, counts=counts)
         rows += refolded
     if rows or batch.new_truncates:
-        merged = union_all(rows) or of_history(batch, frames.view(SCHEMA.empty_table()))
+        merged = union_all(rows) or _of_history(batch, frames.view(SCHEMA.empty_table()))
         _merge(frames, batch, f"({merged})", counts=counts, exact=True)
     return _watermarks(frames, batch, counts, last_baseless=last_baseless), counts
 
@@ -81,24 +82,31 @@ def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
     return counts
 
 
-def of_history(batch: TableBatch, states: str) -> str:
-    """SQL of the versions that all history leads to; `states`: a relation of every state that each
-    key had."""
-    return _rows(batch, states, exact=True)
-
-
-def of_changes(batch: TableBatch) -> str:
-    """SQL of the versions that the batch's changes lead to where nothing is stored yet, and they
-    are simple; see `ingest.sql.fold.scd2.changes_as_steps`."""
+def fast_history(frames: Frames, batch: TableBatch) -> str | None:
+    """See `pipelines.apply.modes.TargetMode`."""
+    if not batch.whole:
+        return None
     steps = scd2.changes_as_steps(batch.projection, batch.changes(), sets=batch.sets)
     beside = scd2.beside_nothing(batch.projection, steps)
     return scd2.rows(batch.projection, beside, sets=batch.sets)
 
 
+def exact_history(frames: Frames, batch: TableBatch) -> str:
+    """See `pipelines.apply.modes.TargetMode`."""
+    folded = folded_history(frames, batch, history_run(batch))
+    return _of_history(batch, f"({of_kinds(folded, ['state'])})")
+
+
 def history_run(batch: TableBatch) -> Run:
-    """What folds the history of keys to every state they had."""
+    """See `pipelines.apply.modes.KeyedMode`."""
     by_arrival = batch.projection.by_arrival
     return fold_history(soft=False, by_arrival=by_arrival, truncates=batch.truncates, versions=True)
+
+
+def _of_history(batch: TableBatch, states: str) -> str:
+    """SQL of the versions that all history leads to; `states`: a relation of every state that each
+    key had."""
+    return _rows(batch, states, exact=True)
 
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
@@ -153,7 +161,7 @@ def _fold_again(
     """SQL of the versions of the late keys, and of those that they have no more; and the highest
     place of a partial image without base."""
     refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
-    rows = of_history(batch, refolded.of_kind("state"))
+    rows = _of_history(batch, refolded.of_kind("state"))
     keys = typed_keys(batch.projection, refolded.results)
     gone = scd2.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
     return [rows, gone], refolded.last_baseless

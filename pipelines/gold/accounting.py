@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.codes import Code
 from ingest.sql.fold import append
+from ingest.sql.fold.late_keys import of_kinds
 from ingest.sql.projection import events
 from ingest.sql.rejects import left_out as texts
 from ingest.sql.rejects import reasons
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.apply.modes import KEYED
 from pipelines.apply.set_aside import placeless
-from pipelines.gold.reconstruction import baseless
+from pipelines.apply.whole_history import folded_history
 from pipelines.platform.warehouse import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
@@ -106,7 +108,9 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     changes = events(batch.projection, batch.history(images))
     found = [texts.unfit(batch.projection, changes, voided=voided)]
     if batch.keeps.keyed and batch.total("partials"):
-        found.append(texts.not_voided(reasons.baseless(baseless(frames, batch))))
+        folded = folded_history(frames, batch, KEYED[batch.mode].history_run(batch))
+        partials = f"({of_kinds(folded, ['baseless'])})"
+        found.append(texts.not_voided(reasons.baseless(partials)))
     if batch.projection.sequence:
         found.append(texts.not_voided(placeless(batch, f"batch <= {batch.last} AND {batch.only}")))
     return found

@@ -6,21 +6,16 @@ holds only its columns matter, and which of two source tables owns a key that bo
 (semantics.md, 27): the owner's row counts, and changes that were set aside for it do not.
 
 The result has the target's keys as `_k0`…, its columns by their slots and what gold adds, whichever
-way it keeps them: rows as they are, versions, or every image. Rows as they are come from SQL alone
-for keys that have whole images only, with all the columns there are, and never changed; where few
-others are, those alone go event by event through `ingest.fold.fold` in Spark's workers, else all
-do.
+way it keeps them: rows as they are, versions, or every image (`pipelines.apply.modes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.config.load import Config
@@ -28,24 +23,13 @@ from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
-from ingest.fold.arrow import OUTPUT, Run, fold_history
-from ingest.fold.fold import Key
 from ingest.names import SourceTable
-from ingest.sql.fold import append
 from ingest.sql.fold import reconstruction as texts
-from ingest.sql.fold.late_keys import of_kinds
-from ingest.sql.fold.latest import latest
-from ingest.sql.fold.states import leaving_rows, not_gone
 from ingest.sql.history.asof import Moment
-from ingest.sql.projection import events
-from ingest.sql.query import union_all
-from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.linked_keys import linked_keys
-from pipelines.apply.scd2 import history_run, of_changes, of_history
+from pipelines.apply.modes import MODES
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.apply.verdicts import by_component
 from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.gold.plan import (
     Feed,
@@ -62,7 +46,6 @@ from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import anew
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
-from pipelines.platform.rows import array_of
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import has_values
 from pipelines.targets.progress import Progress, Watermarks, progress_of
@@ -232,14 +215,14 @@ class Reconstruction:
         """
         frames, batches = self.frames, self.batches
         with self.warehouse.shuffling(sum(batch.total("changes") for batch in batches)):
-            fast = [fast_fold(frames, batch) for batch in batches]
+            fast = [MODES[batch.mode].fast_history(frames, batch) for batch in batches]
             whole = all(batch.whole and not batch.projection.sequence for batch in batches)
             plain = whole and all(fast)
             if not plain:
                 before()
             if any(fast):
                 pairs = zip(fast, batches, strict=True)
-                rows = self._owned([part or exact_fold(frames, batch) for part, batch in pairs])
+                rows = self._owned([part or _exact(frames, batch) for part, batch in pairs])
                 with suppress(Surprise), surprises():
                     # The fast way tells what is odd in `_pos`, which `act` need not look at.
                     return act(texts.placed(rows))
@@ -260,7 +243,7 @@ class Reconstruction:
 
     def exact(self) -> str:
         """SQL of the rows, folded event by event."""
-        return self._owned([exact_fold(self.frames, batch) for batch in self.batches])
+        return self._owned([_exact(self.frames, batch) for batch in self.batches])
 
     def _owned(self, parts: Sequence[str]) -> str:
         """Rows of the fold as rows of the target, each key once."""
@@ -365,80 +348,5 @@ def _check_unmixed(
             raise TableError(again[table].why(target))
 
 
-def fast_fold(frames: Frames, batch: TableBatch) -> str | None:
-    """SQL of all rows, most of them folded in SQL; None where too few could be.
-
-    It raises SURPRISE where the newest change of a key was delivered more than once.
-    """
-    if not batch.keeps.keyed:
-        return None
-    if batch.keeps.versions:
-        return of_changes(batch) if batch.whole else None
-    folded = _fast_states(frames, batch)
-    return None if folded is None else not_gone(folded)
-
-
-def exact_fold(frames: Frames, batch: TableBatch) -> str:
-    """SQL of all rows, folded event by event where that matters."""
-    if not batch.keeps.keyed:
-        rows = append.rows(batch.projection, batch.history(append.IMAGES), checked=False)
-        return texts.with_keys(batch.projection, rows)
-    if batch.keeps.versions:
-        states = f"({of_kinds(_folded_history(frames, batch), ['state'])})"
-        return of_history(batch, states)
-    return not_gone(_exact_states(frames, batch))
-
-
-def baseless(frames: Frames, batch: TableBatch) -> str:
-    """A relation of the partial images that the fold of rows or versions finds no base for."""
-    return f"({of_kinds(_folded_history(frames, batch), ['baseless'])})"
-
-
-def _run(batch: TableBatch) -> Run:
-    """What folds the target's history event by event."""
-    if batch.keeps.versions:
-        return history_run(batch)
-    by_arrival = batch.projection.by_arrival
-    return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
-
-
-def _fast_states(frames: Frames, batch: TableBatch) -> str | None:
-    if batch.whole:
-        return batch.listed(latest(batch.projection, batch.changes(), sets=batch.sets))
-    odd = _odd_keys(frames, batch) if not batch.reread else None
-    if odd is None:
-        return None
-    keys = frames.view(pa.table({"key": array_of(odd)}))
-    seen = batch.projection.seen(batch.changes())
-    plain = texts.changes_of_other_keys(seen, batch.projection, keys)
-    folded = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
-    return union_all([folded, _exact_states(frames, batch, keys)]) if odd else folded
-
-
-def _exact_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
-    """The states of all keys, or those of the relation `among`."""
-    folded = _folded_history(frames, batch, among)
-    return batch.typed_states(leaving_rows(folded), exact=True)
-
-
-def _folded_history(frames: Frames, batch: TableBatch, among: str | None = None) -> str:
-    """A relation of what the fold gives of the history of all keys, or those of `among`."""
-    listed = events(batch.projection, batch.history("op <> 'truncate'"))
-    linked = linked_keys(frames, batch)
-    chosen = texts.events_that_fit(listed, among=among, linked=linked)
-    return frames.view(by_component(frames.sql(chosen)).mapInArrow(_run(batch), OUTPUT))
-
-
-def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
-    """The keys that SQL alone cannot fold; None where there are too many to name."""
-    few = batch.total("partials") + batch.total("key_changes")
-    few += batch.total("deletes") if batch.soft else 0
-    if few > bounds.KEYS:
-        return None
-    lacking = len(batch.projection.columns) - len(batch.sets)
-    # Truncates mark the rows that were there where deletes are soft: which ones, the fold knows.
-    if batch.soft and batch.all_truncates:
-        return None
-    changed = events(batch.projection, batch.changes())
-    named = texts.keys_to_fold_exactly(changed, lacking=lacking, soft=batch.soft)
-    return frames.few_keys(named)
+def _exact(frames: Frames, batch: TableBatch) -> str:
+    return MODES[batch.mode].exact_history(frames, batch)

@@ -15,7 +15,7 @@ from ingest.fold.fold import Change, State, fold, voided
 from ingest.fold.key_groups import key_groups
 from ingest.fold.lateness import LatenessBounds, classify
 from ingest.position import Pos
-from tests.fold.test_fold import change
+from tests.fold.test_fold import arrived, change, halved
 from tests.support.databases import Database, delivered
 
 Key = tuple[str, ...]
@@ -189,6 +189,34 @@ def test_batch_by_batch_equals_the_database(seed: int, partials: bool, truncates
     database.live(60)
     gold = Gold()
     for batch in _batches(database, chance):
+        gold.apply(batch)
+    rows = {key: held.row for key, held in gold.rows.items()}
+    assert rows == {(str(key),): row for key, row in database.rows.items()}
+
+
+def _in_halves(database: Database, chance: random.Random) -> list[list[Change]]:
+    """Batches of what the database went through, some changes of a key in two messages, each from
+    any partition and in any batch."""
+    sent = [half for told in arrived([[database.changes]]) for half in halved(told, chance)]
+    sent += chance.sample(sent, len(sent) // 4)
+    offsets = chance.sample(range(10_000), len(sent))
+    batches: list[list[Change]] = [[] for _ in range(5)]
+    for half, offset in zip(sent, offsets, strict=True):
+        pos = (*half.pos[:7], chance.randrange(3), offset, *half.pos[9:])
+        chance.choice(batches).append(half._replace(pos=pos))
+    return batches
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_key_changes_in_two_messages_batch_by_batch_equal_the_database(
+    seed: int, partials: bool, truncates: bool
+) -> None:
+    chance = random.Random(seed)
+    database = Database(chance, partials=partials, truncates=truncates)
+    database.live(60)
+    gold = Gold()
+    for batch in _in_halves(database, chance):
         gold.apply(batch)
     rows = {key: held.row for key, held in gold.rows.items()}
     assert rows == {(str(key),): row for key, row in database.rows.items()}

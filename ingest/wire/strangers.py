@@ -6,6 +6,7 @@ format that it resembles. A guess here decides nothing: the message is set aside
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -198,6 +199,13 @@ OTHER_LANGUAGES = (
 """What to know of bytes behind a schema's id, which do not tell of which language it is."""
 
 
+_SPELT = (
+    (b"AAA", re.compile(rb"[A-Za-z0-9+/\s]+=*\s*"), "base64"),
+    (b"0000", re.compile(rb"[0-9A-Fa-f\s]+"), "hex"),
+)
+"""How a zero byte and a schema's id begin where bytes are written as text."""
+
+
 def foreign_framing(value: bytes) -> str | None:
     """What bytes are framed by, where it is no framing that is read, and what to do about it."""
     if value[:2] in _GLUE and len(value) > 18:
@@ -210,4 +218,10 @@ def foreign_framing(value: bytes) -> str | None:
             "it looks framed by the ids of eight bytes that Apicurio's converter writes, which are "
             "not read: set its apicurio.registry.as-confluent to true"
         )
+    for start, letters, name in _SPELT:
+        if value.startswith(start) and letters.fullmatch(value):
+            return (
+                f"it looks like {name}: send the bytes themselves; "
+                f"in files, set framing: {name}_lines"
+            )
     return None

@@ -43,17 +43,22 @@ Part = TypeVar("Part", bound=ConfigModel)
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A configuration without mistakes. `root` is the folder that holds the conf folder.
+    """A configuration without mistakes, of the folder `conf`.
 
     `sources` and `tables` have the same keys, the sources' names. `mask_secret`: that of the masks,
     where some need one.
     """
 
-    root: Path
+    conf: Path
     settings: Settings
     sources: Mapping[str, Source]
     tables: Mapping[str, Tables]
     mask_secret: MaskSecret | None = None
+
+    @property
+    def root(self) -> Path:
+        """The project's folder, in which the conf folder lies."""
+        return self.conf.parent
 
     def route(self, source: str, *, db: str | None, schema: str | None, table: str) -> Route | None:
         """Where a table of `source` goes; None: it lives in silver only."""
@@ -120,7 +125,7 @@ def load(
         raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
     found = {source.name: source for _, source in sources if source is not None}
     return Config(
-        root=root,
+        conf=Path(os.path.abspath(folder)),
         settings=settings,
         mask_secret=secret,
         sources={name: located(source, root, formats) for name, source in found.items()},

@@ -274,14 +274,18 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
     if bronze and source is None:
         raise click.UsageError("--bronze needs --source")
     from pipelines.operations.reset import RESET, of_source, of_target, reset_source, reset_target
+    from pipelines.silver import projects
 
     if source is not None:
         [what] = call.sources([source])
+        projects.check(call.warehouse, call.config, what)
         found = of_source(call.warehouse, what, bronze=bronze)
         if yes:
             found = reset_source(call.warehouse, what, bronze=bronze)
     else:
         what, owner = _made_target(call, table or "")
+        if owner in call.config.sources:
+            projects.check(call.warehouse, call.config, owner)
         found = of_target(call.warehouse, owner, what)
         if yes:
             found = reset_target(call.warehouse, owner, what)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.sources import Source
+from ingest.errors import IngestError
 from ingest.names import label_of
 from ingest.sql.silver import changes_per_message
 from ingest.sql.tables.alter import script
@@ -24,6 +25,7 @@ from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.operations.status import Failed, undecoded
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.projects import check
 from pipelines.targets.progress import ProgressByTarget, load_progress
 
 SOURCE = ("kind", "source", "new_files", "new_messages", "to_decode", "estimated_events", "waits")
@@ -65,6 +67,11 @@ def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed
     per_message = _events_per_message(warehouse)
     for name in sources:
         source = config.sources[name]
+        try:
+            check(warehouse, config, name)
+        except IngestError as error:
+            failed(f"source {name}", error)
+            continue
         held = beyond(warehouse, source, failed, root=str(config.root))
         made.partitions.extend(
             ["partition", name, *span, span.end - span.start] for span in held.partitions

@@ -34,6 +34,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import projects
 from pipelines.targets.progress import (
     Progress,
     Watermarks,
@@ -87,6 +88,8 @@ def rebuild(
     """
     began = time.monotonic()
     source = routes[target][0][0].source
+    if source in config.sources:
+        projects.check(warehouse, config, source)
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, source, target)

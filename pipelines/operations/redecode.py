@@ -40,7 +40,7 @@ from pipelines.ledger.generations import anew, append_truncates
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze
-from pipelines.silver import declarations
+from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import forget_places, placed_again
 from pipelines.silver.chunks import join_shards, walk_from
 from pipelines.silver.counts import Counts, count
@@ -76,6 +76,7 @@ class Redecoded(NamedTuple):
 def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
     """Decode a source again, see above, and rebuild its targets."""
     declared = config.sources[source]
+    projects.check(warehouse, config, source)
     create_bronze(warehouse)
     if not warehouse.exists("silver", "cdc"):
         declarations.remember(warehouse, declared)

@@ -30,7 +30,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import lease
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver import declarations
+from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import placed_again
 from pipelines.silver.counts import count
 from pipelines.silver.split_updates import join_split_updates
@@ -65,6 +65,7 @@ def replay(warehouse: Warehouse, config: Config, source: str, *, code: str | Non
 
     Raises SourceError where silver was decoded by other declarations than today's.
     """
+    projects.check(warehouse, config, source)
     if not warehouse.exists("silver", "cdc"):
         return Replay((Replayed("decode", source, 0, 0), Replayed("gold", source, 0, 0)), [])
     with lease(warehouse, "silver"):

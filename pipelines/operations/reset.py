@@ -22,6 +22,7 @@ from ingest.sql.quoting import sql_text
 from ingest.sql.tables.rows import delete
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import projects
 from pipelines.silver.declarations import forget
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import SOURCE_CURSOR, load_progress
@@ -105,6 +106,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
         with lease(warehouse, f"bronze/{source}"):
             shutil.rmtree(warehouse.checkpoint("bronze", source), ignore_errors=True)
             _delete(warehouse, "bronze", "messages", where=own)
+            projects.forget(warehouse, source)
     return found
 
 

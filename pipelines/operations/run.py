@@ -31,6 +31,7 @@ from pipelines.platform.log import Level
 from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import projects
 from pipelines.silver.stream import decode_source
 from pipelines.silver.transactions import waiting
 from pipelines.targets.progress import SOURCE_CURSOR, load_progress
@@ -215,6 +216,7 @@ class Run:
 
     def until_done(self) -> Outcome:
         """Pass after pass until one brings no message, which ends after bronze."""
+        self._leave_to_others()
         more = self._pass()
         while more and not self._stop():
             self._shown()
@@ -228,6 +230,7 @@ class Run:
     def until_stopped(self) -> Outcome:
         """Pass after pass until `stop`; failures are those of the last pass."""
         self._continuous = True
+        self._leave_to_others()
         while not self._stop():
             self.outcome.platform.clear()
             self.outcome.held.clear()
@@ -330,8 +333,8 @@ class Run:
     def _passed(self, again: bool) -> bool:
         brought = 0
         failed = {name: done.error for name, done in self.outcome.sources.items()}
-        for done in self.outcome.sources.values():
-            done.error = None
+        for name in self._sources:
+            self.outcome.sources[name].error = None
         steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
         what = "run" if len(self._stages) > 1 else self._stages[0]
@@ -358,6 +361,17 @@ class Run:
                     self._gold(advance)
         self._compact()
         return brought > 0
+
+    def _leave_to_others(self) -> None:
+        """Take up the run's sources, but for those that another project feeds on this warehouse."""
+        own = []
+        for name in self._sources:
+            try:
+                projects.take(self._warehouse, self._config, name)
+                own.append(name)
+            except Exception as error:
+                self._failed(name, error)
+        self._sources = own
 
     def _compact(self) -> None:
         """Keep the tables that this pass has written to few files."""

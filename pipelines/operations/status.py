@@ -24,6 +24,7 @@ from pipelines.operations.listings import DDL, ddl
 from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.projects import check
 from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
 from pipelines.targets.rejects import table_of
 
@@ -73,7 +74,7 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
 
     def row(name: str, source: Source) -> list[Any]:
-        count, error = _unread(warehouse, source, failed, root=str(config.root))
+        count, error = _unread(warehouse, config, source, failed=failed)
         return [
             "source",
             name,
@@ -242,10 +243,12 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
 
 
 def _unread(
-    warehouse: Warehouse, source: Source, failed: Failed, *, root: str
+    warehouse: Warehouse, config: Config, source: Source, *, failed: Failed
 ) -> tuple[int | None, str | None]:
     """How many files or messages the transport holds that bronze has not, or why nobody knows."""
     try:
+        check(warehouse, config, source.name)
+        root = str(config.root)
         return unread_of(transport_of(source), warehouse, source, root=root), None
     except IngestError as error:
         failed(f"source {source.name}", error)

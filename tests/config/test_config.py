@@ -118,7 +118,7 @@ tables:
         }
     )
     assert loaded(folder) == Config(
-        root=tmp_path,
+        conf=tmp_path / "conf",
         settings=Settings(
             warehouse=str(tmp_path / "lake"),
             catalog="main",

@@ -1,0 +1,144 @@
+"""Whose a source of a warehouse is, where several projects may use it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from ingest.config.load import Config, load
+from ingest.errors import SourceError
+from pipelines.platform.warehouse import Warehouse
+from pipelines.silver import projects
+
+FILES = "files: {path: 'landing/shop/*.jsonl'}"
+TOPICS = "kafka: {bootstrap_servers: 'a:1,b:1', topics: [orders, items]}"
+Project = Callable[..., Config]
+
+
+class Checkpoints:
+    """What of a warehouse is asked for here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def checkpoint(self, *parts: str) -> str:
+        return str(Path(self.folder, *parts))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Warehouse:
+    return cast(Warehouse, Checkpoints(tmp_path / "lake"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    def make(name: str, reads: str = FILES) -> Config:
+        conf = tmp_path / name / "conf"
+        (conf / "sources").mkdir(parents=True, exist_ok=True)
+        (conf / "sources/shop.yml").write_text(f"name: shop\n{reads}\n")
+        return load(conf, environ={})
+
+    return make
+
+
+def test_a_name_is_one_projects(lake: Warehouse, project: Project, tmp_path: Path) -> None:
+    projects.take(lake, project("one"), "shop")
+    projects.take(lake, project("one"), "shop")
+    two = project("two")
+    for verb in (projects.check, projects.take):
+        with pytest.raises(SourceError) as caught:
+            verb(lake, two, "shop")
+    note = tmp_path / "lake/projects/shop.json"
+    assert str(caught.value) == (
+        "source shop: expected it to be of one project, got two: on this warehouse it is that of "
+        f"{tmp_path}/one/conf, which reads {tmp_path}/one/landing/shop, and {tmp_path}/two/conf "
+        f"reads {tmp_path}/two/landing/shop. Give this source another name, or this project a "
+        f"warehouse of its own; if it takes the other's place, remove {note} and run again"
+    )
+    note.unlink()
+    projects.take(lake, two, "shop")
+    with pytest.raises(SourceError, match="got two"):
+        projects.check(lake, project("one"), "shop")
+    projects.forget(lake, "shop")
+    projects.check(lake, project("one"), "shop")
+
+
+def test_a_source_may_read_elsewhere_from_now_on(lake: Warehouse, project: Project) -> None:
+    for reads in (FILES, "files: {path: 'other/**/*'}", TOPICS, TOPICS.replace("orders", "sales")):
+        projects.take(lake, project("one", reads), "shop")
+
+
+def test_a_project_may_be_moved(lake: Warehouse, project: Project, tmp_path: Path) -> None:
+    projects.take(lake, project("one"), "shop")
+    shutil.rmtree(tmp_path / "one")
+    projects.take(lake, project("[two]"), "shop")
+    # What lies elsewhere in another folder may be the same or not: it is asked.
+    shutil.rmtree(tmp_path / "[two]")
+    with pytest.raises(SourceError, match="got two"):
+        projects.take(lake, project("three", "files: {path: 'other/*'}"), "shop")
+
+
+def test_a_project_may_be_copied_with_its_warehouse(
+    lake: Warehouse, project: Project, tmp_path: Path
+) -> None:
+    projects.take(lake, project("one"), "shop")
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    copied = cast(Warehouse, Checkpoints(tmp_path / "copy"))
+    projects.take(copied, project("two"), "shop")
+    projects.take(lake, project("one"), "shop")
+
+
+def test_a_project_may_be_seen_by_two_paths(
+    lake: Warehouse, project: Project, tmp_path: Path
+) -> None:
+    projects.take(lake, project("one"), "shop")
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    projects.take(lake, load(tmp_path / "link/conf", environ={}), "shop")
+
+
+RABBIT = "rabbitmq: {servers: 'q:5672', queues: [orders], password: x}"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        (TOPICS, TOPICS, True),
+        (TOPICS, TOPICS.replace("a:1,b:1", "b:1"), True),
+        (TOPICS, TOPICS.replace("a:1,b:1", "z:1"), False),
+        (TOPICS, TOPICS.replace("orders, items", "items, sales"), True),
+        (TOPICS, TOPICS.replace("orders, items", "sales"), False),
+        (TOPICS, TOPICS.replace("topics: [orders, items]", r"topics_pattern: 'o\w+'"), True),
+        (TOPICS.replace("topics: [orders, items]", "topics_pattern: '.*'"), TOPICS, True),
+        (TOPICS, TOPICS.replace("topics: [orders, items]", "topics_pattern: 's.*'"), False),
+        (FILES.replace("landing", "/data"), FILES.replace("landing", "/data"), True),
+        (FILES.replace("landing", "/data"), FILES.replace("landing", "/other"), False),
+        (FILES, TOPICS, False),
+        (RABBIT, RABBIT, True),
+        (RABBIT, RABBIT.replace("{", "{virtual_host: two, "), False),
+        (RABBIT, RABBIT.replace("queues: [orders]", "super_stream: orders"), True),
+    ],
+)
+def test_two_projects_may_read_the_same(
+    lake: Warehouse, project: Project, before: str, now: str, same: bool
+) -> None:
+    projects.take(lake, project("one", before), "shop")
+    two = project("two", now)
+    if same:
+        projects.take(lake, two, "shop")
+    else:
+        with pytest.raises(SourceError, match="got two"):
+            projects.take(lake, two, "shop")
+
+
+def test_a_note_that_is_damaged_is_written_anew(
+    lake: Warehouse, project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "lake/projects").mkdir(parents=True)
+    (tmp_path / "lake/projects/shop.json").write_text("{")
+    projects.take(lake, project("one"), "shop")
+    with pytest.raises(SourceError, match="got two"):
+        projects.take(lake, project("two"), "shop")

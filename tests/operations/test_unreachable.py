@@ -28,7 +28,10 @@ def _run(folder: Path) -> Run:
         (folder / f"sources/{name}.yml").write_text(
             f"name: {name}\nformat: canal\nfiles: {{path: 'landing/{name}/*'}}\n"
         )
-    warehouse = cast(Any, SimpleNamespace(patience=Patience()))
+    place = str(folder / "checkpoints")
+    warehouse = cast(
+        Any, SimpleNamespace(patience=Patience(), checkpoint=lambda *of: "/".join((place, *of)))
+    )
     return Run(
         *(warehouse, load(folder), Console(json=True)),
         sources=["dead", "shop"],
@@ -108,7 +111,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
 
     at_work = _run(tmp_path)
     at_work._stages = ("gold",)
-    at_work._warehouse = cast(Any, SimpleNamespace(exists=lambda *_: True))
+    at_work._warehouse.exists = lambda *_: True  # type: ignore[method-assign]
     monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(run, "merge_tables", merge)
     monkeypatch.setattr(run, "load_progress", lambda _: progress)

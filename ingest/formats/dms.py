@@ -20,7 +20,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event, Row
 from ingest.values import canonical, jsontext
-from ingest.values.jsontext import excerpt, members
+from ingest.values.jsontext import members, parse_part
 from ingest.values.source_types import decimal_type, spark_type
 from ingest.wire.clock import Clock
 from ingest.wire.contract import (
@@ -313,12 +313,7 @@ def table_columns(
     text = bytes(raw)
     if not text:
         return None, None
-    try:
-        control = _CONTROL.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            Code.BAD_SHAPE, f"expected control with table-def, {error}; got {excerpt(text)}"
-        ) from None
+    control = parse_part(text, _CONTROL.decode, expected="control with table-def")
     table = control.table_def if control is not None else None
     if table is None:
         return None, None

@@ -19,7 +19,7 @@ from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, ColumnType, Event, Row
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.values.jsontext import excerpt, nested, parse
+from ingest.values.jsontext import nested, parse, parse_part
 from ingest.wire.contract import (
     SPACES_OF_JSON,
     Decoder,
@@ -365,12 +365,7 @@ def table_columns(
     text = bytes(raw)
     if not text:
         return None, None
-    try:
-        table = _DEFINITION.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            Code.BAD_SHAPE, f"expected def with columns, {error}; got {excerpt(text)}"
-        ) from None
+    table = parse_part(text, _DEFINITION.decode, expected="def with columns")
     if table is None:
         return None, None
     typed = ((column.name, _type(column)) for column in table.columns)

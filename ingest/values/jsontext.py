@@ -99,6 +99,16 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
     return result
 
 
+def parse_part(text: bytes, decode: Callable[[bytes], T], *, expected: str) -> T:
+    """`decode(text)` of what a message that was read carries raw. Raises bad_shape."""
+    try:
+        return decode(text)
+    except UNREADABLE as error:
+        raise DecodeError(
+            Code.BAD_SHAPE, f"expected {expected}, {error}; got {excerpt(text)}"
+        ) from None
+
+
 def long_integers_as_text(value: bytes) -> bytes:
     """The message with every integer as text that is longer than Python turns into a number: a
     column of PostgreSQL's numeric has up to 131,072 digits."""

@@ -7,14 +7,12 @@ array of such objects as in Debezium; `position` counts from 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from ingest.codes import Code
-from ingest.errors import DecodeError
 from ingest.events import ColumnType
-from ingest.values.jsontext import excerpt
+from ingest.values.jsontext import parse_part
 
 
 class TableChange(NamedTuple):
@@ -40,9 +38,15 @@ class _Change(msgspec.Struct, gc=False):
     table: _Table | None = None
 
 
-_CHANGES = msgspec.json.Decoder(_Change | None)
+_CHANGES: msgspec.json.Decoder[_Change | None] = msgspec.json.Decoder(_Change | None)
 _CHANGE_LIST = msgspec.json.Decoder(list[_Change])
 _NONE = TableChange(None, None)
+
+
+def _first(text: bytes) -> _Change | None:
+    if text.startswith(b"["):
+        return next(iter(_CHANGE_LIST.decode(text)), None)
+    return _CHANGES.decode(text)
 
 
 def read(raw: msgspec.Raw, spark: Callable[[str], str]) -> TableChange:
@@ -50,16 +54,7 @@ def read(raw: msgspec.Raw, spark: Callable[[str], str]) -> TableChange:
     text = bytes(raw)
     if not text:
         return _NONE
-    try:
-        if text.startswith(b"["):
-            first: Any = next(iter(_CHANGE_LIST.decode(text)), None)
-        else:
-            first = _CHANGES.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            Code.BAD_SHAPE,
-            f"expected tableChanges with table.columns, {error}; got {excerpt(text)}",
-        ) from None
+    first = parse_part(text, _first, expected="tableChanges with table.columns")
     table = first.table if first is not None else None
     if table is None:
         return _NONE

@@ -7,7 +7,7 @@ deleted row in `data` or in `before`, `isDdl` or the older `ddl`, `tableChanges`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -17,6 +17,7 @@ from ingest.codes import Code
 from ingest.ddl.parse import empties
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
+from ingest.formats.canal.events import add_statement
 from ingest.formats.canal.rows import RowReader, RowReaders
 from ingest.formats.canal.types import NamedTypes
 from ingest.values.jsontext import Images, images, parse
@@ -33,7 +34,6 @@ from ingest.wire.contract import (
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
 from ingest.wire.scalars import Scalar, micros_of, sent_micros_of, text_of
-from ingest.wire.table_changes import read as read_table_changes
 
 _ROWS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _ENTRIES = {
@@ -104,7 +104,13 @@ def decoder(options: FormatOptions) -> Decoder:
         if op == "truncate" or event.kind != "change":
             refuse_rows(event.op_raw, envelope.data, envelope.before)
         if op == "truncate" or event.kind == "ddl":
-            _state(event, envelope, spark, warnings=warnings)
+            add_statement(
+                event,
+                envelope.sql,
+                table_changes=envelope.tableChanges,
+                spark=spark,
+                warnings=warnings,
+            )
             yield event
         elif event.kind == "control":
             yield event
@@ -160,17 +166,6 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: li
         sent_time=sent_micros_of(envelope.sendTs, warnings),
         warnings=warnings,
     )
-
-
-def _state(
-    event: Event, envelope: _Envelope, spark: Callable[[str], str], *, warnings: list[str]
-) -> None:
-    event.ddl = envelope.sql or None
-    if event.ddl is None:
-        warnings.append(Code.DDL_TEXT_MISSING.value)
-    change = read_table_changes(envelope.tableChanges, spark)
-    event.columns = change.columns
-    event.key_columns = event.key_columns or change.keys
 
 
 def _changes(event: Event, envelope: _Envelope, readers: RowReaders) -> Iterator[Event]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
+from ingest.codes import Code
 from ingest.events import KIND_OF, Event
 from ingest.formats.canal.envelope import Envelope
 from ingest.wire.contract import FormatOptions
 from ingest.wire.scalars import micros_of, number_of, sent_micros_of, text_of
+from ingest.wire.table_changes import read as read_table_changes
 
 
 def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: list[str]) -> Event:
@@ -45,3 +51,23 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
         tx_id=envelope.gtid or None,
         warnings=warnings,
     )
+
+
+def add_statement(
+    event: Event,
+    sql: str | None,
+    *,
+    table_changes: msgspec.Raw,
+    spark: Callable[[str], str],
+    warnings: list[str],
+) -> None:
+    """Gives a schema change its statement, and the table after it where the message tells that.
+
+    `spark`: SQL type -> Spark type. Raises bad_shape for `tableChanges` of another shape.
+    """
+    event.ddl = sql or None
+    if event.ddl is None:
+        warnings.append(Code.DDL_TEXT_MISSING.value)
+    change = read_table_changes(table_changes, spark)
+    event.columns = change.columns
+    event.key_columns = event.key_columns or change.keys

@@ -8,14 +8,14 @@ InLong and the Flink, Flink CDC, Paimon and SeaTunnel sinks (native numbers, few
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.canal.envelope import ENVELOPE, Envelope, TiDB, op_of, recognise
-from ingest.formats.canal.events import event_of
+from ingest.formats.canal.events import add_statement, event_of
 from ingest.formats.canal.rows import RowReaders
 from ingest.formats.canal.tables import NO_CODES, Tables
 from ingest.formats.canal.types import NamedTypes
@@ -33,7 +33,6 @@ from ingest.wire.contract import (
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
-from ingest.wire.table_changes import read as read_table_changes
 
 
 def decoder(options: FormatOptions) -> Decoder:
@@ -52,7 +51,13 @@ def decoder(options: FormatOptions) -> Decoder:
         if op == "truncate" or kind != "change":
             refuse_rows(envelope.type, envelope.data, envelope.old)
         if op == "truncate" or kind == "ddl":
-            _state(event, envelope, spark, warnings=warnings)
+            add_statement(
+                event,
+                envelope.sql,
+                table_changes=envelope.tableChanges,
+                spark=spark,
+                warnings=warnings,
+            )
             yield event
         elif kind == "control":
             event.ddl = envelope.sql or None
@@ -97,17 +102,6 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
     return NamedTypes(
         options, convert=sql_converter(texts), spark=sql_spark_type(texts), dialect=family
     )
-
-
-def _state(
-    event: Event, envelope: Envelope, spark: Callable[[str], str], *, warnings: list[str]
-) -> None:
-    event.ddl = envelope.sql or None
-    if event.ddl is None:
-        warnings.append(Code.DDL_TEXT_MISSING.value)
-    change = read_table_changes(envelope.tableChanges, spark)
-    event.columns = change.columns
-    event.key_columns = event.key_columns or change.keys
 
 
 def _changes(

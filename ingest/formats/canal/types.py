@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest.codes import Code
-from ingest.errors import DecodeError
 from ingest.formats.oms.values import LOBS
 from ingest.values import canonical
-from ingest.values.jsontext import excerpt
+from ingest.values.jsontext import parse_part
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Columns, Convert, TableTypes, declared_for, plain
@@ -103,12 +101,7 @@ def _object(decoder: msgspec.json.Decoder[dict[str, Any]], text: bytes) -> dict[
     """A map of types; empty for null and for nothing. Raises bad_shape."""
     if not text or text == b"null":
         return {}
-    try:
-        return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            Code.BAD_SHAPE, f"expected an object, column to type, {error}; got {excerpt(text)}"
-        ) from None
+    return parse_part(text, decoder.decode, expected="an object, column to type")
 
 
 def _moment(value: Any, warnings: list[str]) -> str:

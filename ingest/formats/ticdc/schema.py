@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ingest.codes import Code
-from ingest.errors import DecodeError
-from ingest.values.jsontext import excerpt
+from ingest.values.jsontext import parse_part
 
 _TEXTS = ("char", "varchar", "binary", "varbinary", "bit")
 _TIMES = ("datetime", "timestamp", "time")
@@ -52,7 +50,7 @@ class TableSchema(msgspec.Struct, gc=False):
         return None
 
 
-_SCHEMA = msgspec.json.Decoder(TableSchema | None)
+_SCHEMA: msgspec.json.Decoder[TableSchema | None] = msgspec.json.Decoder(TableSchema | None)
 
 
 def read_schema(raw: msgspec.Raw) -> TableSchema | None:
@@ -60,13 +58,7 @@ def read_schema(raw: msgspec.Raw) -> TableSchema | None:
     text = bytes(raw)
     if not text:
         return None
-    try:
-        found: TableSchema | None = _SCHEMA.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(
-            Code.BAD_SHAPE, f"expected a table with columns, {error}; got {excerpt(text)}"
-        ) from None
-    return found
+    return parse_part(text, _SCHEMA.decode, expected="a table with columns")
 
 
 def sql_types(schema: TableSchema) -> dict[str, str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey, renamed
@@ -40,18 +38,19 @@ from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.table import columns_of, contract_of, horizons_of
 
 
-class TargetBatch(NamedTuple):
-    """A target with changes: its route and the source tables that feed it.
+@dataclass(frozen=True)
+class TargetBatch:
+    """A target with changes: its route and what each source table that feeds it has new.
 
-    `above`: the batch up to which each source table is applied. `applied_batches`: how far it then
-    is.
+    `error`: why nothing can be applied. `above`: the batch up to which each source table is
+    applied. `applied_batches`: how far each name of theirs then is.
     """
 
     route: Route
-    stats: dict[SourceTable, list[BatchStats]]
+    stats: Mapping[SourceTable, list[BatchStats]]
     error: str | None
-    above: dict[SourceTable, int]
-    applied_batches: dict[Names, int | None]
+    above: Mapping[SourceTable, int]
+    applied_batches: dict[Names, int]
 
     @property
     def rows(self) -> int:
@@ -60,86 +59,84 @@ class TargetBatch(NamedTuple):
 
 
 def advance(
-    warehouse: Warehouse,
-    config: Config,
-    task: TargetBatch,
-    *,
-    progress: Progress,
-    found: PendingChanges,
-    ledger: Ledger,
+    ledger: Ledger, task: TargetBatch, pending: PendingChanges, *, progress: Progress
 ) -> Progress:
     """Apply the task's changes; raises TableError where the target cannot take them."""
-    route = task.route
+    warehouse, route = ledger.warehouse, task.route
     was_unkeyed = unkeyed(progress)
     if (why := progress.why_outdated) is not None:
         raise TableError(why)
     if gone(warehouse, progress):
         raise TableError(is_gone(route.target))
     row = progress = _known(warehouse, route, progress.fresh())
-    feeding = _new(task)
-    if not feeding:
-        return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)
-    stats = [each for of_table in feeding.values() for each in of_table]
+    new = _new(task)
+    if not new:
+        return _up_to(row, pending)
+    stats = [each for of_table in new.values() for each in of_table]
     if progress.contract is None:
-        found = _with_schema_hints(warehouse, feeding, found)
-    keys = _keys(config, route, feeding, progress=progress, found=found, ledger=ledger)
+        pending = _with_schema_hints(warehouse, new, pending)
+    keys = _keys(ledger, route, new, progress=progress, pending=pending)
     mode = mode_of(route, keys)
     if mode is None:
-        return _all_aside(warehouse, route, feeding, row=row, found=found)
+        return _up_to(_without_key(warehouse, route, new, row=row), pending)
     contract = TargetContract.by(route, mode, keys)
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
-    fresh = create_target(warehouse, route, feeding, found=found, ledger=ledger, contract=contract)
+    fresh = create_target(ledger, route, new, pending=pending, contract=contract)
     # Batches up to `seen` were applied but for open transactions. They come again, and Delta's log
     # cannot tell which rows they wrote.
     again = any(each.first <= (progress.seen or 0) for each in stats)
     labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None
-    for number, (table, of_table) in enumerate(feeding.items()):
-        about = Feeding(config, route, table, of_table, contract, found, ledger)
-        row, columns = _grown(about, row, fresh=fresh)
+    for number, (table, of_table) in enumerate(new.items()):
+        feeding = Feeding(route, table, of_table, contract, pending, ledger)
+        row, columns = _grown(feeding, row, fresh=fresh)
         batch = table_batch(
-            *(warehouse, config, _feed(about, columns)),
+            *(warehouse, ledger.config, _feed(feeding, columns)),
             contract=contract,
             columns=columns,
             watermarks=row.watermarks.get(label_of(table), Watermarks()),
             above=task.above[table],
-            only=found.limit.only,
+            only=pending.limit.only,
             fresh=fresh,
             shared=shared,
             newest=row.freshness,
             version=None if again else _version(row),
         )
-        if number == 0 and len(feeding) > 1 and not contract.keeps.latest:
+        if number == 0 and len(new) > 1 and not contract.keeps.latest:
             # What a killed run left of the others no longer shows once the first is recorded.
             again = again or batch.version is None
-        row = _applied(about, row, batch, was_unkeyed=was_unkeyed)
+        row = _applied(feeding, row, batch, was_unkeyed=was_unkeyed)
         fresh = False
     if shared and contract.keeps.keyed and _freed(row):
-        row = try_again(ledger, route, contract, row=row, last=found.last)
-    row = replace(row, below=found.limit.below, seen=found.limit.newest)
-    return replace(row, batch=found.last, contract=contract)
+        row = try_again(ledger, route, contract, row=row, last=pending.last)
+    return replace(_up_to(row, pending), contract=contract)
+
+
+def _up_to(row: Progress, pending: PendingChanges) -> Progress:
+    """The progress, once all that was pending is applied."""
+    limit = pending.limit
+    return replace(row, batch=pending.last, below=limit.below, seen=limit.newest)
 
 
 def _keys(
-    config: Config,
+    ledger: Ledger,
     route: Route,
-    feeding: Mapping[SourceTable, list[BatchStats]],
+    new: Mapping[SourceTable, list[BatchStats]],
     *,
     progress: Progress,
-    found: PendingChanges,
-    ledger: Ledger,
+    pending: PendingChanges,
 ) -> tuple[str, ...]:
     """The key columns of the target; () = it has none, or none is known."""
     if progress.contract is not None and not progress.contract.keeps.keyed:
-        _check_keyless(config, route, feeding, ledger=ledger, keys=progress.contract.keys)
+        _check_keyless(ledger, route, new, keys=progress.contract.keys)
         return progress.contract.keys
-    first = next(iter(feeding))
-    stats = [each for of_table in feeding.values() for each in of_table]
-    hinted_keys = found.keys.get(first, ())
-    lineage = ledger.lineage(first)
+    first = next(iter(new))
     return key_of(
-        ledger.warehouse, config, route, stats=stats, lineage=lineage, hinted_keys=hinted_keys
+        *(ledger.warehouse, ledger.config, route),
+        stats=[each for of_table in new.values() for each in of_table],
+        lineage=ledger.lineage(first),
+        hinted_keys=pending.keys.get(first, ()),
     )
 
 
@@ -154,67 +151,91 @@ def _check_contract(route: Route, progress: Progress, contract: TargetContract) 
     )
 
 
-class Feeding(NamedTuple):
+@dataclass(frozen=True)
+class Feeding:
     """A source table, with its statistics of the pending changes, and the target that it feeds."""
 
-    config: Config
     route: Route
     table: SourceTable
     stats: list[BatchStats]
     contract: TargetContract
-    found: PendingChanges
+    pending: PendingChanges
     ledger: Ledger
 
+    @property
+    def later_names(self) -> tuple[SourceTable, ...]:
+        """The names that the source table has had since its first."""
+        return later_names(self.table, self.ledger.first_names)
 
-def _grown(about: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
+    @property
+    def types(self) -> Sequence[tuple[ColumnType, ...]]:
+        """The types that came with its columns."""
+        return self.pending.types.get(self.table, ())
+
+    @property
+    def hinted_keys(self) -> tuple[str, ...]:
+        """The key that its schema messages name."""
+        return self.pending.keys.get(self.table, ())
+
+
+def _grown(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
     """The progress that knows the target's columns, and these, with what the table brings and the
     ledger lets in; what else of them differs from what there was is entered in the ledger."""
-    config, route, table, stats, contract, found, ledger = about
-    warehouse, keys = ledger.warehouse, contract.keys
-    before = columns_of(warehouse, route.target) or {}
-    apply_schema_changes(route, keys, before, table=table, found=found, stats=stats, ledger=ledger)
-    said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
-    types = found.types.get(table, ())
-
-    def met(doubt: Doubt) -> bool:
-        names = later_names(table, ledger.first_names)
-        return has_values(warehouse, stats, names, **doubt._asdict())
-
-    check_encodings(config.sources[route.source], table, said, types=types, stats=stats, met=met)
-    columns = columns_of(warehouse, route.target) or {}
-    typed = [column.name for listed in found.types.get(table, ()) for column in listed]
+    route, table, ledger = feeding.route, feeding.table, feeding.ledger
+    before = columns_of(ledger.warehouse, route.target) or {}
+    apply_schema_changes(
+        *(ledger, route, table),
+        keys=feeding.contract.keys,
+        columns=before,
+        types=feeding.types,
+        stats=feeding.stats,
+    )
+    _check_encodings(feeding)
+    columns = columns_of(ledger.warehouse, route.target) or {}
+    typed = [column.name for listed in feeding.types for column in listed]
     typed += stated_names(ledger.of(table))
     new = [name for name in columns if fresh or name not in before]
     untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
     row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
     if not fresh:
-        row = _unsent(row, table, route, columns=columns, stats=stats, found=found, ledger=ledger)
-    if keys:
-        hinted_keys = found.keys.get(table, ())
-        _check_key(
-            config, route, table, stats=stats, keys=keys, ledger=ledger, hinted_keys=hinted_keys
-        )
+        row = _unsent(feeding, row, columns)
+    if feeding.contract.keys:
+        _check_key(feeding)
     return row, columns
 
 
-def _feed(about: Feeding, columns: Mapping[str, str]) -> Feed:
+def _check_encodings(feeding: Feeding) -> None:
+    ledger, table = feeding.ledger, feeding.table
+    said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
+
+    def met(doubt: Doubt) -> bool:
+        names = feeding.later_names
+        return has_values(ledger.warehouse, feeding.stats, names, **doubt._asdict())
+
+    source = ledger.config.sources[ledger.source]
+    check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)
+
+
+def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
     """What the table has new for the target."""
-    _, route, table, stats, _, found, ledger = about
-    types = _ordering_types(
-        ledger.warehouse, route, table, columns=columns, found=found, ledger=ledger
+    return Feed(
+        feeding.route,
+        feeding.table,
+        feeding.later_names,
+        feeding.stats,
+        _ordering_types(feeding, columns),
+        feeding.ledger.lineage(feeding.table),
     )
-    names = later_names(table, ledger.first_names)
-    return Feed(route, table, names, stats, types, ledger.lineage(table))
 
 
-def _applied(about: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: bool) -> Progress:
+def _applied(feeding: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: bool) -> Progress:
     """The target's progress once a source table's batch is applied."""
-    ledger, route = about.ledger, about.route
+    ledger, route = feeding.ledger, feeding.route
     watermarks, counts = apply(ledger.warehouse, batch)
     # Not only what is new among the rejects: a run that was killed may have recorded them.
     if counts.pop("unfit", 0) or counts["rejected"]:
-        grew = outgrowing(ledger.warehouse, about.table.source, route.target)
-        ledger.enter(ledger.drift.outgrown(about.table, route, grew), route)
+        grew = outgrowing(ledger.warehouse, feeding.table.source, route.target)
+        ledger.enter(ledger.drift.outgrown(feeding.table, route, grew), route)
     if was_unkeyed:
         typed_at_last(ledger.warehouse, batch)
     times = (row.freshness, *(stats.newest for stats in batch.stats))
@@ -242,59 +263,49 @@ def is_gone(target: str) -> str:
 
 
 def _with_schema_hints(
-    warehouse: Warehouse, feeding: dict[SourceTable, list[BatchStats]], found: PendingChanges
+    warehouse: Warehouse, new: Mapping[SourceTable, list[BatchStats]], pending: PendingChanges
 ) -> PendingChanges:
-    """The survey with what earlier messages told of a new target's tables, where those of now say
-    no key or no types: a format may tell a table's schema once, before its rows."""
+    """The pending changes with what earlier messages told of a new target's tables, where those of
+    now say no key or no types: a format may tell a table's schema once, before its rows."""
     lacking = [
         table
-        for table, stats in feeding.items()
-        if table not in found.types
-        or (table not in found.keys and any(each.keyless for each in stats))
+        for table, stats in new.items()
+        if table not in pending.types
+        or (table not in pending.keys and any(each.keyless for each in stats))
     ]
     if not lacking:
-        return found
-    before = schema_hints(warehouse, lacking, found.last)
+        return pending
+    before = schema_hints(warehouse, lacking, pending.last)
     # Types of before count as they were last: a column that is gone since does not come again.
     last = {table: types[-1:] for table, types in before.types.items()}
-    return found._replace(types={**last, **found.types}, keys={**before.keys, **found.keys})
+    types, keys = {**last, **pending.types}, {**before.keys, **pending.keys}
+    return pending._replace(types=types, keys=keys)
 
 
 def _ordering_types(
-    warehouse: Warehouse,
-    route: Route,
-    table: SourceTable,
-    *,
-    columns: Mapping[str, str],
-    found: PendingChanges,
-    ledger: Ledger,
-) -> list[tuple[ColumnType, ...]]:
+    feeding: Feeding, columns: Mapping[str, str]
+) -> Sequence[tuple[ColumnType, ...]]:
     """The types that came with columns of `sequence_by` which the target has not; one batch may
     have come without them."""
+    route, ledger = feeding.route, feeding.ledger
     known = {name.lower() for name in (*columns, *route.columns)}
     if {name.lower() for name in route.sequence_by or ()} <= known:
         return []
-    if table not in found.types:
-        names = [table, *later_names(table, ledger.first_names)]
-        found = under_first_names(schema_hints(warehouse, names, found.last), ledger.first_names)
-    return found.types.get(table, [])[-1:]
+    if feeding.table in feeding.pending.types:
+        return feeding.types[-1:]
+    names = [feeding.table, *feeding.later_names]
+    earlier = schema_hints(ledger.warehouse, names, feeding.pending.last)
+    return under_first_names(earlier, ledger.first_names).types.get(feeding.table, [])[-1:]
 
 
-def _check_key(
-    config: Config,
-    route: Route,
-    table: SourceTable,
-    *,
-    stats: list[BatchStats],
-    keys: tuple[str, ...],
-    ledger: Ledger,
-    hinted_keys: tuple[str, ...],
-) -> None:
+def _check_key(feeding: Feeding) -> None:
     """Enter other keys that the YAML or the messages name now; the target's own stays."""
-    found = named_keys(config, route, stats, lineage=ledger.lineage(table))
+    route, table, ledger = feeding.route, feeding.table, feeding.ledger
+    keys = feeding.contract.keys
+    found = named_keys(ledger.config, route, feeding.stats, lineage=ledger.lineage(table))
     held = {key.lower() for key in keys}
-    top = highest(each.highest for each in stats) or ()
-    for own in found or [hinted_keys]:
+    top = highest(each.highest for each in feeding.stats) or ()
+    for own in found or [feeding.hinted_keys]:
         named = (*own, *shard_of(route))
         if not own or {name.lower() for name in named} == held:
             continue
@@ -313,45 +324,32 @@ def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) ->
     )
 
 
-def _unsent(
-    row: Progress,
-    table: SourceTable,
-    route: Route,
-    *,
-    columns: Mapping[str, str],
-    stats: list[BatchStats],
-    found: PendingChanges,
-    ledger: Ledger,
-) -> Progress:
+def _unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
     """The progress, once columns that are no longer sent are entered."""
+    route, table, drift = feeding.route, feeding.table, feeding.ledger.drift
     label = label_of(table)
     keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
-    own = [name for name in columns if name.lower() not in keys]
-    types = found.types.get(table)
-    listed = [column.name for column in types[-1]] if types else None
-    for entry in ledger.drift.sent_again(table, stats):
-        ledger.stage_entry(entry)
-    gone, never = ledger.drift.unsent(
-        table, route, own, stats=stats, listed=listed, never=row.unsent.get(label, ())
+    for entry in drift.sent_again(table, feeding.stats):
+        feeding.ledger.stage_entry(entry)
+    gone, never = drift.unsent(
+        *(table, route, [name for name in columns if name.lower() not in keys]),
+        stats=feeding.stats,
+        listed=[column.name for column in feeding.types[-1]] if feeding.types else None,
+        never=row.unsent.get(label, ()),
     )
-    ledger.enter(gone, route)
+    feeding.ledger.enter(gone, route)
     return replace(row, unsent={**row.unsent, label: never})
 
 
 def _check_keyless(
-    config: Config,
-    route: Route,
-    feeding: Iterable[SourceTable],
-    *,
-    ledger: Ledger,
-    keys: tuple[str, ...],
+    ledger: Ledger, route: Route, tables: Iterable[SourceTable], *, keys: tuple[str, ...]
 ) -> None:
     """Raise TableError where the YAML names a key for a target that keeps every image for want of
     one."""
     if keys or route.stored_as_scd_type == "append":
         return
-    for table in feeding:
-        declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
+    for table in tables:
+        declared = route.keys or declared_for(ledger.config.sources[route.source].keys, table[1:])
         named = renamed(tuple(declared), ledger.lineage(table), ())
         if named:
             raise TableError(
@@ -396,19 +394,18 @@ def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
     }
 
 
-def _all_aside(
+def _without_key(
     warehouse: Warehouse,
     route: Route,
-    feeding: dict[SourceTable, list[BatchStats]],
+    new: Mapping[SourceTable, list[BatchStats]],
     *,
     row: Progress,
-    found: PendingChanges,
 ) -> Progress:
-    """Set aside every change of tables whose rows nothing tells apart."""
-    for table, stats in feeding.items():
+    """The progress, once every change of tables whose rows nothing tells apart is a reject."""
+    for table, stats in new.items():
         row = replace(
             row,
             rejected=row.rejected + set_aside(warehouse, table, route, stats=stats),
             events=row.events + sum(each.changes for each in stats),
         )
-    return replace(row, batch=found.last, below=found.limit.below, seen=found.limit.newest)
+    return row

@@ -19,7 +19,7 @@ from ingest.config.mistakes import nearest
 from ingest.config.modes import mode_of
 from ingest.config.routes import Route
 from ingest.ddl.parse import ghost
-from ingest.names import SourceTable, label_of, matches
+from ingest.names import SourceTable, matches
 from ingest.wire.declared import declared_for
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names
@@ -29,7 +29,6 @@ from pipelines.targets.progress import (
     SOURCE_CURSOR,
     Names,
     Progress,
-    ProgressByTarget,
     load_progress,
 )
 
@@ -37,47 +36,31 @@ Backlog = Mapping[SourceTable, int]
 """First name of a source table that lags -> the batch above which it does."""
 
 
-def backlog_of(
-    config: Config, cursor: Progress, progress_by_target: ProgressByTarget, *, ledger: Ledger
-) -> Backlog:
+def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
     """The source tables of which the cursor has passed what their targets have not applied."""
     found: dict[SourceTable, int] = {}
-    first_names = ledger.first_names
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
-        first = first_names.get(table, table)
-        if not table.table or ghost(first.table):
-            continue
-        route = ledger.route(first)
+        first = ledger.first_names.get(table, table)
+        route = None if ghost(first.table) else ledger.route(first)
         if route is None:
             continue
-        progress = progress_of_route(progress_by_target, route)
-        if last is None:
-            # A cursor of before these numbers: at most all it passed, unless that was applied.
-            known = label_of(table) in progress.watermarks and progress.status != "parked"
-            last = 0 if known else cursor.batch
-        applied = (
-            0
-            if _keyed_since(config, route, first, progress=progress)
-            else applied_batch(progress, table)
-        )
+        progress = progress_of_route(ledger, route)
+        keyed = unkeyed(progress) and _declares_key(ledger, route, first)
+        applied = 0 if keyed else progress.tables.get(names, 0)
         if applied < last:
             found[first] = min(applied, found.get(first, applied))
-    closed = ledger.closed(PendingChanges(cursor.batch, [], {}, {})) if found else set()
+    closed = ledger.closed() if found else set()
     return {table: above for table, above in found.items() if table not in closed}
 
 
-def newly_keyed(
-    found: PendingChanges, progress_by_target: ProgressByTarget, ledger: Ledger
-) -> Backlog:
+def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
     """The source tables that were set aside for want of a key, and whose key messages name now."""
-    tables = {*found.keys, *(s.table for s in found.stats if any(s.key_columns))}
+    tables = {*pending.keys, *(s.table for s in pending.stats if any(s.key_columns))}
     firsts = {ledger.first_names.get(table, table) for table in tables}
     routes = {table: route for table in firsts if (route := ledger.route(table)) is not None}
     return {
-        table: 0
-        for table, route in routes.items()
-        if unkeyed(progress_of_route(progress_by_target, route))
+        table: 0 for table, route in routes.items() if unkeyed(progress_of_route(ledger, route))
     }
 
 
@@ -86,46 +69,46 @@ def unkeyed(progress: Progress) -> bool:
     return progress.contract is None and progress.batch > 0 and not progress.watermarks
 
 
-def _keyed_since(config: Config, route: Route, table: SourceTable, *, progress: Progress) -> bool:
-    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
-    return unkeyed(progress) and mode_of(route, tuple(declared)) is not None
+def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
+    """Whether the target can be made with the key that the YAML names, if it names one."""
+    declared = route.keys or declared_for(ledger.config.sources[route.source].keys, table[1:])
+    return mode_of(route, tuple(declared)) is not None
 
 
 def with_backlog(
-    warehouse: Warehouse, found: PendingChanges, backlog: Backlog, *, ledger: Ledger, cursor: int
+    ledger: Ledger, pending: PendingChanges, backlog: Backlog, *, cursor: Progress
 ) -> PendingChanges:
-    """The survey of what is above the source cursor, with what lags behind it; `cursor` is its
-    batch."""
-    first_names = ledger.first_names
+    """The survey of what is above the source cursor, with what lags behind it."""
     together: dict[int, list[SourceTable]] = {}
     for first, above in backlog.items():
-        together.setdefault(above, []).extend([first, *later_names(first, first_names)])
-    stats, types = list(found.stats), dict(found.types)
+        together.setdefault(above, []).extend([first, *later_names(first, ledger.first_names)])
+    stats, types = list(pending.stats), dict(pending.types)
     for above, tables in together.items():
         older = survey(
-            *(warehouse, tables[0].source, above), tables=tables, until=cursor, limit=found.limit
+            *(ledger.warehouse, ledger.source, above),
+            tables=tables,
+            until=cursor.batch,
+            limit=pending.limit,
         )
         stats = [*older.stats, *stats]
         for table, listed in older.types.items():
             now = types.get(table, [])
             types[table] = [*listed, *(columns for columns in now if columns not in listed)]
-    return found._replace(stats=stats, types=types)
+    return pending._replace(stats=stats, types=types)
 
 
-def applied_beyond(
-    cursor: Progress, progress_by_target: ProgressByTarget, ledger: Ledger
-) -> dict[SourceTable, int]:
+def applied_beyond(ledger: Ledger, cursor: Progress) -> dict[SourceTable, int]:
     """Source tables, by each of their names, that their targets have applied beyond the source
     cursor: only some targets were brought forward then."""
     first_names = ledger.first_names
     found: dict[SourceTable, int] = {}
-    for (source, target), progress in progress_by_target.items():
+    for (source, target), progress in ledger.progress_by_target.items():
         if source != cursor.source or target == SOURCE_CURSOR:
             continue
         for names, batch in progress.tables.items():
             first = first_names.get(table := SourceTable(source, *names), table)
-            if (batch or 0) > max(cursor.batch, found.get(first, 0)):
-                found[first] = batch or 0
+            if batch > max(cursor.batch, found.get(first, 0)):
+                found[first] = batch
     return {
         name: batch
         for first, batch in found.items()
@@ -133,53 +116,30 @@ def applied_beyond(
     }
 
 
-def progress_of_route(progress_by_target: ProgressByTarget, route: Route) -> Progress:
+def progress_of_route(ledger: Ledger, route: Route) -> Progress:
     """The progress of the target of a route."""
-    return progress_by_target.get(
-        (route.source, route.target), Progress(target=route.target, source=route.source)
-    )
+    beginning = Progress(target=route.target, source=route.source)
+    return ledger.progress_by_target.get((route.source, route.target), beginning)
 
 
-def applied_batch(progress: Progress, table: SourceTable) -> int:
-    """The batch up to which a target has applied what came under one name."""
-    known = progress.tables.get(table[1:])
-    if known is not None:
-        return known
-    # Progress of before these numbers: one for all tables that were applied.
-    return progress.batch if not progress.tables and label_of(table) in progress.watermarks else 0
-
-
-def last_batches(
-    cursor: Progress, found: PendingChanges, backlog: Backlog, *, ledger: Ledger
-) -> dict[Names, int | None]:
-    """Of each name seen the last batch with changes among those that `found` ends."""
-    seen = dict(cursor.tables)
-    looked = {
-        name for first in backlog for name in (first, *later_names(first, ledger.first_names))
-    }
-    for each in found.stats:
-        seen.setdefault(each.table[1:], 0)
-    for table in looked:
-        if table[1:] in seen:
-            seen[table[1:]] = seen[table[1:]] or 0
-    for each in found.stats:
-        if each.changed is not None and each.changed <= found.last:
-            seen[each.table[1:]] = max(each.changed, seen[each.table[1:]] or 0)
-    return dict(sorted(seen.items(), key=str))
+def last_batches(cursor: Progress, pending: PendingChanges) -> dict[Names, int]:
+    """Of each name of a source table the last batch with changes, once those that are pending are
+    looked through."""
+    last = dict(cursor.tables)
+    for each in pending.stats:
+        names = each.table[1:]
+        changed = each.changed if each.changed is not None else 0
+        last[names] = max(last.get(names, 0), changed if changed <= pending.last else 0)
+    return dict(sorted(last.items(), key=str))
 
 
 def applied_batches(
-    progress: Progress, tables: list[SourceTable], seen: Mapping[Names, int | None]
-) -> dict[Names, int | None]:
-    """How far a target has applied each name that feeds it, once `tables` are brought forward."""
-    before = {
-        names: applied_batch(progress, SourceTable(progress.source, *names))
-        for names in seen
-        if label_of(SourceTable(progress.source, *names)) in progress.watermarks
-    }
-    now = {table[1:]: seen.get(table[1:]) for table in tables}
-    known = {names: batch for names, batch in now.items() if batch is not None}
-    return {**before, **progress.tables, **known}
+    progress: Progress, tables: list[SourceTable], last: Mapping[Names, int]
+) -> dict[Names, int]:
+    """How far a target has applied each name that feeds it, once `tables` are brought forward;
+    `last`: the last batch with changes of each name."""
+    now = {table[1:]: last[table[1:]] for table in tables if table[1:] in last}
+    return {**progress.tables, **now}
 
 
 def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> Iterator[str]:

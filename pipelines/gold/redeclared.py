@@ -29,7 +29,7 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         route = ledger.route(first)
         if route is None:
             continue
-        progress = progress_of_route(ledger.progress_by_target, route)
+        progress = progress_of_route(ledger, route)
         if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
         types = {name: t for name, t in route.columns.items() if name not in route.masks}

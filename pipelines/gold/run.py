@@ -8,16 +8,16 @@ Applying a batch twice changes nothing, so a run that was killed is simply run a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from pyspark import inheritable_thread_target
 
 from ingest.config.load import Config
-from ingest.config.routes import Feeders, collisions
+from ingest.config.routes import Route, collisions
 from ingest.ddl.parse import ghost
 from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
@@ -25,7 +25,6 @@ from pipelines.gold.advance import TargetBatch, advance, is_gone
 from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
     Backlog,
-    applied_batch,
     applied_batches,
     applied_beyond,
     backlog_of,
@@ -43,7 +42,7 @@ from pipelines.ledger.renames import is_rename, later_names, under_first_names
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import PendingChanges, survey
+from pipelines.silver.pending import BatchStats, PendingChanges, survey
 from pipelines.silver.transactions import PublishLimit, publish_limit
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
@@ -75,6 +74,27 @@ class Merged(NamedTuple):
     seconds: float
     error: str | None
 
+    @classmethod
+    def of(cls, row: Progress) -> Merged:
+        """What a row of `gold._progress` says of its run."""
+        return cls(*(getattr(row, name) for name in cls._fields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a run asks of gold. `targets`: those to bring forward, in lower case; None: all.
+    `resting`: parked ones, (source, target), that are not tried now. `at_work` is told which target
+    is begun, and how many there are."""
+
+    targets: Collection[str] | None
+    resting: Collection[tuple[str, str]]
+    stop: Callable[[], bool]
+    at_work: Callable[[str], None]
+
+    def asks_for(self, target: str) -> bool:
+        """Whether a target is among those to bring forward."""
+        return self.targets is None or target.casefold() in self.targets
+
 
 def merge_tables(
     warehouse: Warehouse,
@@ -88,43 +108,31 @@ def merge_tables(
     at_work: Callable[[str], None] = lambda _: None,
 ) -> list[Merged]:
     """Apply what silver has of `sources` to their targets (`targets` alone where given, in any
-    case). Parked targets that are `resting`, (source, target), are not tried now: what comes for
-    them waits in silver.
+    case); see `Request`. What comes for targets that rest waits in silver.
 
     `failed` is told of a source that cannot be brought forward, and the others go on; without it
-    the error is raised. `at_work` is told which target is begun, and how many there are.
+    the error is raised.
     """
     if not warehouse.exists("silver", "cdc"):
         return []
-    asked = None if targets is None else {target.casefold() for target in targets}
+    request = Request(
+        targets=None if targets is None else {target.casefold() for target in targets},
+        resting=resting,
+        stop=stop,
+        at_work=at_work,
+    )
     done: list[Merged] = []
     with lease(warehouse, "gold"):
         create_progress(warehouse)
         create_rejects(warehouse)
-        progress_by_target = load_progress(warehouse)
+        progress = load_progress(warehouse)
         for source in sources:
             if stop():
                 break
+            ledger = partial(Ledger, warehouse, config, source, progress_by_target=progress)
             try:
-                merged = _merge_source(
-                    warehouse,
-                    config,
-                    source,
-                    targets=asked,
-                    resting={target for of, target in resting if of == source},
-                    progress_by_target=progress_by_target,
-                    stop=stop,
-                    at_work=at_work,
-                )
-                merged += _parked_anyway(
-                    warehouse,
-                    config,
-                    source,
-                    targets=asked,
-                    progress_by_target=progress_by_target,
-                    merged=merged,
-                )
-                done.extend(merged)
+                merged = _merge_source(ledger, request)
+                done += [*merged, *_parked_anyway(ledger(), request, merged)]
             except Exception as error:
                 # What one source meets is its own: the next ones go on.
                 if failed is None:
@@ -151,177 +159,224 @@ def foreseen(
     cursor = source_cursor(progress_by_target, source)
     ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
     limit = publish_limit(warehouse, config, source, above=cursor.batch)
-    backlog = backlog_of(config, cursor, progress_by_target, ledger=ledger)
-    found, backlog = _surveyed(ledger, cursor, progress_by_target, limit=limit, backlog=backlog)
-    seen = last_batches(cursor, found, backlog, ledger=ledger)
-    ledger.log_statements(found)
-    found = under_first_names(found, ledger.first_names)
-    tasks, apart = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
+    coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
+    ledger.log_statements(coming.pending)
+    tasks, apart = _tasks(ledger, cursor, _under_first_names(ledger, coming))
     waits = str(limit.waits) if limit.waits is not None else None
     return Foreseen(tasks, apart, ledger.foreseen(), waits)
 
 
-def _merge_source(
-    warehouse: Warehouse,
-    config: Config,
-    source: str,
-    *,
-    targets: Collection[str] | None,
-    resting: Collection[str],
-    progress_by_target: ProgressByTarget,
-    stop: Callable[[], bool],
-    at_work: Callable[[str], None],
-) -> list[Merged]:
-    once_more = partial(_merge_source, warehouse, config, source, targets=targets, stop=stop)
-    once_more = partial(once_more, resting=resting)
-    once_more = partial(once_more, progress_by_target=progress_by_target, at_work=at_work)
-    cursor = source_cursor(progress_by_target, source)
-    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
-    enter_redeclared(ledger, cursor)
-    # A run ended in the middle of a schema change.
-    for entry in ledger.unfinished():
-        finish(ledger, entry)
-    limit = publish_limit(warehouse, config, source, above=cursor.batch)
-    backlog = backlog_of(config, cursor, progress_by_target, ledger=ledger)
-    stuck = limit.below is not None and (cursor.below, cursor.seen) == (limit.below, limit.newest)
-    if stuck and not backlog and not _any_parked(progress_by_target, source):
-        return []
-    found, backlog = _surveyed(ledger, cursor, progress_by_target, limit=limit, backlog=backlog)
-    seen = last_batches(cursor, found, backlog, ledger=ledger)
-    ledger.log_statements(found)
-    if ledger.renewed():
-        # What was surveyed lacks the truncates that silver has now.
-        return once_more()
-    found = under_first_names(found, ledger.first_names)
-    tasks, errors = _tasks(ledger, found, seen, feeding=feeders(config, progress_by_target))
-    for task in tasks.values():
-        _place(task, cursor, progress_by_target, backlog=backlog, seen=seen, ledger=ledger)
-    aside, freed = kept_apart(source, errors, progress_by_target)
-    tasks = _asked_for(tasks, targets, resting=resting)
-    if targets is not None:
-        # Nobody asked for the others.
-        aside, freed = [], []
-    advanced = _advanced_cursor(cursor, found, seen)
-    if not (tasks or aside or freed or advanced):
-        return []
-    rows = _applied(
-        warehouse, config, tasks, found=found, ledger=ledger, stop=stop, at_work=at_work
-    )
-    # First the ledger: what the source cursor has passed is not looked for again.
-    ledger.save()
-    # The source cursor stays where only some targets were brought forward.
-    cursors = advanced if targets is None and not stop() else []
-    _record_news(warehouse, (*rows, *aside, *freed, *cursors), progress_by_target)
-    finished = [finish(ledger, entry) for entry in ledger.unfinished()]
-    # A target that was brought forward alone before has nothing left, which is no news.
-    news = [row for row in rows if row.events or row.rejected or row.error is not None]
-    merged = [Merged(*(getattr(row, name) for name in Merged._fields)) for row in (*news, *aside)]
-    opened = [entry for entry in finished if anew(entry) or is_rename(entry)]
-    if any(entry.status == "applied" for entry in opened):
-        # What waited for new generations and new names of tables comes on.
-        merged += once_more()
+def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged]:
+    """Bring the targets of one source forward until nothing is left; what was done.
+
+    A pass that ends with new generations or new names of tables lets in what waited for them: the
+    next one takes it up, with a ledger of its own.
+    """
+    merged: list[Merged] = []
+    unfinished = True
+    while unfinished:
+        done, unfinished = _pass(ledger(), request)
+        merged += done
     return merged
 
 
-def _asked_for(
-    tasks: dict[str, TargetBatch], targets: Collection[str] | None, *, resting: Collection[str]
-) -> dict[str, TargetBatch]:
-    """The tasks that are for now: of the targets asked for, and not of those that rest."""
-    return {
-        name: task
-        for name, task in tasks.items()
-        if name not in resting and (targets is None or name.casefold() in targets)
-    }
+def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
+    """Bring the targets of one source forward once; what was done, and whether more waits."""
+    cursor = source_cursor(ledger.progress_by_target, ledger.source)
+    enter_redeclared(ledger, cursor)
+    # A run ended in the middle of a schema change.
+    _finish(ledger)
+    limit = publish_limit(ledger.warehouse, ledger.config, ledger.source, above=cursor.batch)
+    backlog = backlog_of(ledger, cursor)
+    if _nothing_new(ledger, cursor, limit) and not backlog:
+        return [], False
+    coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog)
+    ledger.log_statements(coming.pending)
+    if ledger.renewed():
+        # What was surveyed lacks the truncates that silver has now.
+        return [], True
+    coming = _under_first_names(ledger, coming)
+    tasks, errors = _tasks(ledger, cursor, coming)
+    tasks = _asked_for(tasks, request)
+    apart, freed = kept_apart(ledger.source, errors, ledger.progress_by_target)
+    if request.targets is not None:
+        # Nobody asked for the others.
+        apart, freed = [], []
+    advanced = _advanced_cursor(cursor, coming)
+    if not (tasks or apart or freed or advanced):
+        return [], False
+    rows = _applied(ledger, tasks, coming.pending, request=request)
+    # First the ledger: what the source cursor has passed is not looked for again.
+    ledger.save()
+    # The source cursor stays where only some targets were brought forward.
+    cursors = advanced if request.targets is None and not request.stop() else []
+    _record_news(ledger, (*rows, *apart, *freed, *cursors))
+    # A target that was brought forward alone before has nothing left, which is no news.
+    news = [row for row in rows if row.events or row.rejected or row.error is not None]
+    return [Merged.of(row) for row in (*news, *apart)], _lets_in_more(_finish(ledger))
+
+
+def _finish(ledger: Ledger) -> list[Entry]:
+    """See approved schema changes through; what came of each."""
+    return [finish(ledger, entry) for entry in ledger.unfinished()]
+
+
+def _lets_in_more(finished: Iterable[Entry]) -> bool:
+    """Whether one of these schema changes lets in changes that waited for it."""
+    return any(e.status == "applied" and (anew(e) or is_rename(e)) for e in finished)
+
+
+def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
+    """Whether the transaction that gold waited for is still open, nothing came since, and no target
+    is parked, to be tried again."""
+    return (
+        limit.below is not None
+        and (cursor.below, cursor.seen) == (limit.below, limit.newest)
+        and not any(
+            progress.status == "parked"
+            for (of, _), progress in ledger.progress_by_target.items()
+            if of == ledger.source
+        )
+    )
+
+
+class _Survey(NamedTuple):
+    """What a pass is to apply. `backlog`: what of it lies below the source cursor; `last`: of each
+    name of a source table the last batch with changes."""
+
+    pending: PendingChanges
+    backlog: Backlog
+    last: dict[Names, int]
 
 
 def _surveyed(
-    ledger: Ledger,
-    cursor: Progress,
-    progress_by_target: ProgressByTarget,
-    *,
-    limit: PublishLimit,
-    backlog: Backlog,
-) -> tuple[PendingChanges, Backlog]:
+    ledger: Ledger, cursor: Progress, *, limit: PublishLimit, backlog: Backlog
+) -> _Survey:
     """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
     it."""
     warehouse = ledger.warehouse
     with warehouse.shuffling():
-        apart = applied_beyond(cursor, progress_by_target, ledger)
-        found = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
-        backlog = {**backlog, **newly_keyed(found, progress_by_target, ledger)}
-        return with_backlog(warehouse, found, backlog, ledger=ledger, cursor=cursor.batch), backlog
+        apart = applied_beyond(ledger, cursor)
+        pending = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
+        backlog = {**backlog, **newly_keyed(ledger, pending)}
+        pending = with_backlog(ledger, pending, backlog, cursor=cursor)
+    return _Survey(pending, backlog, last_batches(cursor, pending))
 
 
-def _any_parked(progress_by_target: ProgressByTarget, source: str) -> bool:
-    return any(
-        progress.status == "parked"
-        for (of, _), progress in progress_by_target.items()
-        if of == source
+def _under_first_names(ledger: Ledger, coming: _Survey) -> _Survey:
+    """The same, once the ledger knows the renamings among it."""
+    return coming._replace(pending=under_first_names(coming.pending, ledger.first_names))
+
+
+def _tasks(
+    ledger: Ledger, cursor: Progress, coming: _Survey
+) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
+    """The targets with changes, and the source tables that are parked by themselves, with why."""
+    pending = coming.pending
+    changed = dict.fromkeys(each.table for each in pending.stats if each.changes)
+    routed = _routed(ledger, changed, last=coming.last)
+    clashes = collisions(routed.items(), feeders(ledger.config, ledger.progress_by_target))
+    apart = {
+        table: clash.why(table)
+        for clash in clashes.values()
+        if clash.feeding
+        for table in clash.parked
+    }
+    again = ledger.taken_again()
+    tables: dict[str, list[SourceTable]] = {}
+    errors: dict[str, str] = {}
+    for table in changed:
+        if table not in routed or table in apart:
+            continue
+        target = routed[table].target
+        tables.setdefault(target, []).append(table)
+        clash = clashes.get(target.lower())
+        if table in again:
+            errors.setdefault(target, again[table].why(target))
+        elif clash is not None and not clash.feeding:
+            errors.setdefault(target, clash.why(table))
+    return {
+        target: _task(
+            *(ledger, cursor, coming),
+            route=routed[of_target[0]],
+            stats={t: [s for s in pending.stats if s.table == t and s.changes] for t in of_target},
+            error=errors.get(target),
+        )
+        for target, of_target in tables.items()
+    }, apart
+
+
+def _routed(
+    ledger: Ledger, changed: Collection[SourceTable], *, last: Mapping[Names, int]
+) -> dict[SourceTable, Route]:
+    """The source tables that had changes so far, those `changed` first, with their routes."""
+    had = (SourceTable(ledger.source, *names) for names, batch in last.items() if batch)
+    known = {ledger.first_names.get(table, table) for table in had}
+    closed = ledger.closed(changed)
+    return {
+        table: route
+        for table in (*changed, *sorted(known - set(changed), key=str))
+        if not ghost(table.table) and table not in closed
+        if (route := ledger.route(table)) is not None
+    }
+
+
+def _task(
+    ledger: Ledger,
+    cursor: Progress,
+    coming: _Survey,
+    *,
+    route: Route,
+    stats: dict[SourceTable, list[BatchStats]],
+    error: str | None,
+) -> TargetBatch:
+    """A target with what its source tables have new, and how far each is applied."""
+    progress = progress_of_route(ledger, route)
+    names = {table: (table, *later_names(table, ledger.first_names)) for table in stats}
+    above = {
+        table: max(cursor.batch, *(progress.tables.get(name[1:], 0) for name in of_table))
+        for table, of_table in names.items()
+    }
+    fed = [name for of_table in names.values() for name in of_table]
+    return TargetBatch(
+        route,
+        stats,
+        error,
+        {table: coming.backlog.get(table, batch) for table, batch in above.items()},
+        applied_batches(progress, fed, coming.last),
     )
 
 
-def _record_news(
-    warehouse: Warehouse, rows: Sequence[Progress], progress_by_target: ProgressByTarget
-) -> None:
-    news = [row for row in rows if _news(row, progress_by_target)]
-    record_progress(warehouse, news, progress_by_target)
+def _asked_for(tasks: Mapping[str, TargetBatch], request: Request) -> dict[str, TargetBatch]:
+    """The tasks that are for now: of the targets asked for, and not of those that rest."""
+    return {
+        name: task
+        for name, task in tasks.items()
+        if request.asks_for(name) and (task.route.source, name) not in request.resting
+    }
 
 
-def _news(row: Progress, progress_by_target: ProgressByTarget) -> bool:
-    """Whether a row says more than the one there is: who stays parked for the same reason is not
-    recorded again and again."""
-    before = progress_by_target.get((row.source, row.target))
-    return row.status != "parked" or before is None or row != before
-
-
-def _place(
-    task: TargetBatch,
-    cursor: Progress,
-    progress_by_target: ProgressByTarget,
-    *,
-    backlog: Backlog,
-    seen: Mapping[Names, int | None],
-    ledger: Ledger,
-) -> None:
-    """Note how far each source table of a task is applied, and how far it then is."""
-    progress = progress_of_route(progress_by_target, task.route)
-    fed: list[SourceTable] = []
-    for table in task.stats:
-        names = [table, *later_names(table, ledger.first_names)]
-        applied = max(cursor.batch, *(applied_batch(progress, name) for name in names))
-        task.above[table] = backlog.get(table, applied)
-        fed += names
-    task.applied_batches.update(applied_batches(progress, fed, seen))
+def _record_news(ledger: Ledger, rows: Iterable[Progress]) -> None:
+    """Record the rows that say more than those there are: who stays parked for the same reason is
+    not recorded again and again."""
+    known = ledger.progress_by_target
+    news = [r for r in rows if r.status != "parked" or r != known.get((r.source, r.target))]
+    record_progress(ledger.warehouse, news, known)
 
 
 def _applied(
-    warehouse: Warehouse,
-    config: Config,
-    tasks: Mapping[str, TargetBatch],
-    *,
-    found: PendingChanges,
-    ledger: Ledger,
-    stop: Callable[[], bool],
-    at_work: Callable[[str], None],
+    ledger: Ledger, tasks: Mapping[str, TargetBatch], pending: PendingChanges, *, request: Request
 ) -> list[Progress]:
     """The targets brought forward, a bounded number at a time; what became of each."""
-    rows: list[Progress] = []
+    warehouse, rows = ledger.warehouse, list[Progress]()
 
     def run(name: str) -> None:
-        if not stop():
-            at_work(f"{len(rows) + 1}/{len(tasks)} {name}")
-            source = ledger.source
-            progress = ledger.progress_by_target.get(
-                (source, name), Progress(target=name, source=source)
-            )
-            rows.append(
-                _apply(
-                    warehouse, config, tasks[name], progress=progress, found=found, ledger=ledger
-                )
-            )
+        if not request.stop():
+            request.at_work(f"{len(rows) + 1}/{len(tasks)} {name}")
+            rows.append(_apply(ledger, tasks[name], pending))
 
     largest = max((task.rows for task in tasks.values()), default=0)
-    threads = ThreadPoolExecutor(max_workers=config.settings.merge_threads)
+    threads = ThreadPoolExecutor(max_workers=ledger.config.settings.merge_threads)
     with warehouse.shuffling(largest), threads as pool:
         # A copy of the session's properties for each: threads that share one write their query's
         # number over each other's, and Spark keeps the plans of queries it has lost for ever.
@@ -333,98 +388,14 @@ def _applied(
     return rows
 
 
-def _parked_anyway(
-    warehouse: Warehouse,
-    config: Config,
-    source: str,
-    *,
-    targets: Collection[str] | None,
-    progress_by_target: ProgressByTarget,
-    merged: Sequence[Merged],
-) -> list[Merged]:
-    """The targets that a run with changes for them would park, since their table is gone or masked
-    otherwise, parked: that there is nothing new for them is no reason to say nothing."""
-    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
-    seen = source_cursor(progress_by_target, source).tables
-    firsts = {ledger.first_names.get(t, t) for t in (SourceTable(source, *names) for names in seen)}
-    closed = ledger.closed(PendingChanges(0, [], {}, {}))
-    routed = {
-        route.target: route
-        for table in firsts - closed
-        if not ghost(table.table) and (route := ledger.route(table)) is not None
-    }
-    there = {name.casefold() for name in gold_tables(warehouse)}
-    named = {row.target for row in merged}
-    rows = []
-    for (of, target), progress in list(progress_by_target.items()):
-        asked = targets is None or target.casefold() in targets
-        if of != source or target not in routed or target in named or not asked:
-            continue
-        masks = other_masks(routed[target], progress.contract)
-        if progress.watermarks and target.casefold() not in there:
-            rows.append(parked(progress, is_gone(target)))
-        elif masks is not None and progress.outdated is None:
-            rows.append(parked(progress, masks))
-        elif is_of_masks(progress.error):
-            rows.append(replace(progress.fresh(), status="ok", error=None))
-    _record_news(warehouse, rows, progress_by_target)
-    told = (row for row in rows if row.status == "parked")
-    return [Merged(*(getattr(row, name) for name in Merged._fields)) for row in told]
-
-
-def _tasks(
-    ledger: Ledger, found: PendingChanges, seen: Mapping[Names, int | None], *, feeding: Feeders
-) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
-    """The targets with changes, and the source tables that are parked by themselves, with why.
-
-    `seen`: the source tables that had changes so far.
-    """
-    had = (SourceTable(ledger.source, *names) for names in seen if seen[names])
-    known = {ledger.first_names.get(table, table) for table in had}
-    closed = ledger.closed(found)
-    changed = dict.fromkeys(each.table for each in found.stats if each.changes)
-    routed = {
-        table: route
-        for table in (*changed, *sorted(known - set(changed), key=str))
-        if table.table and not ghost(table.table) and table not in closed
-        if (route := ledger.route(table)) is not None
-    }
-    clashes = collisions(routed.items(), feeding)
-    apart = {
-        table: clash.why(table)
-        for clash in clashes.values()
-        if clash.feeding
-        for table in clash.parked
-    }
-    again = ledger.taken_again()
-    tasks: dict[str, TargetBatch] = {}
-    for table, route in ((table, routed[table]) for table in changed if table in routed):
-        if table in apart:
-            continue
-        clash = clashes.get(route.target.lower())
-        error = clash.why(table) if clash is not None and not clash.feeding else None
-        if table in again:
-            error = again[table].why(route.target)
-        task = tasks.setdefault(route.target, TargetBatch(route, {}, error, {}, {}))
-        task.stats[table] = [s for s in found.stats if s.table == table and s.changes]
-    return tasks, apart
-
-
-def _apply(
-    warehouse: Warehouse,
-    config: Config,
-    task: TargetBatch,
-    *,
-    progress: Progress,
-    found: PendingChanges,
-    ledger: Ledger,
-) -> Progress:
+def _apply(ledger: Ledger, task: TargetBatch, pending: PendingChanges) -> Progress:
     """Bring one target forward; never raises for what one table does."""
     began = time.monotonic()
+    progress = progress_of_route(ledger, task.route)
     try:
         if task.error is not None:
             raise TableError(task.error)
-        row = advance(warehouse, config, task, progress=progress, found=found, ledger=ledger)
+        row = advance(ledger, task, pending, progress=progress)
         return replace(row, tables=task.applied_batches, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
@@ -432,15 +403,46 @@ def _apply(
         return parked(progress, described(error)[:2000])
 
 
-def _advanced_cursor(
-    cursor: Progress, found: PendingChanges, seen: dict[Names, int | None]
-) -> list[Progress]:
+def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
+    """The targets that a run with changes for them would park, since their table is gone or masked
+    otherwise, parked: that there is nothing new for them is no reason to say nothing."""
+    routes = _routes_so_far(ledger)
+    there = {name.casefold() for name in gold_tables(ledger.warehouse)}
+    done = {row.target for row in merged}
+    rows = []
+    for (source, target), progress in ledger.progress_by_target.items():
+        if source != ledger.source or target not in routes:
+            continue
+        if target in done or not request.asks_for(target):
+            continue
+        masks = other_masks(routes[target], progress.contract)
+        if progress.watermarks and target.casefold() not in there:
+            rows.append(parked(progress, is_gone(target)))
+        elif masks is not None and progress.outdated is None:
+            rows.append(parked(progress, masks))
+        elif is_of_masks(progress.error):
+            rows.append(replace(progress.fresh(), status="ok", error=None))
+    _record_news(ledger, rows)
+    return [Merged.of(row) for row in rows if row.status == "parked"]
+
+
+def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
+    """By target, the way of the source tables that came so far."""
+    came = source_cursor(ledger.progress_by_target, ledger.source).tables
+    tables = (SourceTable(ledger.source, *names) for names in came)
+    firsts = {ledger.first_names.get(table, table) for table in tables} - ledger.closed()
+    routes = (ledger.route(table) for table in firsts if not ghost(table.table))
+    return {route.target: route for route in routes if route is not None}
+
+
+def _advanced_cursor(cursor: Progress, coming: _Survey) -> list[Progress]:
     """How far silver was looked through, where that is news."""
+    limit = coming.pending.limit
     advanced = replace(
         cursor.fresh(),
-        batch=found.last,
-        tables=seen,
-        below=found.limit.below,
-        seen=found.limit.newest,
+        batch=coming.pending.last,
+        tables=coming.last,
+        below=limit.below,
+        seen=limit.newest,
     )
     return [advanced] if advanced != cursor.fresh() else []

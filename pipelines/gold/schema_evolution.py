@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
 from ingest.errors import TableError
+from ingest.events import ColumnType
 from ingest.names import SourceTable
 from pipelines.gold.plan import shard_of
 from pipelines.ledger.decisions import Ledger
@@ -16,24 +17,23 @@ from pipelines.targets.table import check_contract, columns_of, create, wanted_c
 
 
 def create_target(
-    warehouse: Warehouse,
+    ledger: Ledger,
     route: Route,
     feeding: Mapping[SourceTable, Sequence[BatchStats]],
     *,
-    found: PendingChanges,
-    ledger: Ledger,
+    pending: PendingChanges,
     contract: TargetContract,
 ) -> bool:
     """Create the target with the columns of all the tables that feed it, unless it exists.
 
     Gives whether it is new.
     """
-    soft = route.deletes == "soft"
+    warehouse, soft = ledger.warehouse, route.deletes == "soft"
     if warehouse.exists("gold", route.target):
         check_contract(warehouse, route.target, contract=contract, soft=soft)
         _check_excluded(warehouse, route)
         return False
-    types = [columns for table in feeding for columns in found.types.get(table, [])]
+    types = [columns for table in feeding for columns in pending.types.get(table, [])]
     images = {image for stats in feeding.values() for s in stats for image in s.images}
     shard = (route.shard_column or "").lower()
     if shard and shard in {name.lower() for image in images for name in image}:
@@ -60,18 +60,17 @@ def _check_excluded(warehouse: Warehouse, route: Route) -> None:
 
 
 def apply_schema_changes(
+    ledger: Ledger,
     route: Route,
+    table: SourceTable,
+    *,
     keys: tuple[str, ...],
     columns: Mapping[str, str],
-    *,
-    table: SourceTable,
-    found: PendingChanges,
+    types: Sequence[tuple[ColumnType, ...]],
     stats: Sequence[BatchStats],
-    ledger: Ledger,
 ) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
     shows, and carry out on the target, which has `columns`, what the policy lets in."""
-    types = found.types.get(table, [])
     images = {image for each in stats for image in each.images}
     wanted = wanted_columns(route, keys, types, images=sorted(images))
     held = {name.lower() for name in columns}

@@ -9,7 +9,7 @@ on in silver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
@@ -119,10 +119,9 @@ class Ledger(EntryStore):
         self._waiting: dict[SourceTable, list[Entry]] = {}
         self._new: set[str] = set()
 
-    def closed(self, found: PendingChanges) -> set[SourceTable]:
+    def closed(self, coming: Collection[SourceTable] = ()) -> set[SourceTable]:
         """Source tables whose changes stay in silver: dropped ones, once that is approved, and new
-        names without a target, until that is decided."""
-        coming = {each.table for each in found.stats if each.changes}
+        names without a target, until that is decided; `coming` are those with changes now."""
         new = [
             self._stated(entry)
             for table, entries in self._waiting.items()

@@ -60,7 +60,7 @@ def _waiting(warehouse: Warehouse, config: Config) -> list[str]:
     for source, cursor in cursors.items() if progress else ():
         if source in config.sources:
             ledger = Ledger(warehouse, config, source, progress_by_target=progress)
-            for first, above in backlog_of(config, cursor, progress, ledger=ledger).items():
+            for first, above in backlog_of(ledger, cursor).items():
                 for table in (first, *later_names(first, ledger.first_names)):
                     lags[tuple(table)] = above
     return [beyond, waiting.above(lags)] if lags else [beyond]

@@ -199,7 +199,7 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
     led = {
         table for route in known_targets(warehouse, config).routes.values() for table, _ in route
     }
-    fed: dict[str, dict[Names, int | None]] = {}
+    fed: dict[str, dict[Names, int]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
         route = ledger.route(ledger.first_names.get(name, name))

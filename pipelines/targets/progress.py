@@ -216,7 +216,7 @@ class Progress:
     last_pos: Pos | None = None
     freshness: int | None = None
     watermarks: dict[str, Watermarks] = field(default_factory=dict)
-    tables: dict[Names, int | None] = field(default_factory=dict)
+    tables: dict[Names, int] = field(default_factory=dict)
     below: Pos | None = None
     seen: int | None = None
     contract: TargetContract | None = None
@@ -347,7 +347,9 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
             watermarks={k: Watermarks.of(v) for k, v in state.get("watermarks", {}).items()},
-            tables={tuple(t[:3]): t[3] if len(t) > 3 else None for t in state.get("tables", ())},
+            tables={
+                (db, schema, table): batch for db, schema, table, batch in state.get("tables", ())
+            },
             below=tuple(state["below"]) if state.get("below") else None,
             seen=state.get("seen"),
             contract=contract_in(last["state"]),

@@ -41,7 +41,7 @@ FLOORS = (
     ("ingest.sql.counts", "ingest.sql.privacy"),
     ("ingest.fold", "ingest.formats"),
     ("ingest.config",),
-    ("ingest.decode", "pipelines.platform"),
+    ("ingest.decode", "pipelines.platform", "pipelines.terminal"),
     ("ingest",),
     ("pipelines.bronze.amqp", "pipelines.bronze.kafka_api", "pipelines.bronze.remoting"),
     ("pipelines.bronze", "pipelines.targets", "pipelines.telemetry"),

@@ -39,10 +39,10 @@ from pipelines.bronze.records import (
 )
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
 from pipelines.platform.checkpoints import spoilt
-from pipelines.platform.console import counted
 from pipelines.platform.failures import gist, log_hint
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import BRONZE, Warehouse
+from pipelines.terminal.console import counted
 
 MOST_FILES = 1000
 MOST_BYTES = 1 << 30

@@ -34,11 +34,11 @@ from pipelines.bronze.queues import Partition, Span
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, Waiting
 from pipelines.platform.checkpoints import damaged
-from pipelines.platform.console import counted
 from pipelines.platform.failures import cause, log_hint
 from pipelines.platform.secrets import without_secrets
 from pipelines.platform.session import connect_kafka
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import counted
 
 # The clients' own patience is a minute and more, and Spark asks three times.
 PATIENCE = {

@@ -24,8 +24,8 @@ from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
 from pipelines.platform.checkpoints import damaged
-from pipelines.platform.console import counted as number_of
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import counted as number_of
 
 if TYPE_CHECKING:
     from pika.adapters.blocking_connection import BlockingConnection

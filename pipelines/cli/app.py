@@ -42,8 +42,8 @@ from pipelines.cli.reports import report
 from pipelines.cli.review import ddl, rejects
 from pipelines.cli.tables import TABLE_VERBS
 from pipelines.cli.watching import watched, watching
-from pipelines.platform.console import open_output
-from pipelines.platform.log import JsonLog
+from pipelines.terminal.console import open_output
+from pipelines.terminal.log import JsonLog
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingest.errors import ConfigError, Mistake, PlatformError
-from pipelines.platform.console import Console
+from pipelines.terminal.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

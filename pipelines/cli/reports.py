@@ -57,10 +57,10 @@ def check_status(call: Invocation) -> None:
     """Name what is parked or beyond its bounds, and tell the webhook where that has changed."""
     warehouse, config = call.warehouse, call.config
     from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
-    from pipelines.platform.console import Advance
     from pipelines.platform.failures import described_of
     from pipelines.reporting.checks import findings
     from pipelines.reporting.webhook import tell
+    from pipelines.terminal.console import Advance
 
     unknown: list[str] = []
 

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from pipelines.platform.console import Console, cell
-from pipelines.platform.layout import Column, Kind, Where, without_empty
+from pipelines.terminal.console import Console, cell
+from pipelines.terminal.layout import Column, Kind, Where, without_empty
 
 ID_LETTERS = 8
 """Of an id, at least: so that it stays one's alone as others come."""

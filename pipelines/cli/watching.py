@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.platform.console import Console
+from pipelines.terminal.console import Console
 
 if TYPE_CHECKING:
     from pipelines.telemetry.reading import Reading

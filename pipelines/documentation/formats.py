@@ -171,7 +171,7 @@ def _flat(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     from pipelines.cli.inspect import instant
-    from pipelines.platform.console import json_value
+    from pipelines.terminal.console import json_value
 
     if isinstance(value, int):
         value = instant(value)

@@ -28,10 +28,10 @@ from pipelines.operations import reconcile as reconciling
 from pipelines.operations.rebuild import Rebuilt
 from pipelines.operations.reconcile import Reconciled
 from pipelines.operations.run import Outcome, Run
-from pipelines.platform.console import Console
-from pipelines.platform.log import Level
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import Console
+from pipelines.terminal.log import Level
 
 STAGES = ("bronze", "silver", "gold")
 _LOGGER = logging.getLogger("pipelines")

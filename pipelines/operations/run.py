@@ -25,9 +25,7 @@ from pipelines.gold.untyped import untyped
 from pipelines.ledger.entries import load_entries
 from pipelines.operations.compaction import Table, compact_written
 from pipelines.operations.views import publish
-from pipelines.platform.console import Advance, Console, counted
 from pipelines.platform.failures import described
-from pipelines.platform.log import Level
 from pipelines.platform.secrets import without_any
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
@@ -39,6 +37,8 @@ from pipelines.telemetry import otel
 from pipelines.telemetry.activity import Activity, Totals
 from pipelines.telemetry.reading import Reading
 from pipelines.telemetry.runs import now, record_run
+from pipelines.terminal.console import Advance, Console, counted
+from pipelines.terminal.log import Level
 
 Result = TypeVar("Result")
 Watch = Callable[[Reading, bool], None]

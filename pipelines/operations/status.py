@@ -21,12 +21,12 @@ from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
 from pipelines.operations.listings import DDL, ddl
-from pipelines.platform.console import Advance
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
 from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
 from pipelines.targets.rejects import table_of
+from pipelines.terminal.console import Advance
 
 SOURCE = (
     *("kind", "source", "messages", "lag", "lag_seconds", "unread_files", "unread_messages"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ingest.config.alerts import Checks
-from pipelines.platform.console import counted
+from pipelines.terminal.console import counted
 
 
 class Finding(NamedTuple):

@@ -14,13 +14,13 @@ from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.compaction import LARGE, WRITES
 from pipelines.operations.listings import DDL, Wanted, ddl, relation
 from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
-from pipelines.platform.console import Advance
 from pipelines.platform.failures import described_of
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR
 from pipelines.telemetry.activity import STAGES
 from pipelines.telemetry.runs import last_run, now
+from pipelines.terminal.console import Advance
 
 MOST = 50
 """Rows of a list, the ones that matter most; sources and targets are all listed."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ingest.errors import PlatformError
-from pipelines.platform.console import clean, counted
 from pipelines.reporting.checks import Finding
 from pipelines.reporting.facts import EXAMPLE, Facts
 from pipelines.reporting.plots import bars, lines
 from pipelines.telemetry.activity import STAGES
+from pipelines.terminal.console import clean, counted
 
 _TEMPLATE = Path(__file__).parent / "report.html.j2"
 _LINE = 32

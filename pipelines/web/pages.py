@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.errors import PlatformError
 from pipelines.ledger.entries import WAITING
-from pipelines.platform.console import cell, clean
+from pipelines.terminal.console import cell, clean
 from pipelines.web.review import Change, Inbox, fingerprint
 
 if TYPE_CHECKING:

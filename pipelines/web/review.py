@@ -18,8 +18,8 @@ from ingest.errors import ConfigError, Mistake
 from pipelines.ledger.entries import WAITING
 from pipelines.operations.decisions import decide
 from pipelines.operations.listings import DDL, ddl, one_ddl
-from pipelines.platform.console import json_value
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import json_value
 
 MOST_WAITING, MOST_DECIDED = 200, 50
 """Changes of each kind that the inbox lists: the rest is for `ingest ddl list`."""

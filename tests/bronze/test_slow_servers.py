@@ -17,6 +17,7 @@ from pipelines.bronze.kafka_api import login as kafka_login
 from pipelines.bronze.kafka_api.cluster import Client, NoPartition, Topic
 from pipelines.bronze.kafka_api.login import Login, Refused
 from pipelines.bronze.remoting import connection as remoting
+from pipelines.platform import sockets
 
 PATIENCE = 0.5
 
@@ -79,8 +80,7 @@ def _ask_for_a_token(port: int) -> None:
 def test_an_answer_has_a_time_within_which_it_is_whole(
     ask: Callable[[int], None], first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_connection, "ANSWER_SECONDS", PATIENCE)
-    monkeypatch.setattr(remoting, "_ANSWER_SECONDS", PATIENCE)
+    monkeypatch.setattr(sockets, "ANSWER_SECONDS", PATIENCE)
     monkeypatch.setattr(kafka_login, "_SECONDS", PATIENCE)
     began = time.monotonic()
     with dripping(first) as port, pytest.raises(OSError, match="no whole answer within") as error:

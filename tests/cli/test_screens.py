@@ -20,8 +20,8 @@ from rich.cells import cell_len
 from pipelines.cli import screens, status
 from pipelines.cli.context import Invocation
 from pipelines.operations.status import SOURCE, TABLE
-from pipelines.platform.console import Console
-from pipelines.platform.layout import Column, Kind, Where, lines, shortened, wrapped
+from pipelines.terminal.console import Console
+from pipelines.terminal.layout import Column, Kind, Where, lines, shortened, wrapped
 from tests.support.project import Project
 
 ROOT = Path(__file__).resolve().parents[2]

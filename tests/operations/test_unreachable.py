@@ -14,9 +14,9 @@ from pipelines.bronze.transport import Bronze
 from pipelines.gold.run import Merged
 from pipelines.operations import run
 from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
-from pipelines.platform.console import Console
 from pipelines.platform.leases import Patience
 from pipelines.platform.signals import Stop
+from pipelines.terminal.console import Console
 
 DEAD = PlatformError("source dead: no broker answers")
 

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families as textfile
 
 from ingest.errors import PlatformError
 from pipelines.cli.watching import WRITTEN_EVERY, watching
-from pipelines.platform.console import Console
-from pipelines.platform.log import JsonLog
 from pipelines.telemetry.endpoint import listening
 from pipelines.telemetry.latency import Latency
 from pipelines.telemetry.metrics import Readings, written_before
 from pipelines.telemetry.reading import Reading
+from pipelines.terminal.console import Console
+from pipelines.terminal.log import JsonLog
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 HOSTILE = 'a"b\\c\nd{}'

@@ -13,18 +13,16 @@ import itertools
 import secrets
 import socket
 import ssl
-import time
 from types import TracebackType
 from typing import Self
 
 from pipelines.bronze.kafka_api import wire
 from pipelines.bronze.kafka_api.login import Login, Refused
 from pipelines.bronze.kafka_api.wire import Reader
+from pipelines.platform.sockets import answer_deadline, read_exactly
 
 SECONDS = 10.0
 """How long a broker may be silent."""
-ANSWER_SECONDS = 60.0
-"""How long an answer may take from its question to its last byte, however it comes."""
 _CLIENT = "delta-cdc-ingest"
 _MOST_BYTES = 1 << 28
 _MOST_ROUNDS = 1 << 20
@@ -75,7 +73,7 @@ class Connection:
         number = next(self._numbers)
         head = wire.int16(api) + wire.int16(version) + wire.int32(number) + wire.text(_CLIENT)
         frame = head + (b"\x00" if flexible else b"") + body
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = answer_deadline()
         self._socket.sendall(wire.blob(frame))
         length = Reader(self._bytes(4, deadline)).int32()
         if not 4 <= length <= _MOST_BYTES:
@@ -88,15 +86,8 @@ class Connection:
         return answer
 
     def _bytes(self, count: int, deadline: float) -> bytes:
-        taken = bytearray()
-        while len(taken) < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no whole answer within {ANSWER_SECONDS:.0f} s")
-            part = self._socket.recv(min(count - len(taken), 1 << 20))
-            if not part:
-                raise ConnectionError("the connection was closed; is TLS or a login expected?")
-            taken += part
-        return bytes(taken)
+        closed = "the connection was closed; is TLS or a login expected?"
+        return read_exactly(self._socket.recv, count, deadline=deadline, closed=closed)
 
     def _wrapped(self, secure: ssl.SSLContext, host: str) -> socket.socket:
         try:

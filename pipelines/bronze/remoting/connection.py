@@ -14,12 +14,13 @@ import itertools
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import orjson
+
+from pipelines.platform.sockets import answer_deadline, read_exactly
 
 _VERSION = 473
 """5.3.3, as `MQVersion` counts. From 4.9.4 on, name servers answer in plain JSON."""
@@ -29,8 +30,6 @@ _LENGTHS = struct.Struct(">II")
 _MOST_BYTES = 1 << 28
 _SECONDS = 15.0
 """How long a server may be silent."""
-_ANSWER_SECONDS = 60.0
-"""How long an answer may take from its question to its last byte, however it comes."""
 
 
 class Access(NamedTuple):
@@ -113,7 +112,7 @@ class Connection:
             "extFields": texts,
             "serializeTypeCurrentRPC": "JSON",
         }
-        self._deadline = time.monotonic() + _ANSWER_SECONDS
+        self._deadline = answer_deadline()
         self._socket.sendall(frame(header, body))
         while True:
             answered, received = self._receive()
@@ -132,15 +131,8 @@ class Connection:
         return header, self._bytes(length - 4 - header_length)
 
     def _bytes(self, count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count:
-            if time.monotonic() > self._deadline:
-                raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS:.0f} s")
-            part = self._read.read1(count - len(found))
-            if not part:
-                raise ConnectionError("the server closed the connection")
-            found += part
-        return bytes(found)
+        closed = "the server closed the connection"
+        return read_exactly(self._read.read1, count, deadline=self._deadline, closed=closed)
 
 
 def frame(header: Mapping[str, Any], body: bytes) -> bytes:

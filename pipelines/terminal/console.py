@@ -22,9 +22,9 @@ import orjson
 from click import style
 
 if TYPE_CHECKING:
-    from pipelines.platform.layout import Column, Line
+    from pipelines.terminal.layout import Column, Line
 
-from pipelines.platform.log import JsonLog, Level
+from pipelines.terminal.log import JsonLog, Level
 
 EXACT = 2**53
 """Above it, programs that hold numbers as doubles would round: such integers become text."""
@@ -171,7 +171,7 @@ class Console:
             return
         places = [columns.index(name) for name in (shown or columns)]
         # A while to import, and programs never need it.
-        from pipelines.platform.layout import Column, Kind
+        from pipelines.terminal.layout import Column, Kind
 
         held = [[row[i] for i in places] for row in rows]
         cells = [list(map(cell, row)) for row in held]
@@ -188,7 +188,7 @@ class Console:
         self, columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None
     ) -> None:
         """Print a table for people, as wide as the terminal or `width`."""
-        from pipelines.platform.layout import lines
+        from pipelines.terminal.layout import lines
 
         cleaned = [[*map(clean, row)] for row in rows]
         self._write(lines(columns, cleaned, width or self.width))
@@ -219,7 +219,7 @@ class Console:
         if self.json:
             sys.stdout.write(orjson.dumps(json_value(record)).decode() + "\n")
             return
-        from pipelines.platform.layout import Column, Kind, fields_below
+        from pipelines.terminal.layout import Column, Kind, fields_below
 
         fields = []
         for name, value in record.items():

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.errors import ConfigError, Mistake
 from pipelines.cli.app import main
-from pipelines.platform.console import Console, counted
+from pipelines.terminal.console import Console, counted
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ingest.events import Event
+from ingest.files.record import Record
 
 TableName = tuple[str | None, str | None, str | None]
 """Database, schema, table."""
@@ -31,6 +32,19 @@ class Message(NamedTuple):
     timestamp: int | None = None
     place: int | None = None
     read: object = None
+
+    @classmethod
+    def of(cls, record: Record, topic: str, *, partition: int, offset: int) -> Message:
+        """A record as a message, at its own coordinates where it has some."""
+        return cls(
+            value=record.value,
+            key=record.key,
+            headers=record.headers or (),
+            topic=topic if record.topic is None else record.topic,
+            partition=partition if record.partition is None else record.partition,
+            offset=offset if record.offset is None else record.offset,
+            timestamp=record.timestamp,
+        )
 
 
 class FormatOptions(NamedTuple):

@@ -37,7 +37,7 @@ from pipelines.bronze.records import (
     by_path,
     unreadable,
 )
-from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.checkpoints import spoilt
 from pipelines.platform.failures import gist, log_hint
 from pipelines.platform.session import spark
@@ -130,7 +130,7 @@ def _first_or_last(
     """The first records of a file, or its last, which takes to read all of it."""
     with open(located(path, root), "rb") as stream:
         messages = (
-            message(record, path, partition=number, offset=at)
+            Message.of(record, path, partition=number, offset=at)
             for at, record in enumerate(records(stream, declared.framing, name=path))
         )
         return list(deque(messages, count) if sampling.newest else islice(messages, count))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -28,8 +29,11 @@ from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER, Record
 from ingest.wire.contract import Message
 from pipelines.bronze.records import COLUMNS, record_batch
-from pipelines.bronze.transport import Sampling, message
+from pipelines.bronze.stream import append_stream
+from pipelines.bronze.transport import Bronze, Sampling, Stop
+from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
+from pipelines.platform.warehouse import Warehouse
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -137,6 +141,29 @@ def stream(
     return session.readStream.format(_Queues.name()).load()
 
 
+def append(
+    warehouse: Warehouse,
+    source: Source,
+    client: Client,
+    *,
+    starting: Starting,
+    lost: Literal["fail", "go_on"],
+    stop: Stop,
+) -> Bronze:
+    """Appends what the queues of a source have now.
+
+    Raises SourceError where they cannot be read from where the source stands.
+    """
+    checkpoint = warehouse.checkpoint("bronze", source.name)
+    found = stream(warehouse.session, client, checkpoint=checkpoint, starting=starting, lost=lost)
+    try:
+        count = append_stream(warehouse, source, found, checkpoint=checkpoint, stop=stop)
+    except PySparkException as error:
+        damage = damaged(source.name, checkpoint, remove=checkpoint)
+        raise damage or explained(error, source, checkpoint) from error
+    return Bronze(source.name, count)
+
+
 def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
     """The sentence on a stream that failed, and the way out of it; `checkpoint` is its folder."""
     where = f"source {source.name}:"
@@ -168,7 +195,7 @@ def sampled(client: Client, sampling: Sampling) -> list[Message]:
             start = max(start, end - sampling.limit)
         records = client.read(place, start=start, end=end)
         found += (
-            message(record, place.topic, partition=place.number, offset=record.offset or 0)
+            Message.of(record, place.topic, partition=place.number, offset=record.offset or 0)
             for record in islice(records, sampling.limit)
         )
     found.sort(key=lambda one: (one.timestamp or 0, one.topic, one.partition, one.offset))

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.errors import PySparkException
-
 from ingest.config.sources import Source
 from ingest.config.transports import RabbitMQ
 from ingest.errors import PlatformError
@@ -21,9 +19,7 @@ from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
 from pipelines.bronze.amqp.queues import check_type, counted, exists, peek, read_stream, stream_span
 from pipelines.bronze.drained import drain
 from pipelines.bronze.queues import Gone, Partition, Span
-from pipelines.bronze.stream import append_stream
-from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, message
-from pipelines.platform.checkpoints import damaged
+from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted as number_of
 
@@ -107,20 +103,12 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             raise _unreachable(source, error) from None
     client = _client(declared)
     _held(source, client)
-    checkpoint = warehouse.checkpoint("bronze", source.name)
-    messages = queues.stream(
-        warehouse.session,
-        client,
-        checkpoint=checkpoint,
+    return queues.append(
+        *(warehouse, source, client),
         starting=_starting(declared),
         lost=declared.lost,
+        stop=stop,
     )
-    try:
-        count = append_stream(warehouse, source, messages, checkpoint=checkpoint, stop=stop)
-    except PySparkException as error:
-        damage = damaged(source.name, checkpoint, remove=checkpoint)
-        raise damage or queues.explained(error, source, checkpoint) from error
-    return Bronze(source.name, count)
 
 
 def reach(source: Source, root: str) -> Reached:
@@ -151,7 +139,7 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
             with connect(_server(declared)) as connection:
                 check_type(connection, name, declared.queue_type)
                 found += (
-                    message(delivery.record, name, partition=0, offset=number)
+                    Message.of(delivery.record, name, partition=0, offset=number)
                     for number, delivery in enumerate(peek(connection, name, sampling.limit))
                 )
         return found[: sampling.limit]

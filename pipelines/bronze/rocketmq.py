@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-from pyspark.errors import PySparkException
 
 from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
@@ -35,9 +34,8 @@ from pipelines.bronze.remoting.cluster import (
 )
 from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.remoting.messages import Stored
-from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
-from pipelines.platform.checkpoints import damaged, read_note, write_whole
+from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 
 BROKER_HEADER = "rocketmq.broker"
@@ -100,27 +98,14 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     declared = _declared(source)
     cluster = _cluster(declared)
     found = _found(source, cluster)
-    checkpoint = warehouse.checkpoint("bronze", source.name)
     brokers = _numbered(warehouse, source, {queue.broker for queue in found})
     client = Topics(cluster, declared.topics, declared.tags or (), declared.group, brokers)
-    try:
-        messages = append_stream(
-            warehouse,
-            source,
-            queues.stream(
-                warehouse.session,
-                client,
-                checkpoint=checkpoint,
-                starting=declared.starting_offsets,
-                lost=declared.lost,
-            ),
-            checkpoint=checkpoint,
-            stop=stop,
-        )
-    except PySparkException as error:
-        damage = damaged(source.name, checkpoint, remove=checkpoint)
-        raise damage or queues.explained(error, source, checkpoint) from error
-    return Bronze(source.name, messages)
+    return queues.append(
+        *(warehouse, source, client),
+        starting=declared.starting_offsets,
+        lost=declared.lost,
+        stop=stop,
+    )
 
 
 def reach(source: Source, root: str) -> Reached:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ingest.config.sources import Source
-from ingest.files.record import Record
 from ingest.wire.contract import Message
 from pipelines.bronze.records import Unreadable
 from pipelines.platform.warehouse import Warehouse
@@ -54,19 +53,6 @@ class Sampling(NamedTuple):
 
     limit: int
     newest: bool
-
-
-def message(record: Record, topic: str, *, partition: int, offset: int) -> Message:
-    """A record as a message, at its own coordinates where it has some."""
-    return Message(
-        value=record.value,
-        key=record.key,
-        headers=record.headers or (),
-        topic=topic if record.topic is None else record.topic,
-        partition=partition if record.partition is None else record.partition,
-        offset=offset if record.offset is None else record.offset,
-        timestamp=record.timestamp,
-    )
 
 
 class Transport(NamedTuple):

@@ -154,15 +154,7 @@ def _messages(files: Sequence[str], framing: str, most: int | None) -> Iterator[
             else:
                 stream = stack.enter_context(open(file, "rb"))
             for number, record in enumerate(records(stream, framing, name=file, most=most)):
-                yield Message(
-                    value=record.value,
-                    key=record.key,
-                    headers=record.headers or (),
-                    topic=topic if record.topic is None else record.topic,
-                    partition=ordinal if record.partition is None else record.partition,
-                    offset=number if record.offset is None else record.offset,
-                    timestamp=record.timestamp,
-                )
+                yield Message.of(record, topic, partition=ordinal, offset=number)
 
 
 def _silver_rows(

@@ -113,15 +113,7 @@ def _demo() -> Iterator[tuple[Message, Mapping[str, Any]]]:
         for ordinal, file in enumerate(sorted(glob(source.files.path, recursive=True))):
             with open(file, "rb") as stream:
                 for at, record in enumerate(records(stream, source.files.framing, name=file)):
-                    message = Message(
-                        value=record.value,
-                        key=record.key,
-                        headers=record.headers or (),
-                        topic=record.topic or file,
-                        partition=ordinal if record.partition is None else record.partition,
-                        offset=at if record.offset is None else record.offset,
-                        timestamp=record.timestamp,
-                    )
+                    message = Message.of(record, file, partition=ordinal, offset=at)
                     for values in decoder.rows(message, 0):
                         yield message, dict(zip(_COLUMNS, (*values, None), strict=True))
 

@@ -121,15 +121,7 @@ def _messages(files: Sequence[str], framing: str) -> Iterator[Message]:
     for ordinal, file in enumerate(files):
         with Path(file).open("rb") as stream:
             for number, record in enumerate(records(stream, framing, name=file)):
-                yield Message(
-                    value=record.value,
-                    key=record.key,
-                    headers=record.headers or (),
-                    topic=record.topic or file,
-                    partition=ordinal if record.partition is None else record.partition,
-                    offset=number if record.offset is None else record.offset,
-                    timestamp=record.timestamp,
-                )
+                yield Message.of(record, file, partition=ordinal, offset=number)
 
 
 def _note(sample: Sample, row: dict[str, Any]) -> None:

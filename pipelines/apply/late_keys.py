@@ -86,7 +86,7 @@ def late_keys(
     prior = None
     if doubtful.num_rows or (found and based(batch)):
         what = overtaking if doubtful.num_rows else "false"
-        prior = _find_prior_images(frames, batch, bounds, doubts=_places(doubtful), what=what)
+        prior = _find_prior_images(frames, batch, bounds, doubts=_positions(doubtful), what=what)
     if doubtful.num_rows:
         found |= _named_above(frames, batch, doubtful, what=overtaking, prior=prior)
     found |= forced
@@ -196,7 +196,7 @@ def _named_above(
     found: set[Key] = set()
     narrowed = "true"
     if prior is not None:
-        lowest = _places(doubtful)
+        lowest = _positions(doubtful)
         known = hashes(batch, lowest) or {}
         found = {key for key, pos in lowest.items() if prior.named.get(known[key], ()) > pos}
         if not prior.unhashed:
@@ -237,7 +237,7 @@ def _keys(judged: pa.Table, kind: str) -> set[Key]:
     return {tuple(key) for key in chosen["key"].to_pylist()}
 
 
-def _places(keys: pa.Table) -> dict[Key, Pos]:
+def _positions(keys: pa.Table) -> dict[Key, Pos]:
     """The rows `key` and `pos` as a mapping."""
     columns = (keys[name].to_pylist() for name in ("key", "pos"))
     return {tuple(key): tuple(pos) for key, pos in zip(*columns, strict=True)}

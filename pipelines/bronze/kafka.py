@@ -236,11 +236,11 @@ def _beyond(
             for number, offset in offsets.items()
         }
     found = []
-    for place, span in held.items():
-        start = (read or {}).get(place, -2)
+    for partition, span in held.items():
+        start = (read or {}).get(partition, -2)
         start = span.following if start == -1 else max(start, span.lowest)
         if start < span.following:
-            found.append(Waiting(*place, start, span.following))
+            found.append(Waiting(*partition, start, span.following))
     return sorted(found)
 
 

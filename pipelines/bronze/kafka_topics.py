@@ -39,7 +39,9 @@ class Topics(NamedTuple):
             if self.pattern is not None:
                 topics = {name: topic for name, topic in topics.items() if self._matches(name)}
             spans = client.spans(topics)
-        return Held(topics, {Partition(*place): Span(*span) for place, span in spans.items()})
+        return Held(
+            topics, {Partition(*partition): Span(*span) for partition, span in spans.items()}
+        )
 
     def spans(self) -> dict[Partition, Span]:
         """What each partition holds."""

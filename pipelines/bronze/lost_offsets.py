@@ -120,21 +120,21 @@ class Standing:
         read, ends = self.read() or {}, None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
-        for place, offset in read.items():
-            known = held.ids.get(place.topic)
-            other = place.topic in ids and known is not None and ids[place.topic] != known
-            span = held.spans.get(place)
-            if place.topic not in held.topics:
-                found.append(Loss(place, max(offset, 0), None, epoch))
+        for partition, offset in read.items():
+            known = held.ids.get(partition.topic)
+            other = partition.topic in ids and known is not None and ids[partition.topic] != known
+            span = held.spans.get(partition)
+            if partition.topic not in held.topics:
+                found.append(Loss(partition, max(offset, 0), None, epoch))
             elif other or (span is not None and offset >= 0 and span.following < offset):
-                found.append(Loss(place, max(offset, 0), None, epoch, anew=True))
+                found.append(Loss(partition, max(offset, 0), None, epoch, anew=True))
             elif span is not None and 0 <= offset < span.lowest:
                 ends = self._ends() if ends is None else ends
-                first = max(offset, ends.get(place, 0))
+                first = max(offset, ends.get(partition, 0))
                 if first < span.lowest:
-                    found.append(Loss(place, first, span.lowest - 1, self._source.epoch))
+                    found.append(Loss(partition, first, span.lowest - 1, self._source.epoch))
         # What came back after it was gone for a while is read nowhere.
-        there = {place.topic for place in read}
+        there = {partition.topic for partition in read}
         back = [name for name in held.ids if name not in there and name in ids]
         found += (
             Loss(Partition(name, 0), 0, None, epoch, anew=True)
@@ -184,13 +184,13 @@ class Standing:
         begin: dict[str, dict[str, int]] = {}
         lost = {loss.partition: loss for loss in losses}
         ends = self._ends()
-        for place, span in held.spans.items():
-            at = (read or {}).get(place, _EARLIEST)
+        for partition, span in held.spans.items():
+            at = (read or {}).get(partition, _EARLIEST)
             if at >= 0:
-                at = min(max(at, ends.get(place, 0)), span.following)
-            if place in lost:
-                at = _EARLIEST if lost[place].last is None else span.lowest
-            begin.setdefault(place.topic, {})[str(place.number)] = at
+                at = min(max(at, ends.get(partition, 0)), span.following)
+            if partition in lost:
+                at = _EARLIEST if lost[partition].last is None else span.lowest
+            begin.setdefault(partition.topic, {})[str(partition.number)] = at
         self._note["begin"] = begin
         self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
         self._note["ids"] = {**self._note.get("ids", {}), **held.ids}

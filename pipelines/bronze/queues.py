@@ -189,13 +189,15 @@ def sampled(client: Client, sampling: Sampling) -> list[Message]:
     """The newest or the oldest messages that all partitions hold, by their times, then offsets; as
     many as are asked for, where there are. None is taken as read."""
     found: list[Message] = []
-    for place, span in client.spans().items():
+    for partition, span in client.spans().items():
         start, end = span.lowest, span.following
         if sampling.newest:
             start = max(start, end - sampling.limit)
-        records = client.read(place, start=start, end=end)
+        records = client.read(partition, start=start, end=end)
         found += (
-            Message.of(record, place.topic, partition=place.number, offset=record.offset or 0)
+            Message.of(
+                record, partition.topic, partition=partition.number, offset=record.offset or 0
+            )
             for record in islice(records, sampling.limit)
         )
     found.sort(key=lambda one: (one.timestamp or 0, one.topic, one.partition, one.offset))
@@ -206,8 +208,8 @@ def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
     """How many messages partitions hold above what the stream of a checkpoint has read."""
     read = _noted(Path(checkpoint), "commits")
     return sum(
-        max(0, span.following - (read[str(place)][1] if str(place) in read else span.lowest))
-        for place, span in held.items()
+        max(0, span.following - (read[name][1] if name in read else span.lowest))
+        for name, span in ((str(partition), span) for partition, span in held.items())
     )
 
 
@@ -327,12 +329,12 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        place, start, end = partition.value
+        queue, start, end = partition.value
         try:
-            for records in _portions(self._records(place, start, end)):
-                yield _batch(place, records)
+            for records in _portions(self._records(queue, start, end)):
+                yield _batch(queue, records)
         except (OSError, ValueError) as error:
-            raise Stopped(f"{place}: {error}") from None
+            raise Stopped(f"{queue}: {error}") from None
 
     def commit(self, end: Offsets) -> None:
         """Nothing is told to the broker: progress lives in the checkpoint."""
@@ -346,11 +348,11 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except OSError as error:
             raise Stopped(str(error)) from None
 
-    def _records(self, place: Partition, start: int, end: int) -> Iterator[Record]:
+    def _records(self, partition: Partition, start: int, end: int) -> Iterator[Record]:
         """The messages of a slice, and where some are gone what says so."""
         while start < end:
             try:
-                for record in self._client.read(place, start=start, end=end):
+                for record in self._client.read(partition, start=start, end=end):
                     assert record.offset is not None
                     start = record.offset + 1
                     yield record
@@ -360,8 +362,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 upto = min(max(error.lowest, start + 1), end)
                 lost = f"{start}-{upto - 1}"
                 if self._lost == "fail":
-                    text = f"{place} no longer holds its messages {lost}, which were not read yet"
-                    raise Lost(text) from None
+                    raise Lost(
+                        f"{partition} no longer holds its messages {lost}, which were not read yet"
+                    ) from None
                 yield Record(None, headers=((GAP_HEADER, lost.encode()),), offset=start)
                 start = upto
 
@@ -377,19 +380,19 @@ def planned(
     """
     offsets = {name: list(pair) for name, pair in start.items()}
     waiting: dict[str, int] = {}
-    for place, span in held.items():
-        name = str(place)
+    for partition, span in held.items():
+        name = str(partition)
         # What is there when a stream begins may be passed over; what comes later is read whole.
         first = span.lowest if start else _first(name, span, starting)
         _, reached = offsets.setdefault(name, [first, first])
         if span.following < reached:
             if name in start:
                 raise MadeAnew(
-                    f"{place} was read up to {reached} and ends at {span.following} now:"
+                    f"{partition} was read up to {reached} and ends at {span.following} now:"
                     " it was deleted and made anew"
                 )
             raise Stopped(
-                f"{place} ends at {span.following}, below the offset {reached} to begin at"
+                f"{partition} ends at {span.following}, below the offset {reached} to begin at"
             )
         waiting[name] = span.following - reached
     total = sum(waiting.values())
@@ -421,14 +424,14 @@ def _portions(records: Iterable[Record]) -> Iterator[list[Record]]:
         yield portion
 
 
-def _batch(place: Partition, records: Sequence[Record]) -> pa.RecordBatch:
+def _batch(partition: Partition, records: Sequence[Record]) -> pa.RecordBatch:
     """Messages of one partition as bronze's columns."""
     return record_batch(
         values=[record.value for record in records],
         keys=[record.key for record in records],
         headers=[record.headers for record in records],
-        topics=[place.topic] * len(records),
-        partitions=[place.number] * len(records),
+        topics=[partition.topic] * len(records),
+        partitions=[partition.number] * len(records),
         offsets=[record.offset or 0 for record in records],
         times=[record.timestamp for record in records],
     )

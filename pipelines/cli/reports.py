@@ -41,7 +41,7 @@ def report(call: Invocation, out: str) -> None:
     with call.console.progress("report", STEPS) as advance:
         found = facts(warehouse, config, advance=advance)
     failing = findings(config.settings.checks, found.sources, found.tables)
-    html = page(found, failing, place=_place(call))
+    html = page(found, failing, warehouse_name=_warehouse_name(call))
     try:
         write_whole(Path(out), html.encode())
     except OSError as error:
@@ -77,7 +77,9 @@ def check_status(call: Invocation) -> None:
     )
     _show(call, found)
     if config.settings.checks.webhook:
-        wrong = tell(warehouse, config.settings.checks.webhook, found, place=_place(call))
+        wrong = tell(
+            warehouse, config.settings.checks.webhook, found, warehouse_name=_warehouse_name(call)
+        )
         unknown += [wrong] if wrong is not None else []
     for text in unknown:
         call.console.say(text)
@@ -95,7 +97,7 @@ def _show(call: Invocation, found: list[Finding]) -> None:
         call.console.text("no table is parked, and every check passes")
 
 
-def _place(call: Invocation) -> str:
+def _warehouse_name(call: Invocation) -> str:
     """What the warehouse is called by people."""
     settings = call.config.settings
     return settings.catalog or f"{call.config.root.name}/{Path(settings.warehouse).name}"

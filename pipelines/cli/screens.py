@@ -58,9 +58,9 @@ def short_ids(ids: Iterable[str], among: Iterable[str] = ()) -> dict[str, str]:
     wanted = set(ids)
     every = sorted({*wanted, *among})
     found = {}
-    for place, id_ in enumerate(every):
+    for index, id_ in enumerate(every):
         if id_ in wanted:
-            beside = (*every[max(0, place - 1) : place], *every[place + 1 : place + 2])
+            beside = (*every[max(0, index - 1) : index], *every[index + 1 : index + 2])
             shared = max((_shared(id_, other) for other in beside), default=0)
             found[id_] = id_[: max(ID_LETTERS, shared + 1)]
     return found
@@ -174,18 +174,18 @@ def rejects(
         _names("stage", rows, where=Where.LEFT_OUT),
         _names("source", rows),
         _names("target", rows, name="table"),
-        _places(rows, verbose=verbose),
+        _messages_of(rows, verbose=verbose),
         _texts("error", rows),
     ]
 
 
-def _places(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> Shown:
+def _messages_of(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> Shown:
     """Where the messages of rows came from: `topic 0:17`, partition and offset."""
     kind = Kind.NAME if verbose else Kind.PATH
-    return Shown(Column("message", kind), [place_of(row) for row in rows])
+    return Shown(Column("message", kind), [coordinates(row) for row in rows])
 
 
-def place_of(row: Mapping[str, Any]) -> str:
+def coordinates(row: Mapping[str, Any]) -> str:
     """Where a message came from: topic, partition, offset, and which row of it where several."""
     if row["topic"] is None:
         return ""
@@ -208,7 +208,7 @@ def history(
         )
         for name in columns
     ]
-    placed = [
+    fixed_names = [
         {part: row[fixed[part]] for part in ("topic", "partition", "offset", "row")} for row in rows
     ]
     shown = [
@@ -216,7 +216,7 @@ def history(
         _names(fixed["event_time"], rows),
         _names(fixed["tx_id"], rows, where=Where.LEFT_OUT),
         *own,
-        _places(placed, verbose=verbose)._replace(
+        _messages_of(fixed_names, verbose=verbose)._replace(
             column=Column("message", Kind.NAME if verbose else Kind.PATH, Where.LEFT_OUT)
         ),
     ]
@@ -296,13 +296,13 @@ def inspected(rows: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[Shown
 
 def formats(rows: Sequence[Sequence[Any]], columns: Sequence[str]) -> list[Shown]:
     """The formats, or the codes: short names beside one text, which comes last."""
-    places = sorted(range(len(columns)), key=lambda i: columns[i] in ("summary", "text"))
+    order = sorted(range(len(columns)), key=lambda i: columns[i] in ("summary", "text"))
     return [
         Shown(
             Column(columns[i], Kind.TEXT if columns[i] in ("summary", "text") else Kind.NAME),
             [cell(row[i]) for row in rows],
         )
-        for i in places
+        for i in order
     ]
 
 

@@ -30,8 +30,8 @@ def serve_review(call: Invocation, *, host: str, port: int) -> None:
         from pipelines.web.server import Site, serving
 
         settings = call.config.settings
-        place = settings.catalog or str(settings.warehouse)
-        site = Site(LedgerReview(warehouse, call.config), place, getpass.getuser())
+        warehouse_name = settings.catalog or str(settings.warehouse)
+        site = Site(LedgerReview(warehouse, call.config), warehouse_name, getpass.getuser())
         try:
             with serving(site, host=host, port=port) as address:
                 if call.json:

@@ -103,7 +103,7 @@ def refold(
         )
     )
     frames.warehouse.execute(statement)
-    return _places(frames, found, asked)
+    return _positions(frames, found, asked)
 
 
 def baseless(
@@ -114,7 +114,7 @@ def baseless(
     if not keys:
         return {}
     late = these_keys(frames, batch, keys)
-    return _places(frames, folded(frames, batch, late, run=_run(batch)), asked)
+    return _positions(frames, folded(frames, batch, late, run=_run(batch)), asked)
 
 
 def _run(batch: TableBatch) -> Run:
@@ -122,7 +122,7 @@ def _run(batch: TableBatch) -> Run:
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
 
 
-def _places(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
+def _positions(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
     if found.last_baseless is None:
         return {}
     session = frames.warehouse.session

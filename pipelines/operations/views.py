@@ -115,9 +115,9 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
         return
     _forget_others(warehouse)
     for schema, table in named(query, _schemas(warehouse)):
-        place = quoted(schema)
+        schema_name = quoted(schema)
         folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
-        session.sql(definition.create_schema(place, location=str(folder)))
+        session.sql(definition.create_schema(schema_name, location=str(folder)))
         for layer in _schemas(warehouse)[schema]:
             for name in offered(warehouse, config, layer):
                 if table == "*" or table.casefold() == name.casefold():
@@ -194,8 +194,8 @@ def publish(warehouse: Warehouse, config: Config) -> None:
     for target, tables in known_targets(warehouse, config).routes.items():
         wanted["history", target] = _view(warehouse, config, target, tables=tables)
     assert warehouse.settings.catalog is not None
-    place = quoted(warehouse.settings.catalog, warehouse.schema("history"))
-    warehouse.session.sql(definition.create_schema(place))
+    schema_name = quoted(warehouse.settings.catalog, warehouse.schema("history"))
+    warehouse.session.sql(definition.create_schema(schema_name))
     there = {
         (layer, name.lower()) for layer in ("silver", "history") for name in warehouse.tables(layer)
     }

@@ -122,13 +122,13 @@ def lease(warehouse: Warehouse, name: str) -> Iterator[None]:
         LeaseHeld: it was not free in time.
         LeaseLost: another took it over, so the work that it covers has not been done.
     """
-    with held(_log(warehouse, name), name, warehouse.patience, of=_place(warehouse)):
+    with held(_log(warehouse, name), name, warehouse.patience, of=_tables_id(warehouse)):
         yield
 
 
 def check(warehouse: Warehouse) -> None:
     """Raise LeaseLost if another has taken over a lease that this process holds on the tables."""
-    for one in _held.get(_place(warehouse), ()):
+    for one in _held.get(_tables_id(warehouse), ()):
         one.check()
 
 
@@ -397,11 +397,11 @@ _COLUMNS = (
 
 def _log(warehouse: Warehouse, name: str) -> LeaseLog:
     if warehouse.local:
-        return FolderLog(Path(_place(warehouse), *name.split("/")))
+        return FolderLog(Path(_tables_id(warehouse), *name.split("/")))
     return TableLog(warehouse, name)
 
 
-def _place(warehouse: Warehouse) -> str:
+def _tables_id(warehouse: Warehouse) -> str:
     """What tells one warehouse from another."""
     settings = warehouse.settings
     if warehouse.local:

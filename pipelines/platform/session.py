@@ -168,7 +168,7 @@ def _session(warehouse: Path, memory: str | None, *, with_kafka: bool) -> SparkS
     jars = tuple(fetch(HERE / "delta.jars"))
     if with_kafka:
         jars += tuple(fetch(HERE / "kafka.jars"))
-    settings = {**_place(warehouse), **SETTINGS, **_launch_settings(memory, jars)}
+    settings = {**_folder_settings(warehouse), **SETTINGS, **_launch_settings(memory, jars)}
     if remote:
         # Spark Connect with a server of its own. What a builder is given it sets anew on the
         # session, where most of it may not be set: the server's command line tells it instead.
@@ -252,7 +252,7 @@ def _launch_settings(memory: str, jars: tuple[Path, ...]) -> dict[str, str]:
     }
 
 
-def _place(warehouse: Path) -> dict[str, str]:
+def _folder_settings(warehouse: Path) -> dict[str, str]:
     try:
         warehouse.mkdir(parents=True, exist_ok=True)
         (warehouse / "_spark.log").open("ab").close()

@@ -33,7 +33,7 @@ _FORBIDDEN = ("AccessDenied", "Status Code: 403", "InvalidAccessKeyId", "Signatu
 def refusal(uri: str, error: Exception) -> str:
     """The sentence on a store that could not be read, and what to do."""
     scheme, _, rest = uri.partition(":")
-    place = f"{scheme}://{rest.lstrip('/').partition('/')[0]}" if rest[2:3] != "/" else uri
+    bucket = f"{scheme}://{rest.lstrip('/').partition('/')[0]}" if rest[2:3] != "/" else uri
     if any(mentions(error, words) for words in _UNKNOWN):
         package = _PACKAGES.get(scheme.lower())
         if scheme.lower() in ("s3", "s3n"):
@@ -41,17 +41,17 @@ def refusal(uri: str, error: Exception) -> str:
         brings = f"the package {package} of its Hadoop's version" if package else "what brings it"
         return f"this Spark cannot read {scheme}://; start it with {brings}."
     if mentions(error, "UnknownStoreException") or mentions(error, "NoSuchBucket"):
-        return f"there is no bucket {place}, or not at this endpoint; correct it."
+        return f"there is no bucket {bucket}, or not at this endpoint; correct it."
     if any(mentions(error, words) for words in _NO_CREDENTIALS):
         return (
-            f"no credentials for {place} were found; give AWS_ACCESS_KEY_ID and"
+            f"no credentials for {bucket} were found; give AWS_ACCESS_KEY_ID and"
             " AWS_SECRET_ACCESS_KEY in the environment, or the settings"
             " spark.hadoop.fs.s3a.…, see docs/object-stores.md."
         )
     if any(mentions(error, words) for words in _FORBIDDEN):
-        return f"{place} refuses the credentials that it was given; check key and permissions."
+        return f"{bucket} refuses the credentials that it was given; check key and permissions."
     said = re.sub(r"\s+", " ", cause(error) or gist(error))
-    return f"{place} cannot be read: {said[:300]}"
+    return f"{bucket} cannot be read: {said[:300]}"
 
 
 _S3 = re.compile(r"(s3[an]?)://", re.IGNORECASE)
@@ -65,14 +65,14 @@ def check_log_store(session: SparkSession, settings: Settings) -> None:
     if settings.catalog is None or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return
     for layer in _LAYERS:
-        place = _location(session, settings.catalog, getattr(settings.schemas, layer))
-        found = _S3.match(place)
+        bucket = _location(session, settings.catalog, getattr(settings.schemas, layer))
+        found = _S3.match(bucket)
         if found is None:
             continue
         setting = f"spark.delta.logStore.{found[1].lower()}.impl"
         if not any(session.conf.get(name, "") for name in (setting, "spark.delta.logStore.class")):
             raise PlatformError(
-                f"tables of {layer} lie in {place}, where Delta Lake by itself lets two drivers"
+                f"tables of {layer} lie in {bucket}, where Delta Lake by itself lets two drivers"
                 f" overwrite each other's commits: start Spark with --conf {setting}="
                 f"{_STORE}.S3DynamoDBLogStore and the package io.delta:delta-storage-s3-dynamodb,"
                 f" or, where no two drivers ever write at once, with {setting}="

@@ -70,8 +70,8 @@ class Commit(NamedTuple):
     metrics: Mapping[str, str]
 
 
-class _Place(NamedTuple):
-    """A commit's file, as one that takes its place in a table made anew is not: `made` in ns."""
+class _CommitFile(NamedTuple):
+    """A commit's file, as that of a table made again in its place is not: `made` in ns."""
 
     version: int
     made: int
@@ -91,8 +91,8 @@ class Warehouse:
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}
         self._complete: set[tuple[str, str]] = set()
-        self._newest: dict[tuple[str, str], _Place] = {}
-        self._fields: dict[tuple[str, str], tuple[_Place, list[StructField]]] = {}
+        self._newest: dict[tuple[str, str], _CommitFile] = {}
+        self._fields: dict[tuple[str, str], tuple[_CommitFile, list[StructField]]] = {}
 
     @property
     def local(self) -> bool:
@@ -147,11 +147,11 @@ class Warehouse:
             logs = self.folder(layer, "_").parent.glob("*/_delta_log")
             return sorted(log.parent.name for log in logs)
         assert self.settings.catalog is not None
-        place = quoted(self.settings.catalog, self.schema(layer))
-        if not self.session.catalog.databaseExists(place):
+        schema = quoted(self.settings.catalog, self.schema(layer))
+        if not self.session.catalog.databaseExists(schema):
             return []
         # catalog.listTables would read the metadata of each.
-        found = self.session.sql(definition.tables(place)).collect()
+        found = self.session.sql(definition.tables(schema)).collect()
         return sorted(row["tableName"] for row in found if not row["isTemporary"])
 
     def read(self, layer: str, table: str) -> DataFrame:
@@ -189,8 +189,8 @@ class Warehouse:
             _clear_failed_creation(self.folder(layer, table) / "_delta_log")
         else:
             assert self.settings.catalog is not None
-            place = quoted(self.settings.catalog, self.schema(layer))
-            self.session.sql(definition.create_schema(place))
+            schema = quoted(self.settings.catalog, self.schema(layer))
+            self.session.sql(definition.create_schema(schema))
         pairs = [*([CHECKPOINTS] if self.local else []), *(properties or {}).items()]
         self.execute(
             definition.create_table(
@@ -297,7 +297,7 @@ class Warehouse:
     def _log(self, layer: str, table: str) -> Path:
         return self.folder(layer, table) / "_delta_log"
 
-    def _last(self, layer: str, table: str) -> _Place | None:
+    def _last(self, layer: str, table: str) -> _CommitFile | None:
         """Where a local table's log ends; None where it has none."""
         known = self._newest.pop((layer, table), None)
         last = _end(self._log(layer, table), known)
@@ -349,29 +349,29 @@ def _any_commit(log: Path) -> bool:
         return False
 
 
-def _end(log: Path, known: _Place | None) -> _Place | None:
+def _end(log: Path, known: _CommitFile | None) -> _CommitFile | None:
     """Where the log ends; None where there is no commit. `known`: where it ended when last asked,
     from where on it is followed."""
-    end = known if known is not None and _place(log, known.version) == known else None
+    end = known if known is not None and _commit_file(log, known.version) == known else None
     if end is None:
         versions = (int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
-        end = _place(log, max(versions, default=-1))
-    while end is not None and (beyond := _place(log, end.version + 1)) is not None:
+        end = _commit_file(log, max(versions, default=-1))
+    while end is not None and (beyond := _commit_file(log, end.version + 1)) is not None:
         end = beyond
     return end
 
 
-def _commits(log: Path, end: _Place | None, most: int) -> list[Commit]:
+def _commits(log: Path, end: _CommitFile | None, most: int) -> list[Commit]:
     """The newest commits up to `end`, the last one first."""
     newest = end.version if end is not None else -1
     found = (_file(log, version) for version in range(newest, max(-1, newest - most), -1))
     return [_commit(file) for file in found if file.exists()]
 
 
-def _defined(log: Path, before: _Place, now: _Place) -> bool:
+def _defined(log: Path, before: _CommitFile, now: _CommitFile) -> bool:
     """Whether some commit after `before`, up to `now`, may have changed the table's columns or its
     properties."""
-    if _place(log, before.version) != before or now.version - before.version > _LOOKED_AT:
+    if _commit_file(log, before.version) != before or now.version - before.version > _LOOKED_AT:
         return True
     try:
         return any(
@@ -383,12 +383,12 @@ def _defined(log: Path, before: _Place, now: _Place) -> bool:
         return True
 
 
-def _place(log: Path, version: int) -> _Place | None:
+def _commit_file(log: Path, version: int) -> _CommitFile | None:
     try:
         found = _file(log, version).stat()
     except FileNotFoundError:
         return None
-    return _Place(version, found.st_mtime_ns, found.st_ino)
+    return _CommitFile(version, found.st_mtime_ns, found.st_ino)
 
 
 def _commit(file: Path) -> Commit:
@@ -426,7 +426,9 @@ def create_bronze(warehouse: Warehouse) -> None:
             return
         read = _begun(warehouse, "bronze", ("files/*.json", "commits/[0-9]*"))
         way = "--bronze --yes` reads what there still is"
-        _check_never_there("bronze.messages", read, way=way, place=warehouse.checkpoint("bronze"))
+        _check_never_there(
+            "bronze.messages", read, way=way, checkpoint=warehouse.checkpoint("bronze")
+        )
         warehouse.create(
             "bronze",
             "messages",
@@ -448,7 +450,7 @@ def create_silver(warehouse: Warehouse) -> None:
         return
     decoded = _begun(warehouse, "silver", ("stream/commits/[0-9]*",))
     way = "--yes` decodes what bronze holds again"
-    _check_never_there("silver.cdc", decoded, way=way, place=warehouse.checkpoint("silver"))
+    _check_never_there("silver.cdc", decoded, way=way, checkpoint=warehouse.checkpoint("silver"))
     statistics = "kind,db,schema,table,op,epoch,s1,event_time,batch,key_hash,topic,partition,offset"
     warehouse.create(
         "silver",
@@ -471,12 +473,12 @@ def _begun(warehouse: Warehouse, layer: str, marks: Sequence[str]) -> list[str]:
     )
 
 
-def _check_never_there(table: str, begun: Sequence[str], *, way: str, place: str) -> None:
+def _check_never_there(table: str, begun: Sequence[str], *, way: str, checkpoint: str) -> None:
     if begun:
         raise TableError(
             f"the table {table} is gone, which held messages of {', '.join(begun)}; `ingest reset "
             f"--source NAME {way}, for each of these sources (of one that is not declared any "
-            f"more, remove the folder of its name in {place}); or bring the table back"
+            f"more, remove the folder of its name in {checkpoint}); or bring the table back"
         )
 
 

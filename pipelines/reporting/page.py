@@ -24,7 +24,7 @@ _TEMPLATE = Path(__file__).parent / "report.html.j2"
 _LINE = 32
 
 
-def page(facts: Facts, findings: Sequence[Finding], *, place: str) -> str:
+def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> str:
     """The page; `place` says what it is of."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -40,7 +40,7 @@ def page(facts: Facts, findings: Sequence[Finding], *, place: str) -> str:
     return rendering.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         facts=facts,
         findings=findings,
-        place=place,
+        warehouse_name=warehouse_name,
         plots=drawn,
         version=version("delta-cdc-ingest"),
         stages=STAGES,

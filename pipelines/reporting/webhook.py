@@ -28,7 +28,9 @@ _MOST = 200
 """Findings of one message; more are counted."""
 
 
-def tell(warehouse: Warehouse, url: str, found: Sequence[Finding], *, place: str) -> str | None:
+def tell(
+    warehouse: Warehouse, url: str, found: Sequence[Finding], *, warehouse_name: str
+) -> str | None:
     """Post what fails to `url`, unless that is what was told last; gives the sentence on why it
     could not be told. The sentence names the server alone, since the rest may be a secret."""
     told = Path(warehouse.checkpoint("alerted.json"))
@@ -38,10 +40,11 @@ def tell(warehouse: Warehouse, url: str, found: Sequence[Finding], *, place: str
         return None
     body = {
         "at": now().isoformat(),
-        "place": place,
+        "place": warehouse_name,
         "failing": [finding._asdict() for finding in found[:_MOST]],
         "count": len(found),
-        "text": f"{place}: " + ("; ".join(f.text for f in found[:10]) or "every check passes"),
+        "text": f"{warehouse_name}: "
+        + ("; ".join(f.text for f in found[:10]) or "every check passes"),
     }
     error = _post(url, json.dumps(body).encode())
     if error is None:

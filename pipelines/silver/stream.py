@@ -128,26 +128,30 @@ def _stream(
     def append(batch: DataFrame, number: int) -> None:
         if stopped():
             raise Stopped
-        place = _place(settings, batch)
+        batch_warehouse = _in_session_of_batch(settings, batch)
         once = (writer, number)
-        own = place.append_note("silver", "cdc", once) if number == unfinished else None
+        own = batch_warehouse.append_note("silver", "cdc", once) if number == unfinished else None
         if own is not None:
             # A run that was killed got that far; sources have appended since, maybe.
-            counts = _counts(place, own)
+            counts = _counts(batch_warehouse, own)
         else:
             own = numbers[0] = numbers[0] + 1
-            counts = _append(place, decoded(batch, place, own), once=once, number=own)
+            counts = _append(
+                batch_warehouse, decoded(batch, batch_warehouse, own), once=once, number=own
+            )
         written.append(counts)
         once = (f"{writer}/pairs", number)
-        if splits and (number != unfinished or place.append_note("silver", "cdc", once) is None):
+        if splits and (
+            number != unfinished or batch_warehouse.append_note("silver", "cdc", once) is None
+        ):
             pairs = join_split_updates(
-                place, source.name, own, counts=counts, once=once, to=numbers[0] + 1
+                batch_warehouse, source.name, own, counts=counts, once=once, to=numbers[0] + 1
             )
             numbers[0] += bool(pairs)
             written.append(Counts(rows=pairs))
 
-    def decoded(batch: DataFrame, place: Warehouse, own: int) -> DataFrame:
-        messages = placed(place, source, batch.select(*INPUT), checkpoint=checkpoint)
+    def decoded(batch: DataFrame, batch_warehouse: Warehouse, own: int) -> DataFrame:
+        messages = placed(batch_warehouse, source, batch.select(*INPUT), checkpoint=checkpoint)
         rows = messages.mapInArrow(run, DECODED)
         rows = rows.withColumn("batch", F.lit(own).cast("bigint"))
         return _clustered(rows, tables) if tables > _FEW_TABLES else rows
@@ -170,11 +174,11 @@ def _stream(
     return written
 
 
-def _place(settings: Settings, batch: DataFrame) -> Warehouse:
+def _in_session_of_batch(settings: Settings, batch: DataFrame) -> Warehouse:
     """The tables in the stream's own session: what others write keeps its dictionaries."""
-    place = Warehouse(settings, batch.sparkSession)
-    place.session.conf.set(_DICTIONARIES, "false")
-    return place
+    batch_warehouse = Warehouse(settings, batch.sparkSession)
+    batch_warehouse.session.conf.set(_DICTIONARIES, "false")
+    return batch_warehouse
 
 
 def _bronze(warehouse: Warehouse) -> DataFrame:

@@ -124,9 +124,9 @@ def keys_of(warehouse: Warehouse, target: str) -> tuple[str, ...]:
         return ()
     found = {}
     for field in warehouse.fields("gold", target):
-        place = _KEY.fullmatch(field.metadata.get("comment", ""))
-        if place is not None:
-            found[int(place[1])] = field.name
+        ordinal = _KEY.fullmatch(field.metadata.get("comment", ""))
+        if ordinal is not None:
+            found[int(ordinal[1])] = field.name
     return tuple(name for _, name in sorted(found.items()))
 
 
@@ -145,11 +145,9 @@ def create(
     hold lie apart from those that ended, so that a batch reads and writes no more files of them
     than it would of the rows alone.
     """
-    places = _places(contract)
-    data = [
-        (name, f"{type_} COMMENT 'key {places[name.lower()]}'" if name.lower() in places else type_)
-        for name, type_ in columns.items()
-    ]
+    ordinals = _key_ordinals(contract)
+    comments = {name: f" COMMENT 'key {ordinal}'" for name, ordinal in ordinals.items()}
+    data = [(name, type_ + comments.get(name.lower(), "")) for name, type_ in columns.items()]
     added = {
         **METADATA,
         **contract.keeps.added,
@@ -169,10 +167,10 @@ def create_anew(
 ) -> None:
     """Replace a target by `rows`, with their columns and types, as `create` makes one: by one
     commit, so that readers see the old table or the new. Properties that others set stay."""
-    places = _places(contract)
+    ordinals = _key_ordinals(contract)
     columns = [
-        F.col(quoted(name)).alias(name, metadata={"comment": f"key {places[name.lower()]}"})
-        if name.lower() in places
+        F.col(quoted(name)).alias(name, metadata={"comment": f"key {ordinals[name.lower()]}"})
+        if name.lower() in ordinals
         else F.col(quoted(name))
         for name in rows.columns
     ]
@@ -187,7 +185,7 @@ def create_anew(
     writer.createOrReplace()
 
 
-def _places(contract: TargetContract) -> dict[str, int]:
+def _key_ordinals(contract: TargetContract) -> dict[str, int]:
     return {key.lower(): number for number, key in enumerate(contract.keys, 1)}
 
 

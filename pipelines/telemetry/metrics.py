@@ -91,8 +91,8 @@ def _gauge(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
     family = GaugeMetricFamily(f"ingest_{name}", text, labels=list(labels))
-    for place, value in values.items():
-        family.add_metric(list(place), value)
+    for labels, value in values.items():
+        family.add_metric(list(labels), value)
     return family
 
 
@@ -100,16 +100,16 @@ def _counter(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
     family = CounterMetricFamily(f"ingest_{name}", text, labels=list(labels))
-    for place, value in values.items():
-        family.add_metric(list(place), value)
+    for labels, value in values.items():
+        family.add_metric(list(labels), value)
     return family
 
 
 def _latency(latency: Latency) -> Metric:
     name, text = "ingest_latency_seconds", "Seconds from the source to gold, of each change."
     buckets, below = [], 0
-    for place, bound in enumerate(BOUNDS):
-        below += latency.below[place]
+    for number, bound in enumerate(BOUNDS):
+        below += latency.below[number]
         buckets.append((str(bound), float(below)))
     buckets.append(("+Inf", float(latency.count)))
     return HistogramMetricFamily(name, text, buckets=buckets, sum_value=latency.seconds)
@@ -118,7 +118,7 @@ def _latency(latency: Latency) -> Metric:
 class Readings(Collector):
     """The newest reading, for whoever collects; `before` is added to what only grows."""
 
-    def __init__(self, before: Mapping[Place, float]) -> None:
+    def __init__(self, before: Mapping[Series, float]) -> None:
         self.newest: Reading | None = None
         self._before = before
         self.registry = CollectorRegistry()
@@ -138,16 +138,16 @@ class Readings(Collector):
         write_whole(file, generate_latest(self.registry))
 
 
-Place = tuple[str, frozenset[tuple[str, str]]]
+Series = tuple[str, frozenset[tuple[str, str]]]
 """Name and labels of a sample."""
 
 
-def _added(family: Metric, before: Mapping[Place, float]) -> list[Sample]:
+def _added(family: Metric, before: Mapping[Series, float]) -> list[Sample]:
     """The samples of a family that only grows, and those of before that the run has none of."""
-    ours = {_place(sample): sample for sample in family.samples}
+    ours = {_series(sample): sample for sample in family.samples}
     samples = [
-        sample._replace(value=sample.value + before.get(place, 0.0))
-        for place, sample in ours.items()
+        sample._replace(value=sample.value + before.get(series, 0.0))
+        for series, sample in ours.items()
     ]
     names = {f"{family.name}{ending}" for ending in ("_total", "_bucket", "_sum", "_count")}
     samples += [
@@ -158,7 +158,7 @@ def _added(family: Metric, before: Mapping[Place, float]) -> list[Sample]:
     return samples
 
 
-def _kept(family: Metric, before: Mapping[Place, float]) -> list[Sample]:
+def _kept(family: Metric, before: Mapping[Series, float]) -> list[Sample]:
     """The samples of a family as they were."""
     return [
         Sample(name, dict(labels), value)
@@ -167,11 +167,11 @@ def _kept(family: Metric, before: Mapping[Place, float]) -> list[Sample]:
     ]
 
 
-def _place(sample: Sample) -> Place:
+def _series(sample: Sample) -> Series:
     return sample.name, frozenset(sample.labels.items())
 
 
-def written_before(file: Path) -> dict[Place, float]:
+def written_before(file: Path) -> dict[Series, float]:
     """What an earlier run wrote: runs that a scheduler starts go on from there. A file that is none
     of ours, or damaged, counts as nothing."""
     try:
@@ -179,7 +179,7 @@ def written_before(file: Path) -> dict[Place, float]:
     except (OSError, ValueError, KeyError, IndexError):
         return {}
     return {
-        _place(sample): sample.value
+        _series(sample): sample.value
         for family in found
         if family.name.startswith("ingest_")
         for sample in family.samples

@@ -33,18 +33,20 @@ def check_libraries() -> None:
         )
 
 
-def inbox_page(inbox: Inbox, *, place: str) -> str:
+def inbox_page(inbox: Inbox, *, warehouse_name: str) -> str:
     """What waits, and what was decided; `place` says of which warehouse."""
-    return _rendered("inbox", inbox=inbox, place=place, title="Schema changes")
+    return _rendered("inbox", inbox=inbox, warehouse_name=warehouse_name, title="Schema changes")
 
 
-def change_page(change: Change, *, place: str, form: str, by: str, error: str | None) -> str:
+def change_page(
+    change: Change, *, warehouse_name: str, form: str, by: str, error: str | None
+) -> str:
     """One change. `form`: the token of its form; `by`: who decides, as far as that is known;
     `error`: why the decision was not taken."""
     return _rendered(
         "change",
         change=change,
-        place=place,
+        warehouse_name=warehouse_name,
         title=f"Schema change {change['id'][:8]}",
         decidable=change["status"] in WAITING,
         form=form,
@@ -54,9 +56,9 @@ def change_page(change: Change, *, place: str, form: str, by: str, error: str | 
     )
 
 
-def message_page(title: str, text: str, *, place: str = "") -> str:
+def message_page(title: str, text: str, *, warehouse_name: str = "") -> str:
     """A page that only says something."""
-    return _rendered("message", title=title, text=text, place=place)
+    return _rendered("message", title=title, text=text, warehouse_name=warehouse_name)
 
 
 def _rendered(name: str, **values: Any) -> str:

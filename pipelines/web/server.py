@@ -59,7 +59,7 @@ class Site:
     decides unless they say otherwise."""
 
     review: Review
-    place: str
+    warehouse_name: str
     by: str
     names: frozenset[str] = frozenset()
     """The values of `Host` under which it answers."""
@@ -84,7 +84,7 @@ class Site:
             text = STYLE.read_text(encoding="utf-8")
             return Answer(HTTPStatus.OK, text, kind="text/css; charset=utf-8")
         if address.path == "/":
-            return _page(inbox_page(self.review.inbox(), place=self.place))
+            return _page(inbox_page(self.review.inbox(), warehouse_name=self.warehouse_name))
         if found := _CHANGE.fullmatch(address.path):
             return self._change(unquote(found[1]))
         return self._nothing()
@@ -105,7 +105,9 @@ class Site:
 
     def _change(self, id_: str, error: str | None = None) -> Answer:
         change = self.review.change(id_)
-        page = change_page(change, place=self.place, form=self._form, by=self.by, error=error)
+        page = change_page(
+            change, warehouse_name=self.warehouse_name, form=self._form, by=self.by, error=error
+        )
         return _page(page, HTTPStatus.OK if error is None else HTTPStatus.CONFLICT)
 
     def _decision(self, id_: str, given: Mapping[str, str]) -> Answer:
@@ -138,7 +140,9 @@ class Site:
         return self.cookie in cookies and _same(cookies[self.cookie].value, self._session)
 
     def _nothing(self) -> Answer:
-        page = message_page("Nothing here", "there is no such page", place=self.place)
+        page = message_page(
+            "Nothing here", "there is no such page", warehouse_name=self.warehouse_name
+        )
         return _page(page, HTTPStatus.NOT_FOUND)
 
 

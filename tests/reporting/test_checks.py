@@ -164,7 +164,7 @@ def test_who_is_told_is_told_once(
     failing = [Finding("lag", "table x", 60, 70, "x is behind")]
 
     def tell(found: list[Finding]) -> str | None:
-        return webhook.tell(warehouse, url, found, place="lake")
+        return webhook.tell(warehouse, url, found, warehouse_name="lake")
 
     assert tell([]) is None and got == []
     codes[:] = [503, 200]
@@ -188,5 +188,5 @@ def test_nobody_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(webhook, "_PAUSE", 0.0)
     warehouse = cast(Any, SimpleNamespace(checkpoint=lambda *parts: str(tmp_path.joinpath(*parts))))
     failing = [Finding("lag", "table x", 60, 70, "x is behind")]
-    said = webhook.tell(warehouse, "http://127.0.0.1:1/s3cret", failing, place="lake")
+    said = webhook.tell(warehouse, "http://127.0.0.1:1/s3cret", failing, warehouse_name="lake")
     assert said is not None and "127.0.0.1 could not be told: " in said and "s3cret" not in said

@@ -96,7 +96,7 @@ def opened(window: Page, folder: Path, html: str, **how: Any) -> None:
 
 def test_no_text_can_become_anything_else(window: Page, tmp_path: Path) -> None:
     finding = Finding(EVIL, EVIL, 1, 2, EVIL)
-    opened(window, tmp_path, page(told(EVIL), [finding], place=EVIL))
+    opened(window, tmp_path, page(told(EVIL), [finding], warehouse_name=EVIL))
     assert window.said == []
     asked = [address for address in window.asked if not address.startswith("data:")]
     assert asked == [(tmp_path / "report.html").as_uri()]
@@ -111,7 +111,7 @@ def test_no_text_can_become_anything_else(window: Page, tmp_path: Path) -> None:
 
 
 def test_nothing_is_there_yet(window: Page, tmp_path: Path) -> None:
-    opened(window, tmp_path, page(NOTHING, [], place="lake"))
+    opened(window, tmp_path, page(NOTHING, [], warehouse_name="lake"))
     assert window.said == []
     text = window.value("document.body.innerText")
     for sentence in ("No run has ended yet.", "All is well", "Nothing is set aside."):
@@ -121,7 +121,7 @@ def test_nothing_is_there_yet(window: Page, tmp_path: Path) -> None:
 
 def test_a_great_many_tables_on_a_phone(window: Page, tmp_path: Path) -> None:
     long = "shop_" + "orders_of_the_year_" * 9
-    html = page(told(long, many=400), [], place="lake")
+    html = page(told(long, many=400), [], warehouse_name="lake")
     assert len(html) < 3_000_000
     opened(window, tmp_path, html, width=390, height=844, dark=True)
     assert window.said == []
@@ -132,7 +132,7 @@ def test_plots_leave_imports_as_they_were() -> None:
     # The plots' library needs it, and it has a finder of its own, of the packages installed.
     importlib.import_module("importlib_metadata")
     before = [type(finder).__name__ for finder in sys.meta_path]
-    page(told("shop"), [], place="lake")
+    page(told("shop"), [], warehouse_name="lake")
     after = [type(finder).__name__ for finder in sys.meta_path]
     assert "PluginImportFixer" not in after and after == [n for n in before if n in after]
 

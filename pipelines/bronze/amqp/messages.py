@@ -54,11 +54,11 @@ class Delivery(NamedTuple):
 def delivery(method: Any, properties: Any, body: bytes) -> Delivery:
     """What pika hands on, with its place in the stream where it has one."""
     headers: Mapping[str, Any] = properties.headers or {}
-    place = headers.get(OFFSET_HEADER)
+    offset = headers.get(OFFSET_HEADER)
     record = Record(
         body,
         headers=_headers(method, properties, headers),
-        offset=None if place is None else int(place),
+        offset=None if offset is None else int(offset),
         timestamp=_millis(properties.timestamp, headers.get(MILLIS_HEADER)),
     )
     return Delivery(method.delivery_tag, method.redelivered, record)

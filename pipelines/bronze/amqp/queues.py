@@ -92,8 +92,8 @@ def read_stream(
     """The messages of a stream from `start` up to, not including, `end`, which it has; the first
     may lie higher than asked for. Offsets that stand for no message are left out."""
     channel = _channel(connection, _AHEAD)
-    place: dict[str, Any] = {OFFSET_HEADER: start}
-    given = channel.consume(queue, arguments=place, inactivity_timeout=PATIENCE)
+    arguments: dict[str, Any] = {OFFSET_HEADER: start}
+    given = channel.consume(queue, arguments=arguments, inactivity_timeout=PATIENCE)
     for number, (method, properties, body) in enumerate(given, 1):
         if method is None:
             raise OSError(f"the stream {queue!r} hands out nothing from offset {start} on")

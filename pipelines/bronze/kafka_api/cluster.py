@@ -18,7 +18,7 @@ from pipelines.bronze.kafka_api.login import Login, Refused
 from pipelines.bronze.kafka_api.records import batches
 from pipelines.bronze.kafka_api.wire import Reader
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A topic and the number of a partition."""
 _FETCH, _LIST_OFFSETS, _METADATA, _OFFSET_COMMIT, _FIND_COORDINATOR = 1, 2, 3, 8, 10
 _LATEST, _EARLIEST = -1, -2
@@ -137,18 +137,18 @@ class Client:
             topics[topic.name] = topic
         return topics
 
-    def spans(self, topics: Mapping[str, Topic]) -> dict[Place, tuple[int, int]]:
+    def spans(self, topics: Mapping[str, Topic]) -> dict[TopicPartition, tuple[int, int]]:
         """What each partition holds: its lowest offset, and the one its next message will have."""
-        by_leader: dict[int, list[Place]] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
         for topic in topics.values():
             for number, leader in topic.leaders.items():
                 by_leader.setdefault(leader, []).append((topic.name, number))
-        lowest: dict[Place, int] = {}
-        following: dict[Place, int] = {}
-        for leader, places in by_leader.items():
-            lowest |= self._offsets(leader, places, _EARLIEST)
-            following |= self._offsets(leader, places, _LATEST)
-        return {place: (lowest[place], following[place]) for place in sorted(lowest)}
+        lowest: dict[TopicPartition, int] = {}
+        following: dict[TopicPartition, int] = {}
+        for leader, partitions in by_leader.items():
+            lowest |= self._offsets(leader, partitions, _EARLIEST)
+            following |= self._offsets(leader, partitions, _LATEST)
+        return {each: (lowest[each], following[each]) for each in sorted(lowest)}
 
     def read(self, topic: Topic, number: int, *, start: int, end: int) -> Iterator[Record]:
         """The messages of a partition from `start` up to, not including, `end`, in order; raises
@@ -166,7 +166,7 @@ class Client:
                 return
             start = reached
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Notes for a consumer group without members how far it has read; raises Refused."""
         deadline = time.monotonic() + SECONDS
         while (error := self._committed(group, offsets)) in _SOON and time.monotonic() < deadline:
@@ -176,13 +176,13 @@ class Client:
         if error:
             raise Refused(f"the consumer group {group} cannot be told: {_named(error)}")
 
-    def _committed(self, group: str, offsets: Mapping[Place, int]) -> int:
+    def _committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> int:
         """Tries to note how far a group is; the error, 0 for none."""
         answer = self._first.ask(_FIND_COORDINATOR, 0, wire.text(group))
         error, _, host, port = answer.int16(), answer.int32(), answer.text(), answer.int32()
         if error:
             return error
-        places = _grouped(offsets)
+        partitions = _grouped(offsets)
         body = wire.text(group) + wire.int32(-1) + wire.text("") + wire.int64(-1)
         body += wire.array(
             wire.text(topic)
@@ -190,7 +190,7 @@ class Client:
                 wire.int32(number) + wire.int64(offsets[topic, number]) + wire.text(None)
                 for number in numbers
             )
-            for topic, numbers in places.items()
+            for topic, numbers in partitions.items()
         )
         answer = self._connected(host or "", port).ask(_OFFSET_COMMIT, 2, body)
         told = answer.array(
@@ -198,7 +198,9 @@ class Client:
         )
         return next((error for _, each in told for _, error in each if error), 0)
 
-    def _offsets(self, leader: int, places: Sequence[Place], which: int) -> dict[Place, int]:
+    def _offsets(
+        self, leader: int, partitions: Sequence[TopicPartition], which: int
+    ) -> dict[TopicPartition, int]:
         """The earliest or the latest offset of partitions that one broker leads."""
         broker = self._broker(leader)
         version = min(2, broker.newest(_LIST_OFFSETS))
@@ -208,12 +210,12 @@ class Client:
         body += wire.array(
             wire.text(topic)
             + wire.array(wire.int32(number) + wire.int64(which) for number in numbers)
-            for topic, numbers in _grouped(places).items()
+            for topic, numbers in _grouped(partitions).items()
         )
         answer = broker.ask(_LIST_OFFSETS, version, body)
         if version == 2:
             answer.int32()
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
 
         def partition() -> tuple[int, int, int, int]:
             return answer.int32(), answer.int16(), answer.int64(), answer.int64()
@@ -227,9 +229,9 @@ class Client:
                 found[topic, number] = offset
         return found
 
-    def _fetched(self, broker: Connection, place: Place, start: int) -> bytes:
+    def _fetched(self, broker: Connection, partition: TopicPartition, start: int) -> bytes:
         """A piece of a partition's log that holds the message at `start`, if there is one."""
-        topic, number = place
+        topic, number = partition
         body = wire.int32(-1) + wire.int32(100) + wire.int32(1) + wire.int32(_FETCH_BYTES)
         body += wire.int8(1 if self._cluster.committed else 0)
         one = wire.int32(number) + wire.int64(start) + wire.int32(_FETCH_BYTES)
@@ -237,7 +239,7 @@ class Client:
         answer.int32()
         pieces: list[bytes] = []
 
-        def partition() -> None:
+        def piece() -> None:
             answer.int32()
             error = answer.int16()
             answer.take(16)
@@ -248,7 +250,7 @@ class Client:
             if error and error != _OUT_OF_RANGE:
                 raise OSError(f"{topic}/{number}: {_named(error)}")
 
-        answer.array(lambda: (answer.text(), answer.array(partition)))
+        answer.array(lambda: (answer.text(), answer.array(piece)))
         return b"".join(pieces)
 
     def _broker(self, node: int) -> Connection:
@@ -344,10 +346,10 @@ def _metadata_10(names: Sequence[str] | None) -> tuple[bytes, _Take]:
     return asked + wire.int8(0) * 3 + b"\x00", take
 
 
-def _grouped(places: Collection[Place]) -> dict[str, list[int]]:
+def _grouped(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     """Partitions by their topics."""
     grouped: dict[str, list[int]] = {}
-    for topic, number in sorted(places):
+    for topic, number in sorted(partitions):
         grouped.setdefault(topic, []).append(number)
     return grouped
 

@@ -69,8 +69,8 @@ def _entry(body: bytes, at: int) -> Iterator[Stored]:
     name, properties = topic.decode(), _properties(written)
     if flags & _BATCH == _BATCH:
         for ordinal, (inner, own) in enumerate(_batch(_unpacked(content, flags))):
-            place = (name, queue, offset + ordinal, stored_at)
-            yield Stored(*place, inner, {**properties, **own})
+            coordinates = (name, queue, offset + ordinal, stored_at)
+            yield Stored(*coordinates, inner, {**properties, **own})
     else:
         yield Stored(name, queue, offset, stored_at, _unpacked(content, flags), properties)
 

@@ -213,12 +213,14 @@ def _entries(image: str, found: Mapping[str, Fate]) -> str:
     }
     known = _constant(fates, _FATES)
     fated = f"e -> struct(e.key AS key, e.value AS value, {known}[lower(e.key)] AS fate)"
-    seen = f"filter(transform(map_entries({image}), {fated}), {_SHOWN})"
-    turned = f"filter(transform({seen}, {_TURNED}), e -> e.turn IS NULL OR e.turn.name IS NOT NULL)"
+    visible = f"filter(transform(map_entries({image}), {fated}), {_SHOWN})"
+    turned = (
+        f"filter(transform({visible}, {_TURNED}), e -> e.turn IS NULL OR e.turn.name IS NOT NULL)"
+    )
     top = max((turn.until for fate in found.values() for turn in fate.turns), default=0)
     lowest = min((fate.hidden for fate in found.values() if fate.hidden is not None), default=None)
-    stands = f"_age >= {top}" + ("" if lowest is None else f" AND _age <= {lowest}")
-    return f"IF({stands}, NULL, transform({turned}, {_NAMED}))"
+    unchanged = f"_age >= {top}" + ("" if lowest is None else f" AND _age <= {lowest}")
+    return f"IF({unchanged}, NULL, transform({turned}, {_NAMED}))"
 
 
 _SHOWN = "e -> NOT coalesce(_age > e.fate.hidden, false)"

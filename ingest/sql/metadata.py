@@ -34,10 +34,10 @@ def gold_name(name: str) -> str:
 
 def source_name(name: str) -> str:
     """What a column of gold that came from the source is called there."""
-    return name[: -len(_SUFFIX)] if steps_aside(name) else name
+    return name[: -len(_SUFFIX)] if renamed_in_gold(name) else name
 
 
-def steps_aside(name: str) -> bool:
+def renamed_in_gold(name: str) -> bool:
     """Whether a column of gold has another name at its source."""
     return _CALLED.fullmatch(name) is not None and name.lower() not in METADATA
 

@@ -10,7 +10,7 @@ from ingest.sql.metadata import in_gold
 from ingest.sql.projection import CHANGES_KEY, Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_texts
-from ingest.sql.sequence import place
+from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import named
 
 _WIDTH = " + ".join(
@@ -103,21 +103,21 @@ def key_changes(projection: Projection, changes: str) -> str:
     )
 
 
-def places(projection: Projection, changes: str) -> str:
+def sequence_positions(projection: Projection, changes: str) -> str:
     """A row: the lowest and the highest place in the order of the projection's `sequence`, that of
     the last removal, and how many changes have none (`missing`)."""
     voids = str(projection.truncates).lower()
     return query(
-        placed=f"SELECT *, {place(projection)} AS p FROM ({changes})",
-        places="SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
+        placed=f"SELECT *, {sequence_position(projection)} AS p FROM ({changes})",
+        listed="SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
         f"max(p) FILTER (WHERE op = 'delete' OR {projection.may_change_key}) AS last_removal "
         f"FROM placed WHERE op <> 'truncate' OR {voids}",
     )
 
 
-def changes(silver: str, where: str, *, aside: bool) -> str:
+def changes(silver: str, where: str, *, renamed: bool) -> str:
     """Silver's changes, narrowed. `aside`: columns have the names that gold has them under."""
-    silver = f"({in_gold(silver)})" if aside else silver
+    silver = f"({in_gold(silver)})" if renamed else silver
     return f"SELECT * FROM {silver} WHERE kind = 'change' AND {where}"
 
 

@@ -19,7 +19,7 @@ from ingest.sql.casts import as_text
 from ingest.sql.delivery import listed
 from ingest.sql.lineage import translated, without_early
 from ingest.sql.masks import Masking, as_it_was, mask_of, masked
-from ingest.sql.metadata import steps_aside
+from ingest.sql.metadata import renamed_in_gold
 from ingest.sql.quoting import sql_text, sql_texts
 
 
@@ -67,10 +67,10 @@ class Projection:
         return slots(self.columns)
 
     @property
-    def aside(self) -> bool:
+    def renamed(self) -> bool:
         """Whether some column has another name at its source."""
         named = (*self.columns, *(name for spelling, _ in self.sequence for name in spelling))
-        return any(map(steps_aside, named))
+        return any(map(renamed_in_gold, named))
 
     def text(self, image: str, name: str) -> str:
         """SQL of the text that the map `image` has for target column `name`."""
@@ -88,7 +88,7 @@ class Projection:
 
         Where silver's key is not the target's, the images come first: a key may tell a column too.
         A row from before a key column was added has had its literal DEFAULT since, which is masked
-        here as what maps hold is by `seen`.
+        here as what maps hold is by `masked`.
         """
         if name == self.shard:
             return self.text("", name)
@@ -131,7 +131,7 @@ class Projection:
         missing = " OR ".join(f"{part} IS NULL" for part in parts)
         return f"CASE WHEN {missing} THEN NULL ELSE array({listed}) END"
 
-    def seen(self, changes: str, *, as_sent: bool = False) -> str:
+    def masked(self, changes: str, *, as_sent: bool = False) -> str:
         """SQL of changes (silver rows) under today's names as the target may see them: masked.
 
         `as_sent`: their names are those of their time.
@@ -205,7 +205,7 @@ def as_today(projection: Projection, changes: str) -> str:
         for name, check in (projection.misfits() if since else ())
         if name.lower() in since
     ]
-    return projection.seen(without_early(changes, unfit, pos=pos))
+    return projection.masked(without_early(changes, unfit, pos=pos))
 
 
 def events(projection: Projection, changes: str) -> str:

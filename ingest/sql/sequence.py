@@ -70,7 +70,7 @@ def _of_text(text: str) -> list[str]:
     ]
 
 
-def place(projection: Projection) -> str:
+def sequence_position(projection: Projection) -> str:
     """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null = it has
     none."""
     listed, missing = [], ["op = 'truncate'"]
@@ -96,5 +96,5 @@ def ordered(projection: Projection, changes: str) -> str:
     """
     if not projection.sequence:
         return changes
-    placed = f"SELECT *, {place(projection)} AS _place FROM ({changes})"
+    placed = f"SELECT *, {sequence_position(projection)} AS _place FROM ({changes})"
     return f"SELECT * EXCEPT (pos, _place), _place AS pos FROM ({placed}) WHERE _place IS NOT NULL"

@@ -14,8 +14,8 @@ from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.scd1 import widest
-from pipelines.apply.set_aside import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.targets.progress import Watermarks, highest
 

@@ -56,7 +56,7 @@ class TableBatch:
     earlier_truncates: Truncates = field(default_factory=dict)
     fresh: bool = False
     shared: bool = False
-    placeless: int = 0
+    missing_order_keys: int = 0
     version: int | None = None
     newest: int | None = None
 
@@ -228,7 +228,7 @@ class TableBatch:
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
         tables = (self.table, *self.later_names)
-        changes = silver_changes(self.silver, tables, narrowed, renamed=self.projection.aside)
+        changes = silver_changes(self.silver, tables, narrowed, renamed=self.projection.renamed)
         return ordered(self.projection, changes)
 
     @cached_property
@@ -251,7 +251,7 @@ class TableBatch:
         return self._read(where)
 
     @property
-    def unseen_truncates(self) -> list[Pos]:
+    def first_truncates(self) -> list[Pos]:
         """The truncates of this batch that no earlier one brought, in order."""
         return sorted({*self.new_truncates} - {*self.earlier_truncates})
 

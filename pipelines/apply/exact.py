@@ -23,7 +23,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
 from pipelines.apply.late_keys import LateKeys, check_found
-from pipelines.apply.set_aside import baseless_rejects, resolve_rejects
+from pipelines.apply.rejects import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
 

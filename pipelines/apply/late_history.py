@@ -32,7 +32,7 @@ from pipelines.apply.prior_images import (
     find_prior_images,
     hashes,
 )
-from pipelines.apply.set_aside import without_claimed
+from pipelines.apply.rejects import without_claimed
 from pipelines.platform.rows import rows
 
 
@@ -62,14 +62,14 @@ def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> KeyHistory:
                 frames, batch, late, of=since(frames, batch, known, begun=begun)
             ).toArrow()
             read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
-            anew = unfounded(read, begun, soft=batch.soft)
-            if not anew:
+            unfounded_keys = unfounded(read, begun, soft=batch.soft)
+            if not unfounded_keys:
                 return KeyHistory(read, begun.files)
-            missed = {key: known[key] for key in anew}
+            missed = {key: known[key] for key in unfounded_keys}
             if _few(frames, batch, missed):
                 whole = batch.history(of_keys(missed.values()))
-                kept = [tuple(key) not in anew for key in read["key"].to_pylist()]
-                again = groups_view(frames, {key: groups[key] for key in anew})
+                kept = [tuple(key) not in unfounded_keys for key in read["key"].to_pylist()]
+                again = groups_view(frames, {key: groups[key] for key in unfounded_keys})
                 rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
                 read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
                 return KeyHistory(read, begun.files)

@@ -119,10 +119,10 @@ def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late
     return _few(frames, groups, found=len(keys), brought=keys)
 
 
-def marked_by_truncates(batch: TableBatch) -> list[str]:
+def soft_deleted_below(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
     before; none where there is no such truncate."""
-    unseen = batch.unseen_truncates
+    unseen = batch.first_truncates
     above = [truncate for truncate in batch.earlier_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []

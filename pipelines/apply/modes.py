@@ -22,7 +22,7 @@ from ingest.fold.arrow import Run
 from pipelines.apply import append, scd1, scd2
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.apply.set_aside import placeless_rejects
+from pipelines.apply.rejects import order_key_rejects
 from pipelines.apply.surprise import Surprise
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Watermarks
@@ -76,8 +76,8 @@ def apply(warehouse: Warehouse, batch: TableBatch) -> Applied:
     mode = MODES[batch.mode]
     with Frames(warehouse) as frames:
         watermarks, counts = _applied(mode, frames, batch)
-        if batch.placeless:
-            counts["rejected"] += placeless_rejects(frames, batch)
+        if batch.missing_order_keys:
+            counts["rejected"] += order_key_rejects(frames, batch)
     counts["events"] = batch.total("changes")
     counts["zero_dates"] = batch.total("zero_dates")
     return Applied(watermarks, counts)

@@ -24,7 +24,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
+from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, soft_deleted_below
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
 from pipelines.apply.whole_history import folded_history
@@ -54,7 +54,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     """See `pipelines.apply.modes.TargetMode`."""
     columns = "t._pos AS stored, t.marked"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
-    put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
+    put_back = [*_put_back_by_truncates(batch), *soft_deleted_below(batch)]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
@@ -98,8 +98,8 @@ def fast_history(frames: Frames, batch: TableBatch) -> str | None:
     if odd is None:
         return None
     keys = frames.view(pa.table({"key": array_of(odd)}))
-    seen = batch.projection.seen(batch.changes())
-    plain = changes_of_other_keys(seen, batch.projection, keys)
+    changes = batch.projection.masked(batch.changes())
+    plain = changes_of_other_keys(changes, batch.projection, keys)
     rows = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))
     return not_gone(union_all([rows, _history_states(frames, batch, keys)]) if odd else rows)
 

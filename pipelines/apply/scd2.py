@@ -19,7 +19,7 @@ from ingest.sql.query import union_all
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, marked_by_truncates
+from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, soft_deleted_below
 from pipelines.apply.scd1 import carry_out, merged_truncates, watermarks_after
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
@@ -58,7 +58,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
         columns="t.newest AS stored, t.opened",
         run=_run(batch, again=batch.version is None),
     )
-    put_back = [*_put_back_by_truncates(batch), *marked_by_truncates(batch)]
+    put_back = [*_put_back_by_truncates(batch), *soft_deleted_below(batch)]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
@@ -139,7 +139,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     """
     applied = batch.watermarks.applied
     keys: list[str] = []
-    for truncate in batch.unseen_truncates:
+    for truncate in batch.first_truncates:
         if applied is not None and truncate > applied:
             break
         first = all(earlier < truncate for earlier in batch.earlier_truncates)

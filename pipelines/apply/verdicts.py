@@ -22,7 +22,7 @@ from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import UNFIT, without_copies
 from pipelines.apply.frames import Frames
-from pipelines.apply.set_aside import conflict_rejects, horizon_rejects, misfit_rejects
+from pipelines.apply.rejects import conflict_rejects, horizon_rejects, misfit_rejects
 
 _NAMED = ("late", "doubtful")
 _OTHERS = ("passed", "stale", "unfit")

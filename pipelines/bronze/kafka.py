@@ -29,7 +29,7 @@ from pipelines.bronze.kafka_topics import (
     explained,
     topics_of,
 )
-from pipelines.bronze.lost_offsets import Loss, Standing, offsets_read
+from pipelines.bronze.lost_offsets import Loss, SourceOffsets, offsets_read
 from pipelines.bronze.queues import Partition, Span
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, Waiting
@@ -84,14 +84,14 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     lost: list[Loss] = []
     for attempt in range(_ATTEMPTS):
         held = _held(source)
-        standing = Standing(warehouse, source, checkpoint)
-        standing.finish()
+        offsets = SourceOffsets(warehouse, source, checkpoint)
+        offsets.finish()
         if held is not None:
-            lost += _settled(standing, held)
-        if _rests(source, standing, held):
+            lost += _settled(offsets, held)
+        if _rests(source, offsets, held):
             return Bronze(source.name, 0)
         reader = warehouse.session.readStream.format("kafka").options(
-            **_options(kafka, standing.starting(held))
+            **_options(kafka, offsets.starting(held))
         )
         try:
             messages = reader.load().withColumn("key", F.expr(_KEY))
@@ -126,23 +126,23 @@ def _held(source: Source) -> Held | None:
         return None
 
 
-def _settled(standing: Standing, held: Held) -> list[Loss]:
+def _settled(offsets: SourceOffsets, held: Held) -> list[Loss]:
     """The losses that are noted now; raises SourceError where the source cannot go on."""
-    losses = standing.losses(held)
-    standing.check(losses)
+    losses = offsets.losses(held)
+    offsets.check(losses)
     if losses:
-        standing.go_on(losses, held)
+        offsets.go_on(losses, held)
     else:
-        standing.remember(held)
+        offsets.remember(held)
     return losses
 
 
-def _rests(source: Source, standing: Standing, held: Held | None) -> bool:
+def _rests(source: Source, offsets: SourceOffsets, held: Held | None) -> bool:
     """Whether too little waits, and not for too long."""
     kafka = _declared(source)
     if kafka.min_offsets_per_batch <= 1 or held is None:
         return False
-    read, ended = standing.read(), standing.last_batch()
+    read, ended = offsets.read(), offsets.last_batch()
     if read is None or ended is None or time.time() - ended >= (kafka.max_delay or 0):
         return False
     waits = sum(wait.end - wait.start for wait in _beyond(held.spans, read, kafka))
@@ -158,7 +158,7 @@ def _is_lost(warehouse: Warehouse, source: Source) -> bool:
     """Whether messages are gone, as far as can be told."""
     held = _held(source)
     checkpoint = warehouse.checkpoint("bronze", source.name)
-    return held is None or bool(Standing(warehouse, source, checkpoint).losses(held))
+    return held is None or bool(SourceOffsets(warehouse, source, checkpoint).losses(held))
 
 
 def _noted(source: Source, checkpoint: str) -> tuple[str, ...]:
@@ -219,8 +219,8 @@ def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
         held = topics_of(kafka).held()
     except FAILURES as error:
         raise explained(error, source) from None
-    standing = Standing(warehouse, source, warehouse.checkpoint("bronze", source.name))
-    return _beyond(held.spans, standing.read(), kafka)
+    offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
+    return _beyond(held.spans, offsets.read(), kafka)
 
 
 def _beyond(

@@ -46,14 +46,14 @@ _EARLIEST = -2
 
 class Loss(NamedTuple):
     """Messages of a partition that are gone: from `first` to `last`; `last` is None where the topic
-    was deleted, and nobody knows what it held. `epoch` is the one in which they were sent; `anew`
-    says that there is another topic of the name now."""
+    was deleted, and nobody knows what it held. `epoch` is the one in which they were sent;
+    `recreated` says that there is another topic of the name now."""
 
     partition: Partition
     first: int
     last: int | None
     epoch: int
-    anew: bool = False
+    recreated: bool = False
 
     @property
     def span(self) -> str:
@@ -62,11 +62,11 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         if self.last is None:
-            return f"{self.partition.topic} was deleted{' and made anew' if self.anew else ''}"
+            return f"{self.partition.topic} was deleted{' and made anew' if self.recreated else ''}"
         return f"{self.partition} lacks {self.span}"
 
 
-class Standing:
+class SourceOffsets:
     """Where the stream of a source stands in its topics.
 
     Its note has `ids` of the topics that were read, the `epoch` in which they were, `begin`, where
@@ -127,7 +127,7 @@ class Standing:
             if partition.topic not in held.topics:
                 found.append(Loss(partition, max(offset, 0), None, epoch))
             elif other or (span is not None and offset >= 0 and span.following < offset):
-                found.append(Loss(partition, max(offset, 0), None, epoch, anew=True))
+                found.append(Loss(partition, max(offset, 0), None, epoch, recreated=True))
             elif span is not None and 0 <= offset < span.lowest:
                 ends = self._ends() if ends is None else ends
                 first = max(offset, ends.get(partition, 0))
@@ -137,7 +137,7 @@ class Standing:
         there = {partition.topic for partition in read}
         back = [name for name in held.ids if name not in there and name in ids]
         found += (
-            Loss(Partition(name, 0), 0, None, epoch, anew=True)
+            Loss(Partition(name, 0), 0, None, epoch, recreated=True)
             for name in back
             if ids[name] != held.ids[name]
         )
@@ -148,8 +148,8 @@ class Standing:
         kafka, epoch = self._source.kafka, self._source.epoch
         assert kafka is not None
         raised = self._note.get("epoch", epoch) < epoch
-        anew = [loss for loss in losses if loss.anew]
-        if not losses or (kafka.lost == "go_on" and (raised or not anew)):
+        recreated = [loss for loss in losses if loss.recreated]
+        if not losses or (kafka.lost == "go_on" and (raised or not recreated)):
             return
         stood: dict[str, dict[str, int]] = {}
         for loss in losses:
@@ -160,7 +160,7 @@ class Standing:
             f"source {self._source.name}: Kafka no longer holds the messages that follow those read"
             f" last (read up to {json.dumps(stood, separators=(',', ':'))}): {what}. "
         )
-        if anew:
+        if recreated:
             text += (
                 "Its numbering starts again: raise the source's epoch and set kafka.lost: go_on,"
                 f" or remove the folder {self._checkpoint}, and run again."

@@ -176,7 +176,7 @@ def explained(error: Exception, source: Source, checkpoint: str) -> SourceError:
                 f"{where} {found.text}. To go on with what is there, set {source.transport}.lost:"
                 " go_on; a row of silver then says which are missing."
             )
-        case MadeAnew() as found:
+        case Recreated() as found:
             return SourceError(
                 f"{where} {found.text}. Its numbering starts again: raise the source's epoch,"
                 f" remove the folder {checkpoint} and run again."
@@ -242,7 +242,7 @@ class Lost(Stopped):
     """Messages are gone that were not read yet."""
 
 
-class MadeAnew(Stopped):
+class Recreated(Stopped):
     """A partition was deleted and made anew: its offsets begin again."""
 
 
@@ -252,7 +252,7 @@ def stopped(error: Exception) -> Stopped | None:
     found = re.search(rf"{_MARK} (\w+): ([^\n]*)", str(error))
     if found is None:
         return None
-    kinds = {kind.__name__: kind for kind in (Stopped, Lost, MadeAnew)}
+    kinds = {kind.__name__: kind for kind in (Stopped, Lost, Recreated)}
     return kinds[found[1]](found[2])
 
 
@@ -375,7 +375,7 @@ def planned(
     """How far a batch goes that begins at `start` and takes `most` messages, all where that is
     None. Of each partition it takes a share by what waits there, and at least one message.
 
-    Raises MadeAnew, or Stopped where it is to begin with, where a partition ends below the place
+    Raises Recreated, or Stopped where it is to begin with, where a partition ends below the place
     from which it is to be read.
     """
     offsets = {name: list(pair) for name, pair in start.items()}
@@ -387,7 +387,7 @@ def planned(
         _, reached = offsets.setdefault(name, [first, first])
         if span.following < reached:
             if name in start:
-                raise MadeAnew(
+                raise Recreated(
                     f"{partition} was read up to {reached} and ends at {span.following} now:"
                     " it was deleted and made anew"
                 )

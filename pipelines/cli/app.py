@@ -259,12 +259,13 @@ def status(call: Invocation, watch: bool, interval: float | None, check: bool) -
         return
     if interval is not None and not watch:
         raise click.UsageError("--interval needs --watch")
-    from pipelines.cli import status as standing
+    from pipelines.cli.status import show_status
+    from pipelines.cli.status import watch as watch_status
 
     if watch:
-        standing.watch(call, interval or 5)
+        watch_status(call, interval or 5)
     else:
-        standing.show_status(call)
+        show_status(call)
 
 
 @ingest.command()

@@ -17,7 +17,7 @@ _BESIDE = 10
 _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
-class Standing(NamedTuple):
+class Status(NamedTuple):
     """Where everything stands: the columns SOURCE and TABLE, and sentences beside them; `failed`
     where something could not be looked up."""
 
@@ -29,9 +29,9 @@ class Standing(NamedTuple):
 
 def show_status(call: Invocation) -> None:
     """Print where everything stands; raises SystemExit with 1 where that is not all known."""
-    standing = _look(call)
-    _show(call, standing)
-    if standing.failed:
+    status = _look(call)
+    _show(call, status)
+    if status.failed:
         raise SystemExit(1)
 
 
@@ -44,20 +44,20 @@ def watch(call: Invocation, seconds: float) -> None:
         _ = call.warehouse
         take()
         while not stop():
-            standing = _look(call)
+            status = _look(call)
             if stop():
                 return
             if sys.stdout.isatty() and not call.json:
                 sys.stdout.write(_CLEAR)
-                standing = _fitted(standing, shutil.get_terminal_size().lines)
+                status = _fitted(status, shutil.get_terminal_size().lines)
             call.console.text(f"{_now():%H:%M:%S} UTC, every {seconds:g} s; Ctrl+C ends")
             call.console.text("")
-            _show(call, standing)
+            _show(call, status)
             sys.stdout.flush()
             stop.wait(seconds)
 
 
-def _look(call: Invocation) -> Standing:
+def _look(call: Invocation) -> Status:
     from pipelines.gold.backlog import unmatched
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
@@ -74,7 +74,7 @@ def _look(call: Invocation) -> Standing:
     with call.console.progress("tables", len(gold_tables(warehouse))) as advance:
         tables = table_rows(warehouse, config, advance=advance, failed=failed)
     about = (warehouse, config, [*config.sources])
-    return Standing(
+    return Status(
         [dict(zip(SOURCE, row, strict=True)) for row in sources],
         [dict(zip(TABLE, row, strict=True)) for row in tables],
         [*said, *gap_notes(warehouse), *unmatched(*about), *untyped(*about)],
@@ -82,29 +82,29 @@ def _look(call: Invocation) -> Standing:
     )
 
 
-def _show(call: Invocation, standing: Standing) -> None:
+def _show(call: Invocation, status: Status) -> None:
     console = call.console
     if call.json:
-        for row in (*standing.sources, *standing.tables):
+        for row in (*status.sources, *status.tables):
             console.record(row)
     else:
-        screens.show(console, screens.sources(standing.sources), nothing="no sources")
-        tables = screens.tables(standing.tables, now=_now(), verbose=call.verbose)
+        screens.show(console, screens.sources(status.sources), nothing="no sources")
+        tables = screens.tables(status.tables, now=_now(), verbose=call.verbose)
         screens.show(console, tables, nothing="no tables yet: `ingest run` makes them")
-    for text in standing.notes:
+    for text in status.notes:
         console.say(text)
 
 
-def _fitted(standing: Standing, lines: int) -> Standing:
+def _fitted(status: Status, lines: int) -> Status:
     """What a terminal has room for: of its tables first those that need someone."""
-    room = max(1, lines - _BESIDE - len(standing.sources) - len(standing.notes))
-    if len(standing.tables) <= room:
-        return standing
-    urgent = sorted(standing.tables, key=lambda row: screens.table_state(row) == "ok")
+    room = max(1, lines - _BESIDE - len(status.sources) - len(status.notes))
+    if len(status.tables) <= room:
+        return status
+    urgent = sorted(status.tables, key=lambda row: screens.table_state(row) == "ok")
     left = urgent[room:]
     fine = sum(screens.table_state(row) == "ok" for row in left)
     more = f"and {len(left)} more tables, {fine} of them ok; a higher terminal shows them"
-    return standing._replace(tables=urgent[:room], notes=[*standing.notes, more])
+    return status._replace(tables=urgent[:room], notes=[*status.notes, more])
 
 
 def _now() -> datetime:

@@ -3,9 +3,10 @@
 A fold of all history leaves out what has no place in the target: a null key, a value that does not
 fit its column, a partial image without base, a change without a value to order it by, a row whose
 key another source table's row holds. A batch sets such changes aside as it meets them. A target
-that is made anew meets them all at once, and under other columns other ones: `set_aside` enters
-what is left out, before the rows are replaced, and `resolve_rejects` resolves, afterwards, what is
-not left out any more. What a later truncate voids is entered by no fold, since no row lacks it.
+that is made anew meets them all at once, and under other columns other ones: `enter_left_out`
+enters what is left out, before the rows are replaced, and `resolve_rejects` resolves, afterwards,
+what is not left out any more. What a later truncate voids is entered by no fold, since no row lacks
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ingest.sql.rejects import reasons
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
-from pipelines.apply.set_aside import placeless
+from pipelines.apply.rejects import missing_order_key
 from pipelines.apply.whole_history import folded_history
 from pipelines.platform.warehouse import alone
 from pipelines.targets.rejects import create_rejects, table_of
@@ -41,7 +42,7 @@ class LeftOut(NamedTuple):
     unrecorded: int = 0
 
 
-def set_aside(reconstruction: Reconstruction, at: datetime) -> int:
+def enter_left_out(reconstruction: Reconstruction, at: datetime) -> int:
     """Enter as rejects what the fold leaves out, or note `at` that it is still; how many changes.
 
     One MERGE: nothing comes to the driver, however many there are.
@@ -112,7 +113,9 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
         partials = f"({of_kinds(folded, ['baseless'])})"
         found.append(texts.not_voided(reasons.baseless(partials)))
     if batch.projection.sequence:
-        found.append(texts.not_voided(placeless(batch, f"batch <= {batch.last} AND {batch.only}")))
+        found.append(
+            texts.not_voided(missing_order_key(batch, f"batch <= {batch.last} AND {batch.only}"))
+        )
     return found
 
 

@@ -21,7 +21,7 @@ from pipelines.gold.plan import (
     Feed,
     key_of,
     named_keys,
-    set_aside,
+    reject_keyless,
     shard_of,
     table_batch,
 )
@@ -83,9 +83,9 @@ def advance(
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
     fresh = create_target(ledger, route, new, pending=pending, contract=contract)
-    # Batches up to `seen` were applied but for open transactions. They come again, and Delta's log
-    # cannot tell which rows they wrote.
-    again = any(each.first <= (progress.seen or 0) for each in stats)
+    # Batches up to `partly_applied` were applied but for open transactions. They come again, and
+    # Delta's log cannot tell which rows they wrote.
+    again = any(each.first <= (progress.partly_applied or 0) for each in stats)
     labels = {*row.watermarks, *map(label_of, task.stats)}
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(new.items()):
@@ -116,7 +116,7 @@ def advance(
 def _up_to(row: Progress, pending: PendingChanges) -> Progress:
     """The progress, once all that was pending is applied."""
     limit = pending.limit
-    return replace(row, batch=pending.last, below=limit.below, seen=limit.newest)
+    return replace(row, batch=pending.last, below=limit.below, partly_applied=limit.newest)
 
 
 def _keys(
@@ -405,7 +405,7 @@ def _without_key(
     for table, stats in new.items():
         row = replace(
             row,
-            rejected=row.rejected + set_aside(warehouse, table, route, stats=stats),
+            rejected=row.rejected + reject_keyless(warehouse, table, route, stats=stats),
             events=row.events + sum(each.changes for each in stats),
         )
     return row

@@ -31,10 +31,10 @@ from pipelines.ledger.renames import renames
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
     """See an approved entry through, and write what came of it; gives it as it then is."""
-    return ledger.save_entry(seen_through(ledger, entry))
+    return ledger.save_entry(complete(ledger, entry))
 
 
-def seen_through(ledger: Ledger, entry: Entry) -> Entry:
+def complete(ledger: Ledger, entry: Entry) -> Entry:
     """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
@@ -56,7 +56,7 @@ def seen_through(ledger: Ledger, entry: Entry) -> Entry:
 
 def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> None:
     """Bring the target's rows to where its table is."""
-    recreated = generations.anew(entry)
+    recreated = generations.recreates(entry)
     if not recreated and any(isinstance(effect, ChangeKey) for effect in entry.effects):
         rekey(ledger, route)
     elif needed:

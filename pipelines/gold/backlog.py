@@ -151,12 +151,12 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
     for source in sources:
         cursor = progress_by_target.get((source, SOURCE_CURSOR))
         tables = cursor.tables if cursor is not None else {}
-        seen = [table for table in tables if table[2]]
+        came = [table for table in tables if table[2]]
         if any(last and not table[2] for table, last in tables.items()):
             yield f"source {source}: changes that name no table stay in silver; set default_table"
-        names = [".".join(name for name in table if name) for table in seen]
+        names = [".".join(name for name in table if name) for table in came]
         patterns = (p for entry in config.tables[source].tables for p in entry.patterns)
-        for pattern in patterns if seen else ():
-            if not any(matches(pattern, db=d, schema=s, table=t) for d, s, t in seen):
+        for pattern in patterns if came else ():
+            if not any(matches(pattern, db=d, schema=s, table=t) for d, s, t in came):
                 near = nearest(pattern, names)
                 yield f"source {source}: no table so far matches `from: {pattern}`{near}"

@@ -31,7 +31,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_places
+from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_sequence_positions
 from pipelines.targets.progress import Watermarks
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, with_spellings
@@ -168,9 +168,11 @@ def _table_batch(
         projection = replace(projection, native=False)
     if projection.keys and not projection.native:
         stats = with_key_changes(warehouse, stats, feed.later_names, projection=projection)
-    placeless = 0
+    missing_order_keys = 0
     if projection.sequence:
-        stats, placeless = with_places(warehouse, stats, feed.later_names, projection=projection)
+        stats, missing_order_keys = with_sequence_positions(
+            warehouse, stats, feed.later_names, projection=projection
+        )
     source = config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
@@ -189,7 +191,7 @@ def _table_batch(
             domain=order_domain(source, stats, watermarks.domain),
             tenant=one_tenant(source, stats, watermarks.tenant),
         ),
-        placeless=placeless,
+        missing_order_keys=missing_order_keys,
     )
 
 
@@ -426,7 +428,7 @@ def _sequence(
     return tuple(found)
 
 
-def set_aside(
+def reject_keyless(
     warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
 ) -> int:
     """Send the changes of a table without a key to `gold._rejects`; how many were new there."""

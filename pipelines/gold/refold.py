@@ -35,7 +35,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
-from pipelines.gold.accounting import resolve_rejects, set_aside
+from pipelines.gold.accounting import enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
@@ -159,7 +159,7 @@ def fill(
     between leaves no change that neither the rows nor the rejects have.
     """
     began = datetime.now(UTC)
-    aside: list[int] = []
+    rejected: list[int] = []
 
     def checked(rows: str) -> None:
         check(reconstruction.warehouse)
@@ -167,12 +167,12 @@ def fill(
 
     def before() -> None:
         if accounted:
-            aside.append(set_aside(reconstruction, began))
+            rejected.append(enter_left_out(reconstruction, began))
 
     reconstruction.tried(checked, before=before)
     lost = resolve_rejects(reconstruction, began) if accounted else 0
     metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
-    return Filled(int(metrics.get("numOutputRows") or 0), sum(aside) + lost)
+    return Filled(int(metrics.get("numOutputRows") or 0), sum(rejected) + lost)
 
 
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:

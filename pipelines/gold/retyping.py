@@ -104,11 +104,11 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
         elif attempt or why.code != row["code"]:
             now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
     if now:
-        _marked(warehouse, now)
+        _change_status(warehouse, now)
     return resolved
 
 
-def _marked(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
+def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None:
     types = dict(REJECTS)
     names = ("id", "version", "status", "code", "error", "misfits", "attempts")
     kinds = ", ".join(f"{name} {types[name]}" for name in names)

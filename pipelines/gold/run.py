@@ -37,7 +37,7 @@ from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.redeclared import enter_redeclared, is_of_masks, other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
-from pipelines.ledger.generations import anew
+from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import is_rename, later_names, under_first_names
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
@@ -223,7 +223,7 @@ def _finish(ledger: Ledger) -> list[Entry]:
 
 def _lets_in_more(finished: Iterable[Entry]) -> bool:
     """Whether one of these schema changes lets in changes that waited for it."""
-    return any(e.status == "applied" and (anew(e) or is_rename(e)) for e in finished)
+    return any(e.status == "applied" and (recreates(e) or is_rename(e)) for e in finished)
 
 
 def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
@@ -231,7 +231,7 @@ def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
     is parked, to be tried again."""
     return (
         limit.below is not None
-        and (cursor.below, cursor.seen) == (limit.below, limit.newest)
+        and (cursor.below, cursor.partly_applied) == (limit.below, limit.newest)
         and not any(
             progress.status == "parked"
             for (of, _), progress in ledger.progress_by_target.items()
@@ -443,6 +443,6 @@ def _advanced_cursor(cursor: Progress, coming: _Survey) -> list[Progress]:
         batch=coming.pending.last,
         tables=coming.last,
         below=limit.below,
-        seen=limit.newest,
+        partly_applied=limit.newest,
     )
     return [advanced] if advanced != cursor.fresh() else []

@@ -80,7 +80,7 @@ def apply_schema_changes(
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
             f"it was created; another key needs another target"
         )
-    for entry in ledger.drift.stepping_aside(table, route, wanted):
+    for entry in ledger.drift.reserved_names(table, route, wanted):
         ledger.stage_entry(entry)
     if ledger.apply_statements(table, route):
         columns = columns_of(ledger.warehouse, route.target) or {}

@@ -20,7 +20,7 @@ from ingest.sql.rejects import waiting as texts
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
-from pipelines.apply.set_aside import resolve_rejects
+from pipelines.apply.rejects import resolve_rejects
 from pipelines.gold.plan import histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows

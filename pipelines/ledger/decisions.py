@@ -130,12 +130,12 @@ class Ledger(EntryStore):
         ]
         waiting = held([*self.entries.values(), *new])
         gone = generations.frozen(self.entries.values())
-        anew = {
+        recreated = {
             entry.table
             for entry in [*self.entries.values(), *new]
-            if generations.anew(entry) and entry.status in (*WAITING, "approved")
+            if generations.recreates(entry) and entry.status in (*WAITING, "approved")
         }
-        return gone | anew | {table for table in waiting if not self._target_exists(table)}
+        return gone | recreated | {table for table in waiting if not self._target_exists(table)}
 
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
@@ -150,7 +150,7 @@ class Ledger(EntryStore):
     def _creates(self, entry: Entry) -> bool:
         read = self._read_now(entry)
         creates = entry.kind == "create_table" or (read is not None and generations.creates(read))
-        return creates and not generations.anew(entry)
+        return creates and not generations.recreates(entry)
 
     def _target_exists(self, table: SourceTable) -> bool:
         route = self.route(table)
@@ -173,13 +173,13 @@ class Ledger(EntryStore):
     def _read(self, found: PendingChanges, first: int, last: int) -> None:
         """Take up the DDL and truncates of these batches that are not known yet."""
         cursor = source_cursor(self.progress_by_target, self.source)
-        seen = [SourceTable(self.source, *names) for names in cursor.tables]
-        seen += [
+        met = [SourceTable(self.source, *names) for names in cursor.tables]
+        met += [
             *(entry.table for entry in self.entries.values()),
             *(s.table for s in found.stats),
         ]
         known_names = {
-            _folded(table): self.first_names.get(table, table) for table in seen if table.table
+            _folded(table): self.first_names.get(table, table) for table in met if table.table
         }
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.config.sources[self.source]
@@ -236,7 +236,7 @@ class Ledger(EntryStore):
             if (route := self.route(table)) is not None
             and not self.warehouse.exists("gold", route.target)
             for entry in entries
-            if generations.anew(entry)
+            if generations.recreates(entry)
         ]
         appended = generations.empty(self.warehouse, fresh)
         if fresh:

@@ -30,7 +30,7 @@ from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.ledger import columns_sent
-from ingest.sql.metadata import source_name, steps_aside
+from ingest.sql.metadata import renamed_in_gold, source_name
 from ingest.sql.silver import silver_changes
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
@@ -129,11 +129,11 @@ class Drift:
         keys = keys_of(self._store.warehouse, route.target)
         return of_data(entry, route, columns, keys=keys)
 
-    def stepping_aside(
+    def reserved_names(
         self, table: SourceTable, route: Route, columns: Iterable[str]
     ) -> Iterator[Entry]:
         """The columns that have another name in gold than at the source (73), settled."""
-        for name in filter(steps_aside, columns):
+        for name in filter(renamed_in_gold, columns):
             id_ = _id("aside", str(table), route.target, name.lower())
             if id_ not in self._store.entries:
                 entry = Entry(

@@ -37,7 +37,7 @@ DROPPED = ("drop_table", "change_partition")
 """Clauses behind which a CREATE TABLE of the same name makes a table without the rows of before."""
 
 
-def anew(entry: Entry) -> bool:
+def recreates(entry: Entry) -> bool:
     """Whether the entry is a new generation of its table."""
     return RecreateTable() in entry.effects
 
@@ -75,7 +75,7 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
             continue
         if gone:
             found = other
-        elif anew(other):
+        elif recreates(other):
             found = None
     return found
 
@@ -102,7 +102,7 @@ def frozen(entries: Iterable[Entry]) -> set[SourceTable]:
     ends = FreezeTable | RecreateTable
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
         if entry.status == "applied" and any(isinstance(e, ends) for e in entry.effects):
-            last[entry.table] = not anew(entry)
+            last[entry.table] = not recreates(entry)
     return {table for table, gone in last.items() if gone}
 
 

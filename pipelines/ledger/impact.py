@@ -35,7 +35,7 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
     counted = dict.fromkeys((entry.id for entry in waiting), 0)
     for layer, table, where, condition in (
         ("silver", "cdc", "kind = 'change'", _held_back),
-        ("gold", "_rejects", "status = 'open'", _set_aside),
+        ("gold", "_rejects", "status = 'open'", _rejected_because_of),
     ):
         if warehouse.exists(layer, table):
             found = warehouse.name(layer, table)
@@ -99,7 +99,7 @@ def _held_back(entry: Entry) -> str | None:
     return f"source = {sql_text(table.source)} AND ({' OR '.join(terms)})"
 
 
-def _set_aside(entry: Entry) -> str | None:
+def _rejected_because_of(entry: Entry) -> str | None:
     """Which rejects hold a value that has no place in a column until the entry is approved."""
     columns = [e.name.lower() for e in entry.effects if isinstance(e, AlterColumnType)]
     if not columns:

@@ -51,8 +51,8 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
-    seen = replace(entry, target=route.target, effects=effects)
-    proposed = without_others(store, seen, found.proposed, columns=columns)
+    reviewed = replace(entry, target=route.target, effects=effects)
+    proposed = without_others(store, reviewed, found.proposed, columns=columns)
     listed = [o.note for o in found.clauses if o.note]
     if proposed != found.proposed:
         found = replace(found, proposed=proposed)
@@ -169,7 +169,7 @@ def effects_on(
     named = [change.keys for change in found if isinstance(change, ChangeKey)]
     kept = {key.lower() for key in named[-1]} if named else None
     done: list[SchemaChange] = []
-    anew = False
+    rekeyed = False
     for change in found:
         stored = as_stored(change, held) if column_of(change) not in hidden else None
         keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
@@ -179,11 +179,11 @@ def effects_on(
         done.append(stored)
         match stored:
             case AlterColumnType(in_place=False):
-                anew |= keyed
+                rekeyed |= keyed
             case RenameColumn(old, new) if old.lower() in held:
                 held[new.lower()] = held.pop(old.lower())
                 fixed = [new if key.lower() == old.lower() else key for key in fixed]
-    if anew:
+    if rekeyed:
         # Rows are told apart anew: the same key, read as another type.
         done.append(ChangeKey(tuple(fixed)))
     return tuple(done)

@@ -50,12 +50,12 @@ def without_others(
     proposed = tuple(proposed)
     if takes_over(entry.effects):
         return proposed
-    anew = {change.name.lower() for change in proposed if isinstance(change, AddColumn)}
+    added = {change.name.lower() for change in proposed if isinstance(change, AddColumn)}
     types = {name.lower(): type_ for name, type_ in columns.items()}
     found: list[ColumnChange] = []
     for change in proposed:
         match change:
-            case DropColumn(name) if name.lower() not in anew:
+            case DropColumn(name) if name.lower() not in added:
                 if not held_by_others(store, entry, name):
                     found.append(change)
             case RenameColumn(old, new) if held_by_others(store, entry, old):

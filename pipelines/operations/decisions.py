@@ -10,7 +10,7 @@ from ingest.config.load import Config
 from ingest.config.mistakes import nearest
 from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
-from pipelines.gold.approvals import seen_through
+from pipelines.gold.approvals import complete
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, load_entries, readded
@@ -93,7 +93,9 @@ def _bring_on(
     targets = {
         entry.target
         for entry in decided
-        if generations.anew(entry) and entry.table.source == source and entry.status == "applied"
+        if generations.recreates(entry)
+        and entry.table.source == source
+        and entry.status == "applied"
         if entry.target is not None
     }
     if targets:
@@ -112,22 +114,22 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     if entry.risk == "none":
         return entry
     if entry.status == "approved":
-        return seen_through(ledger, entry)
+        return complete(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
         raise ConfigError([Mistake("command line", None, text)])
     route = ledger.route(entry.table)
     if route is not None and ledger.warehouse.exists("gold", route.target):
-        seen = reviewed(ledger, counted(ledger, entry), route)
+        again = reviewed(ledger, counted(ledger, entry), route)
         if entry.status == "failed" and entry.proposed:
             # It may have been half done: what it began with says what is left to do.
-            seen = replace(seen, proposed=entry.proposed, effects=entry.effects)
-        entry = seen
+            again = replace(again, proposed=entry.proposed, effects=entry.effects)
+        entry = again
     # What came of the one before is written by the same commit.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
-    return seen_through(ledger, ledger.entries[entry.id])
+    return complete(ledger, ledger.entries[entry.id])
 
 
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:

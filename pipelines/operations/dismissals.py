@@ -25,10 +25,10 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
     with lease(warehouse, "gold"):
         chosen = [reject(warehouse, id_) for id_ in ids]
         whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
-        aside = relation(warehouse, ALL)
-        if aside is not None:
+        rejected = relation(warehouse, ALL)
+        if rejected is not None:
             wanted = f"id IN ({sql_texts(whole)}) AND status <> 'dismissed'"
-            _mark(warehouse, select(f"({aside})", wanted), by=by, why=why)
+            _mark(warehouse, select(f"({rejected})", wanted), by=by, why=why)
         return [reject(warehouse, id_) for id_ in whole]
 
 
@@ -40,16 +40,16 @@ def dismiss_all(
     wanted = Wanted(source, code, "open")
     with lease(warehouse, "gold"):
         done = summary(warehouse, wanted)
-        aside = relation(warehouse, wanted)
-        if done and aside is not None:
-            _mark(warehouse, aside, by=by, why=why)
+        rejected = relation(warehouse, wanted)
+        if done and rejected is not None:
+            _mark(warehouse, rejected, by=by, why=why)
     status = SUMMARY.index("status")
     return [[*kind[:status], "dismissed", *kind[status + 1 :]] for kind in done]
 
 
-def _mark(warehouse: Warehouse, aside: str, *, by: str, why: str) -> None:
+def _mark(warehouse: Warehouse, rejected: str, *, by: str, why: str) -> None:
     """Note by one statement that the rejects of a `relation` are dismissed."""
     create_rejects(warehouse)
     columns = [name for name, _ in REJECTS]
-    now = dismissed(aside, table_of(warehouse), by=by, why=why, columns=columns)
+    now = dismissed(rejected, table_of(warehouse), by=by, why=why, columns=columns)
     merge_rejects(warehouse, now)

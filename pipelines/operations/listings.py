@@ -103,9 +103,11 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
     found = relation(warehouse, wanted)
     if found is None:
         return iter(())
-    aside = texts.in_order(found, columns=REJECT, limit=wanted.limit, values=wanted.values)
+    rejected = texts.in_order(found, columns=REJECT, limit=wanted.limit, values=wanted.values)
     few = wanted.limit is not None and not wanted.values
-    return map(list, _in_parts(warehouse.session.sql(aside), texts.ORDER, parts=1 if few else None))
+    return map(
+        list, _in_parts(warehouse.session.sql(rejected), texts.ORDER, parts=1 if few else None)
+    )
 
 
 def _in_parts(frame: DataFrame, order: str, *, parts: int | None) -> Iterator[Row]:
@@ -135,19 +137,19 @@ def reject(warehouse: Warehouse, id_: str) -> list[Any]:
 
 def ids_like(warehouse: Warehouse, beginnings: Collection[str]) -> list[str]:
     """The ids of rejects that begin in one of these ways, all of one length."""
-    aside = relation(warehouse, ALL) if beginnings else None
-    if aside is None:
+    rejected = relation(warehouse, ALL) if beginnings else None
+    if rejected is None:
         return []
-    found = warehouse.session.sql(texts.ids_like(aside, beginnings, most=_ALIKE))
+    found = warehouse.session.sql(texts.ids_like(rejected, beginnings, most=_ALIKE))
     return [row[0] for row in rows(found)]
 
 
 def summary(warehouse: Warehouse, wanted: Wanted = ALL) -> list[list[Any]]:
     """How many there are of each kind: the columns SUMMARY."""
-    aside = relation(warehouse, wanted)
-    if aside is None:
+    rejected = relation(warehouse, wanted)
+    if rejected is None:
         return []
-    found = warehouse.session.sql(texts.summary(aside, kind=SUMMARY[:-2]))
+    found = warehouse.session.sql(texts.summary(rejected, kind=SUMMARY[:-2]))
     return list(rows(found))
 
 

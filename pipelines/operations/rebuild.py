@@ -43,7 +43,7 @@ from pipelines.targets.progress import (
     progress_of,
     record_progress,
 )
-from pipelines.targets.table import check_contract, columns_of, contract_of, create, create_anew
+from pipelines.targets.table import check_contract, columns_of, contract_of, create, replace_table
 
 REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
 
@@ -133,7 +133,7 @@ def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Cha
         return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:
-        create_anew(warehouse, target, reconstruction.typed(rows), contract=contract)
+        replace_table(warehouse, target, reconstruction.typed(rows), contract=contract)
 
     return fill(reconstruction, replaced)
 
@@ -218,8 +218,8 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     )
     batches = {batch.projection.label: batch for batch in reconstruction.batches}
     if progress.outdated is not None:
-        anew = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
-        top = highest(known.applied for known in anew.values())
+        watermarks = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
+        top = highest(known.applied for known in watermarks.values())
         times = [
             s.newest
             for batch in reconstruction.batches
@@ -228,7 +228,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         ]
         return replace(
             progress.fresh(),
-            watermarks=anew,
+            watermarks=watermarks,
             contract=contract,
             outdated=None,
             unsent={},

@@ -36,7 +36,7 @@ from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
-from pipelines.ledger.generations import anew, append_truncates
+from pipelines.ledger.generations import append_truncates, recreates
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze
@@ -89,8 +89,8 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
         _forget_rejects(warehouse, source)
         _empty_again(warehouse, source)
         declarations.remember(warehouse, declared)
-        marked = _reached(warehouse, config, source)
-    targets = {target: _rebuilt(warehouse, config, target) for target in marked}
+        rebuilt = _reached(warehouse, config, source)
+    targets = {target: _rebuilt(warehouse, config, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, config, sources=[source])
     return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
@@ -146,8 +146,8 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     batch = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
-    seen = silver.select(*MESSAGE).distinct()
-    messages = bronze.join(seen, list(MESSAGE), "left_semi").select(*INPUT)
+    decoded_before = silver.select(*MESSAGE).distinct()
+    messages = bronze.join(decoded_before, list(MESSAGE), "left_semi").select(*INPUT)
     messages = placed_again(warehouse, source, messages)
     run = decode({source.name: decode_spec(source)})
     decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
@@ -186,7 +186,7 @@ def _forget_rejects(warehouse: Warehouse, source: str) -> None:
 def _empty_again(warehouse: Warehouse, source: str) -> None:
     """Bring back the truncates that new generations of tables are."""
     entries = load_entries(warehouse, source).values()
-    append_truncates(warehouse, [e for e in entries if anew(e) and e.status == "applied"])
+    append_truncates(warehouse, [e for e in entries if recreates(e) and e.status == "applied"])
 
 
 def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
@@ -214,7 +214,7 @@ def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
             progress,
             batch=limit.last if limit.last is not None else last,
             below=limit.below,
-            seen=limit.newest,
+            partly_applied=limit.newest,
             tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))

@@ -648,14 +648,14 @@ def spoilt_source(
     see = f"`ingest rejects list --source {name}` shows them"
     rejected, events = (sum(row.rejected for row in tables), sum(row.events for row in tables))
     if done.rejects and not done.changes:
-        aside = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+        share = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
         if done.rejects < done.rows:
-            aside += " and no change could be decoded"
+            share += " and no change could be decoded"
         elif done.decoded > 1:
-            aside = f"all {done.decoded:,} messages were set aside, none could be decoded"
+            share = f"all {done.decoded:,} messages were set aside, none could be decoded"
         else:
-            aside = "its one message was set aside, it could not be decoded"
-        return f"source {name}: {aside}: is its format right? {see}"
+            share = "its one message was set aside, it could not be decoded"
+        return f"source {name}: {share}: is its format right? {see}"
     if limit.above(done.rejects, done.decoded):
         text = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
     elif limit.above(rejected, events):

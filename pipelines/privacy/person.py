@@ -206,7 +206,7 @@ def _rows(
     held = frames.view(spans_table(spans))
     tables = (batch.table, *batch.later_names)
     halves = silver_changes(
-        batch.silver, tables, "before IS NOT NULL", renamed=projection.aside, kind="fragment"
+        batch.silver, tables, "before IS NOT NULL", renamed=projection.renamed, kind="fragment"
     )
     for changes in (batch.history("op <> 'truncate'"), halves):
         found = frames.sql(

@@ -95,7 +95,7 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
         (F.col("format") == FORMAT) & F.col("kind").isin("change", "reject")
     ).select(*MESSAGE, F.lit(True).alias("settled"))
     seen = earlier.select("value_hash", F.lit(True).alias("seen"))
-    marked = (
+    pieces = (
         shards.select(*COLUMNS, "value_hash")
         .join(settled.distinct(), [*MESSAGE], "left")
         .join(seen.distinct(), "value_hash", "left")
@@ -117,7 +117,7 @@ def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFra
         .agg(F.max("event_time").alias("newest"))
     )
     return (
-        marked.unionByName(commits)
+        pieces.unionByName(commits)
         .join(newest, [*_PARTITION], "left")
         .withColumns({name: F.coalesce(name, F.lit(False)) for name in ("settled", "seen")})
         .repartition(*_PARTITION)

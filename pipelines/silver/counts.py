@@ -37,7 +37,7 @@ def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
     return rows.observe(observation, *_measures()), observation
 
 
-def seen(observation: Observation) -> Counts:
+def counts_in(observation: Observation) -> Counts:
     """What was counted; waits for the write."""
     return Counts(**observation.get)
 

@@ -13,7 +13,7 @@ from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.sql.history import view
 from ingest.sql.masks import Masking, as_it_is, as_it_was
-from ingest.sql.metadata import METADATA, gold_name, source_name, steps_aside
+from ingest.sql.metadata import METADATA, gold_name, renamed_in_gold, source_name
 from ingest.sql.query import union_all
 from ingest.sql.quoting import sql_texts
 from pipelines.platform.mask_secret import maskings
@@ -154,7 +154,7 @@ def _changes(
     alike: dict[Lineage, list[SourceTable]] = {}
     for table, _ in tables:
         alike.setdefault(read[table], []).append(table)
-    aside = any(map(steps_aside, columns))
+    renamed = any(map(renamed_in_gold, columns))
     return [
         view.changes_of(
             warehouse.name("silver", "cdc"),
@@ -162,7 +162,7 @@ def _changes(
             lineage=lineage,
             masks=masks,
             zone=source.time_zone,
-            aside=aside,
+            renamed=renamed,
         )
         for lineage, some in alike.items()
     ]

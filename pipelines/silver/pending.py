@@ -17,7 +17,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql import pending as texts
 from ingest.sql.lineage import translated
-from ingest.sql.metadata import gold_name, gold_names, steps_aside
+from ingest.sql.metadata import gold_name, gold_names, renamed_in_gold
 from ingest.sql.projection import Projection
 from ingest.sql.query import first_row
 from ingest.sql.quoting import sql_text
@@ -160,10 +160,10 @@ def with_key_changes(
     """The statistics of a table with key changes counted as `projection` has the key, which silver
     does not know. `later_names`: other names that the table has had."""
     images = (image for each in stats for image in each.images)
-    aside = any(steps_aside(name) for image in images for name in image)
+    renamed = any(renamed_in_gold(name) for image in images for name in image)
     renamed = projection.key_renamed
     where = projection.may_change_key if renamed else "true"
-    changes = _changes(warehouse, stats, later_names, aside=aside, where=where)
+    changes = _changes(warehouse, stats, later_names, renamed=renamed, where=where)
     if renamed:
         changes = translated(changes, projection.lineage)
     row = warehouse.session.sql(texts.key_changes(projection, changes)).first()
@@ -174,7 +174,7 @@ def with_key_changes(
     return [first._replace(key_changes=row["key_changes"], last_removal=last_removal), *rest]
 
 
-def with_places(
+def with_sequence_positions(
     warehouse: Warehouse,
     stats: Sequence[BatchStats],
     later_names: Iterable[SourceTable],
@@ -183,8 +183,8 @@ def with_places(
 ) -> tuple[list[BatchStats], int]:
     """The statistics of a table by the order of `projection.sequence`, each with the places of them
     all, and how many changes have no place."""
-    changes = _changes(warehouse, stats, later_names, aside=projection.aside)
-    row = warehouse.session.sql(texts.places(projection, changes)).first()
+    changes = _changes(warehouse, stats, later_names, renamed=projection.renamed)
+    row = warehouse.session.sql(texts.sequence_positions(projection, changes)).first()
     assert row is not None
     placed = [
         each._replace(
@@ -211,7 +211,7 @@ def has_values(
     """Whether images of a table above a position, and below another one where that is given, have
     values of `column`, with so many `digits` behind the point where that is given."""
     where = f"{texts.between(above, below)} AND {holds_value(column, digits)}"
-    changes = _changes(warehouse, stats, later_names, aside=False, where=where)
+    changes = _changes(warehouse, stats, later_names, renamed=False, where=where)
     return bool(warehouse.session.sql(first_row(changes)).take(1))
 
 
@@ -220,7 +220,7 @@ def _changes(
     stats: Sequence[BatchStats],
     later_names: Iterable[SourceTable],
     *,
-    aside: bool,
+    renamed: bool,
     where: str = "true",
 ) -> str:
     """SQL of the changes that the statistics of one table count, under all its names, narrowed.
@@ -229,7 +229,7 @@ def _changes(
     """
     table = stats[0].table
     mine = f"{_of(table.source, (table, *later_names))} AND {spanned(stats)} AND {where}"
-    return texts.changes(warehouse.name("silver", "cdc"), mine, aside=aside)
+    return texts.changes(warehouse.name("silver", "cdc"), mine, renamed=renamed)
 
 
 def spanned(stats: Sequence[BatchStats]) -> str:

@@ -28,7 +28,7 @@ from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
 from pipelines.silver.chunks import expect_shards, join_shards, shards_wait
-from pipelines.silver.counts import Counts, count, observed, seen
+from pipelines.silver.counts import Counts, count, counts_in, observed
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.telemetry.activity import EventTimes
 
@@ -201,7 +201,7 @@ def _append(warehouse: Warehouse, rows: DataFrame, *, once: tuple[str, int], num
         return _counts(warehouse, number)
     rows, observation = observed(rows)
     warehouse.append(rows, "silver", "cdc", once=once, note=number)
-    return seen(observation)
+    return counts_in(observation)
 
 
 def _counts(warehouse: Warehouse, batch: int) -> Counts:

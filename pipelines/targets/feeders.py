@@ -42,16 +42,16 @@ def kept_apart(
 ) -> tuple[list[Progress], list[Progress]]:
     """The rows of `gold._progress` for source tables that are parked by themselves, and those for
     tables that no longer are."""
-    aside = [
+    parked_rows = [
         parked(Progress(target=str(table), source=source), error) for table, error in errors.items()
     ]
-    names = {row.target for row in aside}
+    names = {row.target for row in parked_rows}
     freed = [
         Progress(target=progress.target, source=source)
         for (of, target), progress in progress_by_target.items()
         if of == source and ":" in target and target not in names and progress.status == "parked"
     ]
-    return aside, freed
+    return parked_rows, freed
 
 
 def _led(config: Config, table: SourceTable) -> str | None:

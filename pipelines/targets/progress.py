@@ -181,20 +181,30 @@ def unconfirmed(source: str, target: str) -> str:
     )
 
 
+_COUNTS = (
+    *("events", "inserted", "updated", "deleted", "late", "keys_refolded", "files_read", "stale"),
+    *("rejected", "zero_dates"),
+)
+_NOTHING_DONE: Mapping[str, Any] = {
+    **dict.fromkeys(_COUNTS, 0),
+    **{"seconds": 0.0, "status": "ok", "error": None},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """One row of `gold._progress`: how far a target is after a run, and what the run did.
 
     Where whole transactions are published, also what lies below `below` was applied of the batches
-    up to `seen`. `contract`: what the target was created for; None = not created yet. `tables`: by
-    name of a source table the batch up to which it is applied; in the source cursor's row, the last
-    batch that has changes of it. `untyped`: columns that nobody gives a type. `declared`: the types
-    that its entry gave its columns when they were last looked at. `unsent`: by label of a source
-    table the target's columns, in lower case, that it never sent. `columns`: those that the target
-    had, in lower case, when changes were last applied to it; None: not known. `outdated`: the rows
-    are from silver as it was before it was decoded again, so nothing is applied until they are
-    rebuilt. `version`: one higher with each row of the target, whatever the clocks of the drivers
-    that wrote them.
+    up to `partly_applied`. `contract`: what the target was created for; None = not created yet.
+    `tables`: by name of a source table the batch up to which it is applied; in the source cursor's
+    row, the last batch that has changes of it. `untyped`: columns that nobody gives a type.
+    `declared`: the types that its entry gave its columns when they were last looked at. `unsent`:
+    by label of a source table the target's columns, in lower case, that it never sent. `columns`:
+    those that the target had, in lower case, when changes were last applied to it; None: not known.
+    `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
+    applied until they are rebuilt. `version`: one higher with each row of the target, whatever the
+    clocks of the drivers that wrote them.
     """
 
     target: str
@@ -218,7 +228,7 @@ class Progress:
     watermarks: dict[str, Watermarks] = field(default_factory=dict)
     tables: dict[Names, int] = field(default_factory=dict)
     below: Pos | None = None
-    seen: int | None = None
+    partly_applied: int | None = None
     contract: TargetContract | None = None
     untyped: tuple[str, ...] = ()
     declared: Mapping[str, str] | None = None
@@ -229,24 +239,7 @@ class Progress:
 
     def fresh(self) -> Progress:
         """The same state, with nothing counted yet."""
-        return Progress(
-            target=self.target,
-            source=self.source,
-            batch=self.batch,
-            last_pos=self.last_pos,
-            freshness=self.freshness,
-            watermarks=dict(self.watermarks),
-            tables=dict(self.tables),
-            below=self.below,
-            seen=self.seen,
-            contract=self.contract,
-            untyped=self.untyped,
-            declared=self.declared,
-            unsent=self.unsent,
-            columns=self.columns,
-            outdated=self.outdated,
-            version=self.version,
-        )
+        return replace(self, **_NOTHING_DONE)
 
     @property
     def why_outdated(self) -> str | None:
@@ -282,9 +275,9 @@ class Progress:
     @property
     def applied(self) -> tuple[int, str]:
         """The last batch of which something was applied, and SQL true for what was of all."""
-        if self.below is None or self.seen is None:
+        if self.below is None or self.partly_applied is None:
             return self.batch, "true"
-        return self.seen, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
+        return self.partly_applied, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
 
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
@@ -294,7 +287,7 @@ class Progress:
                 "watermarks": watermarks,
                 "tables": [(*names, batch) for names, batch in self.tables.items()],
                 "below": self.below,
-                "seen": self.seen,
+                "partly_applied": self.partly_applied,
                 "contract": self.contract,
                 "untyped": self.untyped,
                 "declared": self.declared,
@@ -351,7 +344,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
                 (db, schema, table): batch for db, schema, table, batch in state.get("tables", ())
             },
             below=tuple(state["below"]) if state.get("below") else None,
-            seen=state.get("seen"),
+            partly_applied=state.get("partly_applied"),
             contract=contract_in(last["state"]),
             untyped=tuple(state.get("untyped", ())),
             declared=state.get("declared"),

@@ -82,15 +82,17 @@ def append(warehouse: Warehouse, found: DataFrame) -> int:
     """Set aside what is not yet; how many there were. Only counts come to the driver."""
     create_rejects(warehouse)
     known = warehouse.read("gold", "_rejects").selectExpr("id", "status AS was", "version AS had")
-    aside = found.dropDuplicates(["id"]).join(known, "id", "left")
-    row = aside.selectExpr("count_if(was IS NULL) AS n", "count_if(was = 'resolved') AS m").first()
+    rejected = found.dropDuplicates(["id"]).join(known, "id", "left")
+    row = rejected.selectExpr(
+        "count_if(was IS NULL) AS n", "count_if(was = 'resolved') AS m"
+    ).first()
     assert row is not None
     columns = [name for name, _ in REJECTS]
     if row["n"]:
-        add(warehouse, "gold", "_rejects", rows=aside.where("was IS NULL").select(columns))
+        add(warehouse, "gold", "_rejects", rows=rejected.where("was IS NULL").select(columns))
     if row["m"]:
         # What was resolved once, and is set aside again by what came since, is open again.
-        again = aside.where("was = 'resolved'").withColumn("version", F.expr("had + 1"))
+        again = rejected.where("was = 'resolved'").withColumn("version", F.expr("had + 1"))
         name = f"_again_{uuid.uuid4().hex}"
         again.select(columns).createOrReplaceTempView(name)
         try:

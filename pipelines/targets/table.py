@@ -162,7 +162,7 @@ def create(
     )
 
 
-def create_anew(
+def replace_table(
     warehouse: Warehouse, target: str, rows: DataFrame, *, contract: TargetContract
 ) -> None:
     """Replace a target by `rows`, with their columns and types, as `create` makes one: by one

@@ -112,7 +112,7 @@ def test_where_spark_names_no_start_the_checkpoint_does(tmp_path: Path) -> None:
 
 
 def test_a_queue_made_anew_is_told() -> None:
-    with pytest.raises(queues.MadeAnew) as error:
+    with pytest.raises(queues.Recreated) as error:
         planned(HELD, {"orders/0": [0, 11]}, most=None, starting="earliest")
     assert stopped_text(error.value) == (
         "orders/0 was read up to 11 and ends at 10 now: it was deleted and made anew"
@@ -123,7 +123,7 @@ def test_a_queue_made_anew_is_told() -> None:
     ("error", "advice"),
     [
         (queues.Lost("a/0 was made anew, it seems"), "set kafka.lost: go_on;"),
-        (queues.MadeAnew("a/0 is not read yet"), "raise the source's epoch, remove the folder /c"),
+        (queues.Recreated("a/0 is not read yet"), "raise the source's epoch, remove the folder /c"),
         (queues.Stopped("a/0: made anew and not read yet"), "not read yet"),
     ],
 )
@@ -136,7 +136,7 @@ def test_what_is_advised_follows_from_what_happened(error: Exception, advice: st
     assert advice in said and "\n" not in said
     assert ("go_on" in said, "epoch" in said) == (
         type(error) is queues.Lost,
-        type(error) is queues.MadeAnew,
+        type(error) is queues.Recreated,
     )
 
 

@@ -24,7 +24,7 @@ from ingest.ddl.changes import (
 from ingest.ddl.parse import parse
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.sql.metadata import gold_names, source_name, statement_in_gold, steps_aside
+from ingest.sql.metadata import gold_names, renamed_in_gold, source_name, statement_in_gold
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import untyped
 from pipelines.targets.progress import Progress, Watermarks
@@ -129,7 +129,7 @@ def test_columns_called_like_those_that_gold_adds_step_aside() -> None:
         *("_source_source", "_source_table_source", "_pos_x", "a"),
     )
     assert tuple(map(source_name, found)) == names
-    assert [steps_aside(name) for name in found] == [True] * 5 + [False] * 2
+    assert [renamed_in_gold(name) for name in found] == [True] * 5 + [False] * 2
     # Spark takes the long s for an s, too.
     assert gold_names(["_po\u017f"]) == ("_po\u017f_source",)
 

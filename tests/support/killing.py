@@ -61,7 +61,7 @@ def arm(point: str) -> None:
     else:
         module, name = {
             "merged": (gold, "record_progress"),
-            "decided": (approvals, "seen_through"),
+            "decided": (approvals, "complete"),
             "altered": (alter, "_restore"),
             "rebuilt": (rebuild, "record_progress"),
         }[point]

@@ -29,7 +29,7 @@ def latest(
     (column `key`) to leave out; its presence also leaves out what does not fit, which is then
     looked after elsewhere.
     """
-    changes = projection.seen(changes)
+    changes = projection.masked(changes)
     checked = unless is None
     keys = [quoted(f"k{i}") for i in range(len(projection.keys))]
     listed = ", ".join(keys)

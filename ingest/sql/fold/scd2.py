@@ -32,7 +32,7 @@ def changes_as_steps(projection: Projection, changes: str, *, sets: Sequence[str
     Here as in all that follows the target's columns go by their slots.
     Raises SURPRISE where a key is NULL or a value does not fit.
     """
-    changes = projection.seen(changes)
+    changes = projection.masked(changes)
     keys = [f"{projection.typed_key(name)} AS _k{i}" for i, name in enumerate(projection.keys)]
     slots = projection.slots
     values = [f"{projection.typed('after', name)} AS {slots[name]}" for name in sets]

@@ -147,7 +147,7 @@ def changes_of(
     lineage: Lineage,
     masks: Mapping[str, Masking],
     zone: str | None,
-    aside: bool,
+    renamed: bool,
 ) -> str:
     """The changes of source tables with one `lineage` under today's names; what came is in
     `_sent_after` and so on. `aside`: some columns have other names in gold."""
@@ -156,7 +156,7 @@ def changes_of(
     now = as_it_is(masks, lineage)
     sent_as = {source_name(name): mask for name, mask in as_it_was(now, lineage).items()}
     changes = masked(changes, sent_as, zone=zone, maps=[f"_sent_{name}" for name in IMAGES])
-    changes = translated(in_gold(changes) if aside else changes, lineage)
+    changes = translated(in_gold(changes) if renamed else changes, lineage)
     return masked(changes, now, zone=zone)
 
 
@@ -249,8 +249,9 @@ def schemas(silver: str) -> str:
         "PARTITION BY source, db, schema, table, schema_id ORDER BY batch, topic, partition, offset"
     )
     return query(
-        told=f"SELECT *, row_number() OVER ({copies}) AS _copy FROM {silver} WHERE kind = 'schema'",
-        once="SELECT * EXCEPT (_copy) FROM told WHERE _copy = 1",
+        numbered=f"SELECT *, row_number() OVER ({copies}) AS _copy FROM {silver} "
+        "WHERE kind = 'schema'",
+        once="SELECT * EXCEPT (_copy) FROM numbered WHERE _copy = 1",
     )
 
 

@@ -41,7 +41,7 @@ def beyond_horizon(changes: str) -> str:
     return f"SELECT {listed()}, {why}, {NO_MISFITS} AS misfits, {image} FROM ({changes})"
 
 
-def placeless(projection: Projection, changes: str) -> str:
+def missing_order_key(projection: Projection, changes: str) -> str:
     """The changes (silver rows), none of which has a value to order it by."""
     names = ", ".join(spellings[0] for spellings, _ in projection.sequence)
     text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"

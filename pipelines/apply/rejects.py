@@ -6,21 +6,23 @@ from ingest.codes import Code
 from ingest.sql.projection import events
 from ingest.sql.rejects import reasons, waiting
 from ingest.sql.rejects.rows import as_rejects
-from ingest.sql.sequence import place
+from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.targets.rejects import append, change_rejects, claimed, table_of
 
 
-def placeless(batch: TableBatch, narrowed: str) -> str:
+def missing_order_key(batch: TableBatch, narrowed: str) -> str:
     """SQL of the reasons of the source table's changes, narrowed, that no value orders."""
-    where = f"{narrowed} AND ({place(batch.projection)}) IS NULL"
+    where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL"
     if not batch.projection.truncates:
         where += " AND op <> 'truncate'"
     tables = (batch.table, *batch.later_names)
-    changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.aside)
-    return reasons.placeless(batch.projection, batch.projection.seen(changes, as_sent=True))
+    changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.renamed)
+    return reasons.missing_order_key(
+        batch.projection, batch.projection.masked(changes, as_sent=True)
+    )
 
 
 def misfit_rejects(frames: Frames, batch: TableBatch, events: str) -> int:
@@ -55,14 +57,14 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
     beyond = batch.beyond()
     if beyond is None:
         return 0
-    seen = batch.projection.seen(beyond, as_sent=True)
-    return _append(frames, batch, reasons.beyond_horizon(seen))
+    masked = batch.projection.masked(beyond, as_sent=True)
+    return _append(frames, batch, reasons.beyond_horizon(masked))
 
 
-def placeless_rejects(frames: Frames, batch: TableBatch) -> int:
+def order_key_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes without a value in the columns that order the rows; how many there are."""
     narrowed = f"batch > {batch.above} AND batch <= {batch.last}"
-    return _append(frames, batch, placeless(batch, narrowed))
+    return _append(frames, batch, missing_order_key(batch, narrowed))
 
 
 def resolve_rejects(

@@ -34,9 +34,9 @@ class TableBatch:
     those before it; when each happened (µs), where the rows that it leaves behind show that.
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `only`: SQL
     that narrows every reading of silver. `later_names`: those that the source table has had since.
-    `placeless`: how many changes have no place in the target's order. `version`: the target's now,
-    None where somebody wrote what gold did not record. `newest`: the latest event time (µs) applied
-    to the target.
+    `missing_order_keys`: how many changes have no value of `sequence_by`. `version`: the target's
+    now, None where somebody wrote what gold did not record. `newest`: the latest event time (µs)
+    applied to the target.
     """
 
     table: SourceTable

@@ -9,10 +9,12 @@ offered again: where the table's log has that append, it is skipped.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, is_remote
 from pyspark.sql import functions as F
 
@@ -113,53 +115,21 @@ def _stream(
     warehouse: Warehouse, source: Source, checkpoint: str, *, last: int, stop: Callable[[], bool]
 ) -> list[Counts]:
     """Run the stream to its end; what was appended, unless Spark Connect ran it elsewhere."""
-    writer = _writer(checkpoint)
-    run = decode({source.name: decode_spec(source)})
-    settings = warehouse.settings
-    splits = source.splits_updates
-    tables = _tables(warehouse, source, checkpoint)
-    local = warehouse.local
-    # Spark Connect runs `append` in another process, where nobody would hear a request to stop.
-    stopped = stop if local and not is_remote() else _never
-    unfinished = _unfinished(checkpoint)
-    numbers = [last]
-    written: list[Counts] = []
-
-    def append(batch: DataFrame, number: int) -> None:
-        if stopped():
-            raise Stopped
-        batch_warehouse = _in_session_of_batch(settings, batch)
-        once = (writer, number)
-        own = batch_warehouse.append_note("silver", "cdc", once) if number == unfinished else None
-        if own is not None:
-            # A run that was killed got that far; sources have appended since, maybe.
-            counts = _counts(batch_warehouse, own)
-        else:
-            own = numbers[0] = numbers[0] + 1
-            counts = _append(
-                batch_warehouse, decoded(batch, batch_warehouse, own), once=once, number=own
-            )
-        written.append(counts)
-        once = (f"{writer}/pairs", number)
-        if splits and (
-            number != unfinished or batch_warehouse.append_note("silver", "cdc", once) is None
-        ):
-            pairs = join_split_updates(
-                batch_warehouse, source.name, own, counts=counts, once=once, to=numbers[0] + 1
-            )
-            numbers[0] += bool(pairs)
-            written.append(Counts(rows=pairs))
-
-    def decoded(batch: DataFrame, batch_warehouse: Warehouse, own: int) -> DataFrame:
-        messages = placed(batch_warehouse, source, batch.select(*INPUT), checkpoint=checkpoint)
-        rows = messages.mapInArrow(run, DECODED)
-        rows = rows.withColumn("batch", F.lit(own).cast("bigint"))
-        return _clustered(rows, tables) if tables > _FEW_TABLES else rows
-
+    batches = _Batches(
+        settings=warehouse.settings,
+        source=source,
+        checkpoint=checkpoint,
+        writer=_writer(checkpoint),
+        tables=_tables(warehouse, source, checkpoint),
+        unfinished=_unfinished(checkpoint),
+        last=last,
+        # Spark Connect appends in another process, where nobody would hear a request to stop.
+        stopped=stop if warehouse.local and not is_remote() else _never,
+    )
     stream = (
         _bronze(warehouse)
         .where(F.col("source") == source.name)
-        .writeStream.foreachBatch(append)
+        .writeStream.foreachBatch(batches.append)
         .option("checkpointLocation", f"{checkpoint}/stream")
         .trigger(availableNow=True)
     )
@@ -169,16 +139,80 @@ def _stream(
         damage = damaged(source.name, f"{checkpoint}/stream", remove=checkpoint)
         if damage is not None:
             raise damage from error
-        if not stopped():
+        if not batches.stopped():
             raise
-    return written
+    return batches.written
 
 
-def _in_session_of_batch(settings: Settings, batch: DataFrame) -> Warehouse:
+@dataclass(kw_only=True)
+class _Batches:
+    """The micro-batches of one stream, appended. Where Spark runs it elsewhere it goes there whole,
+    so it holds no session.
+
+    `writer`: the name of this checkpoint's appends. `tables`: about how many the source has.
+    `unfinished`: the micro-batch that a killed run began. `last`: the number of the last append.
+    """
+
+    settings: Settings
+    source: Source
+    checkpoint: str
+    writer: str
+    tables: int
+    unfinished: int | None
+    last: int
+    stopped: Callable[[], bool]
+    written: list[Counts] = field(default_factory=list)
+
+    def append(self, batch: DataFrame, number: int) -> None:
+        """Decode a micro-batch and append it, unless a killed run did; then join split updates."""
+        if self.stopped():
+            raise Stopped
+        warehouse = _in_session_of(batch, self.settings)
+        once = (self.writer, number)
+        appended = (
+            warehouse.append_note("silver", "cdc", once) if number == self.unfinished else None
+        )
+        if appended is not None:
+            # A run that was killed got that far; sources have appended since, maybe.
+            counts = _counts(warehouse, appended)
+        else:
+            appended = self.last = self.last + 1
+            rows = self._decoded(warehouse, batch, appended)
+            counts = _append(warehouse, rows, once=once, number=appended)
+        self.written.append(counts)
+        if self.source.splits_updates:
+            self._join_pairs(warehouse, appended, counts, once=(f"{self.writer}/pairs", number))
+
+    def _join_pairs(
+        self, warehouse: Warehouse, appended: int, counts: Counts, *, once: tuple[str, int]
+    ) -> None:
+        """Join the messages of split updates, unless a killed run did."""
+        if once[1] == self.unfinished and warehouse.append_note("silver", "cdc", once) is not None:
+            return
+        pairs = join_split_updates(
+            *(warehouse, self.source.name, appended), counts=counts, once=once, to=self.last + 1
+        )
+        self.last += bool(pairs)
+        self.written.append(Counts(rows=pairs))
+
+    def _decoded(self, warehouse: Warehouse, batch: DataFrame, number: int) -> DataFrame:
+        """The rows of a micro-batch, as the append with this number has them."""
+        messages = placed(warehouse, self.source, batch.select(*INPUT), checkpoint=self.checkpoint)
+        rows = messages.mapInArrow(_decode(self.source), DECODED)
+        rows = rows.withColumn("batch", F.lit(number).cast("bigint"))
+        return _clustered(rows, self.tables) if self.tables > _FEW_TABLES else rows
+
+
+def _decode(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What makes rows of the source's messages."""
+    return decode({source.name: decode_spec(source)})
+
+
+def _in_session_of(batch: DataFrame, settings: Settings) -> Warehouse:
     """The tables in the stream's own session: what others write keeps its dictionaries."""
-    batch_warehouse = Warehouse(settings, batch.sparkSession)
-    batch_warehouse.session.conf.set(_DICTIONARIES, "false")
-    return batch_warehouse
+    warehouse = Warehouse(settings, batch.sparkSession)
+    warehouse.session.conf.set(_DICTIONARIES, "false")
+    return warehouse
 
 
 def _bronze(warehouse: Warehouse) -> DataFrame:
@@ -223,8 +257,12 @@ def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
         return int(noted.read_text())
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     sample = bronze.select(*INPUT).limit(_SAMPLE)
-    run = decode({source.name: decode_spec(source)})
-    return sample.mapInArrow(run, DECODED).select("db", "schema", "table").distinct().count()
+    return (
+        sample.mapInArrow(_decode(source), DECODED)
+        .select("db", "schema", "table")
+        .distinct()
+        .count()
+    )
 
 
 def _unfinished(checkpoint: str) -> int | None:

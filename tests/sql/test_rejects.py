@@ -33,7 +33,7 @@ QUERIES = {
     "of_others": reasons.of_others(EVENTS, "SELECT * FROM held"),
     "baseless": reasons.baseless("(SELECT * FROM results)"),
     "beyond_horizon": reasons.beyond_horizon(EVENTS),
-    "placeless": reasons.placeless(PROJECTION, EVENTS),
+    "missing_order_key": reasons.missing_order_key(PROJECTION, EVENTS),
     "keyless": reasons.keyless(EVENTS),
     "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
     "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, given="SELECT key FROM k"),

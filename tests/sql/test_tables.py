@@ -41,7 +41,7 @@ MOVED = transactions.transactions("silver.cdc", change="value_hash", where="batc
 VIEW = view.of_source(
     [
         view.changes_of(
-            "silver.cdc", [TABLE], lineage=(), masks={}, zone="Asia/Shanghai", aside=False
+            "silver.cdc", [TABLE], lineage=(), masks={}, zone="Asia/Shanghai", renamed=False
         )
     ],
     by_arrival={"lab": "true"},
@@ -92,8 +92,8 @@ QUERIES = {
     ),
     "schema_hints": pending.schema_hints("silver.cdc", "true"),
     "key_changes": pending.key_changes(PROJECTION, CHANGES),
-    "places": pending.places(PROJECTION, CHANGES),
-    "changes": pending.changes("silver.cdc", pending.between(TOP, TOP), aside=True),
+    "sequence_positions": pending.sequence_positions(PROJECTION, CHANGES),
+    "changes": pending.changes("silver.cdc", pending.between(TOP, TOP), renamed=True),
     "truncates": silver.truncates(CHANGES, number=1, above=3),
     "last_batches": silver.last_batches("silver.cdc", source="it's"),
     "newest_batch": silver.newest_batch("silver.cdc"),

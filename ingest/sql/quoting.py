@@ -33,3 +33,9 @@ def sql_text(text: str) -> str:
 def sql_texts(texts: Iterable[str]) -> str:
     """String literals, one after the other."""
     return ", ".join(map(sql_text, texts))
+
+
+def equal(**texts: str | None) -> str:
+    """True where the columns of these names equal these texts; None asks nothing of a column."""
+    asked = ((name, text) for name, text in texts.items() if text is not None)
+    return " AND ".join(f"{name} = {sql_text(text)}" for name, text in asked)

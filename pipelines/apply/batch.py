@@ -212,8 +212,13 @@ class TableBatch:
         """SQL of this batch's changes that come later than their history was trimmed."""
         if (trimmed := self._trimmed) is None:
             return None
-        where = f"batch > {self.above} AND batch <= {self.last} AND ({trimmed})"
+        where = f"{self.span} AND ({trimmed})"
         return silver_changes(self.silver, (self.table, *self.later_names), where)
+
+    @property
+    def span(self) -> str:
+        """SQL that is true for silver's batches of this one."""
+        return f"batch > {self.above} AND batch <= {self.last}"
 
     @property
     def _trimmed(self) -> str | None:

@@ -63,8 +63,7 @@ def horizon_rejects(frames: Frames, batch: TableBatch) -> int:
 
 def order_key_rejects(frames: Frames, batch: TableBatch) -> int:
     """Set aside changes without a value in the columns that order the rows; how many there are."""
-    narrowed = f"batch > {batch.above} AND batch <= {batch.last}"
-    return _append(frames, batch, missing_order_key(batch, narrowed))
+    return _append(frames, batch, missing_order_key(batch, batch.span))
 
 
 def resolve_rejects(

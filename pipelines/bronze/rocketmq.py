@@ -18,7 +18,7 @@ from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
 from ingest.errors import PlatformError
 from ingest.files.record import Record
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal, sql_text
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.queues import Partition, Span
@@ -218,7 +218,7 @@ def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
     header = f"filter(headers, h -> h.key = {sql_text(BROKER_HEADER)})[0].value"
     found = (
         warehouse.read("bronze", "messages")
-        .where(f"source = {sql_text(source.name)}")
+        .where(equal(source=source.name))
         .selectExpr(f"`partition` DIV {_QUEUES_MOST} AS number", f"string({header}) AS broker")
         .where("broker IS NOT NULL")
         .distinct()

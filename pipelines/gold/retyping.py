@@ -22,7 +22,7 @@ from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
 from ingest.sql.fold.late_keys import named_by_others
 from ingest.sql.projection import events
 from ingest.sql.query import select
-from ingest.sql.quoting import quoted_list, sql_text
+from ingest.sql.quoting import equal, quoted_list
 from ingest.sql.rejects import retyped
 from ingest.sql.rejects.rows import is_open, page_of, targets_with
 from pipelines.apply.batch import TableBatch
@@ -232,9 +232,7 @@ def tables_of(
     """The source tables of the rejected events."""
     messages = {tuple(row[name] for name in MESSAGE) for row in chosen}
     frame = warehouse.session.createDataFrame(list(messages), MESSAGE_TYPES)
-    silver = warehouse.read("silver", "cdc").where(
-        f"source = {sql_text(source)} AND kind = 'change'"
-    )
+    silver = warehouse.read("silver", "cdc").where(equal(source=source, kind="change"))
     rows = silver.join(frame, list(MESSAGE), "left_semi")
     return [
         SourceTable(source, *row)

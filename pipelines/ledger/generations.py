@@ -24,7 +24,7 @@ from ingest.ddl.model import Clause, Statement
 from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.query import select
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.silver import first_of
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
@@ -145,9 +145,8 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
     micros = micros_of(entry.event_time)
     when = f"timestamp_micros({micros})" if micros is not None else "NULL"
     same = (
-        f"source = {sql_text(entry.table.source)} AND kind = 'ddl' "
-        f"AND ddl = {sql_text(entry.statement or '')} AND ({source_part('pos')} = {own} "
-        f"OR event_time = {when})"
+        equal(source=entry.table.source, kind="ddl", ddl=entry.statement or "")
+        + f" AND ({source_part('pos')} = {own} OR event_time = {when})"
     )
     found = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))
     now = {

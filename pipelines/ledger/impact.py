@@ -16,7 +16,7 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
-from ingest.sql.quoting import sql_text, sql_texts
+from ingest.sql.quoting import equal, sql_text, sql_texts
 from ingest.sql.silver import named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
@@ -96,7 +96,7 @@ def _held_back(entry: Entry) -> str | None:
         terms.append(f"({named(table)}{above} AND {held})")
     if not terms:
         return None
-    return f"source = {sql_text(table.source)} AND ({' OR '.join(terms)})"
+    return f"{equal(source=table.source)} AND ({' OR '.join(terms)})"
 
 
 def _rejected_because_of(entry: Entry) -> str | None:
@@ -106,6 +106,6 @@ def _rejected_because_of(entry: Entry) -> str | None:
         return None
     listed = sql_texts(columns)
     return (
-        f"target = {sql_text(entry.target or '')} AND source = {sql_text(entry.table.source)} "
-        f"AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"
+        equal(target=entry.target or "", source=entry.table.source)
+        + f" AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"
     )

@@ -29,7 +29,7 @@ from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError
 from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.silver import last_batches
 from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
@@ -155,7 +155,7 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
     rows = rows.withColumn("batch", F.lit(batch).cast("bigint"))
-    own = f"source = {sql_text(source.name)}"
+    own = equal(source=source.name)
     warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=batch)
     counts = count(_batch(warehouse, batch))
     last = batch
@@ -179,7 +179,7 @@ def _batch(warehouse: Warehouse, batch: int) -> DataFrame:
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
     """Take away what replays said of messages that are decoded anew, but for what was dismissed."""
     if warehouse.exists("gold", "_rejects"):
-        own = f"stage = 'decode' AND source = {sql_text(source)} AND status <> 'dismissed'"
+        own = f"{equal(stage='decode', source=source)} AND status <> 'dismissed'"
         warehouse.execute(delete(warehouse.name("gold", "_rejects"), own))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import shutil
 from typing import NamedTuple
 
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.tables.rows import delete
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -51,9 +51,8 @@ def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
         ("_ddl", "schema changes, with their decisions"),
         ("_progress", "records of progress"),
     ):
-        where = f"source = {sql_text(source)} AND target = {sql_text(target)}"
-        if table == "_rejects":
-            where += " AND stage = 'gold'"
+        stage = "gold" if table == "_rejects" else None
+        where = equal(source=source, target=target, stage=stage)
         if count := _count(warehouse, "gold", table, where=where):
             found.append(Gone(f"{what} of {target}", count))
     return found
@@ -65,10 +64,9 @@ def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
         found = of_target(warehouse, source, target)
         # The table first: while there is progress without it, the target is parked.
         warehouse.drop("gold", target)
-        where = f"source = {sql_text(source)} AND target = {sql_text(target)}"
-        _delete(warehouse, "gold", "_rejects", where=f"{where} AND stage = 'gold'")
-        _delete(warehouse, "gold", "_ddl", where=where)
-        _delete(warehouse, "gold", "_progress", where=where)
+        for table, stage in (("_rejects", "gold"), ("_ddl", None), ("_progress", None)):
+            where = equal(source=source, target=target, stage=stage)
+            _delete(warehouse, "gold", table, where=where)
     return found
 
 
@@ -79,7 +77,7 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
         for target in targets_of(warehouse, source)
         for gone in of_target(warehouse, source, target)
     ]
-    own = f"source = {sql_text(source)}"
+    own = equal(source=source)
     if rows := _count(warehouse, "silver", "cdc", where=own):
         found.append(Gone(f"silver.cdc of {source}", rows))
     if bronze and (rows := _count(warehouse, "bronze", "messages", where=own)):
@@ -92,7 +90,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
     found = of_source(warehouse, source, bronze=bronze)
     for target in targets_of(warehouse, source):
         reset_target(warehouse, source, target)
-    own = f"source = {sql_text(source)}"
+    own = equal(source=source)
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         for table in ("_rejects", "_ddl", "_progress"):
             _delete(warehouse, "gold", table, where=own)

@@ -21,7 +21,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.silver import newest_batch, silver_changes
 from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
@@ -50,7 +50,7 @@ class Past(NamedTuple):
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
     """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
-    old = f"source = {sql_text(source)} AND ingested_at < {_ago(days)}"
+    old = f"{equal(source=source)} AND ingested_at < {_ago(days)}"
     done = warehouse.execute(delete(warehouse.name("bronze", "messages"), old)).first()
     return int(done[0]) if done is not None else 0
 

@@ -20,7 +20,7 @@ from ingest.sql.lineage import translated
 from ingest.sql.metadata import gold_name, gold_names, renamed_in_gold
 from ingest.sql.projection import Projection
 from ingest.sql.query import first_row
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.silver import among, holds_value
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied
@@ -270,4 +270,4 @@ def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tupl
 
 def _of(source: str, tables: Iterable[SourceTable]) -> str:
     """SQL that is true for the rows of these tables of a source, of all where there are none."""
-    return f"source = {sql_text(source)} AND {texts.of_tables([*tables])}"
+    return f"{equal(source=source)} AND {texts.of_tables([*tables])}"

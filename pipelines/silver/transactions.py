@@ -7,12 +7,12 @@ all of them. Events that name no transaction belong to none and wait for none.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
-from ingest.sql.quoting import sql_text
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor
@@ -51,10 +51,10 @@ class PublishLimit(NamedTuple):
 EVERYTHING = PublishLimit()
 
 
-def transactions(warehouse: Warehouse, config: Config, where: str = "true") -> str:
+def transactions(warehouse: Warehouse, config: Config) -> str:
     """SQL of the transactions: begin, end, whether complete, distinct events, tables."""
     change = identity(config.sources.values())
-    return texts.transactions(warehouse.name("silver", "cdc"), change=change, where=where)
+    return texts.transactions(warehouse.name("silver", "cdc"), change=change)
 
 
 def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
@@ -75,15 +75,18 @@ def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: i
 def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: int) -> Open | None:
     """The open transaction with the lowest position among those with changes above the batch."""
     session = warehouse.session
-    ours = f"source = {sql_text(source)}"
-    met = transactions(warehouse, config, f"{ours} AND batch > {above}")
-    met = texts.that_wait(met)
+    all_of_source = partial(
+        texts.transactions,
+        warehouse.name("silver", "cdc"),
+        change=identity(config.sources.values()),
+        source=source,
+    )
+    met = texts.that_wait(all_of_source(above=above))
     if session.sql(met).isEmpty():
         return None
     # What is not complete up here may be with what lies in earlier batches: an end that came
     # before its events, or events that came a second time.
-    whole = transactions(warehouse, config, f"{ours} AND tx_id IN ({met})")
-    row = session.sql(texts.lowest_waiting(whole)).first()
+    row = session.sql(texts.lowest_waiting(all_of_source(among=met))).first()
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 

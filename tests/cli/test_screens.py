@@ -246,12 +246,12 @@ def test_status_is_watched_until_a_signal(
     looks = 0
     source = dict(zip(SOURCE, ("source", "shop", 3, *[0] * 7, None), strict=True))
 
-    def look(_: Any) -> status.Standing:
+    def look(_: Any) -> status.Status:
         nonlocal looks
         looks += 1
         if looks == 3:
             os.kill(os.getpid(), signal.SIGINT)
-        return status.Standing([source], [], [], False)
+        return status.Status([source], [], [], False)
 
     monkeypatch.setattr(status, "_look", look)
     monkeypatch.setattr(Invocation, "warehouse", None)
@@ -269,6 +269,6 @@ def test_status_is_watched_until_a_signal(
 def test_a_low_terminal_is_watched_for_what_needs_someone() -> None:
     row = dict.fromkeys(TABLE) | {"pending_ddl": 0, "rejected": 0}
     tables = [{**row, "table": f"t{n}", "parked": n == 30} for n in range(40)]
-    fitted = status._fitted(status.Standing([], tables, [], False), 20)
+    fitted = status._fitted(status.Status([], tables, [], False), 20)
     assert [table["table"] for table in fitted.tables][:2] == ["t30", "t0"]
     assert fitted.notes == ["and 30 more tables, 30 of them ok; a higher terminal shows them"]

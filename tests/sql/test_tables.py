@@ -37,7 +37,7 @@ TOGETHER = reconstruction.together(
     source="lab",
 )
 UNDECODED = replayed.undecoded("silver.cdc", "gold._rejects", source="it's", code="bad'")
-MOVED = transactions.transactions("silver.cdc", change="value_hash", where="batch > 3")
+MOVED = transactions.transactions("silver.cdc", change="value_hash", above=3)
 VIEW = view.of_source(
     [
         view.changes_of(

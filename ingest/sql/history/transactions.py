@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from ingest.position import Pos, pos_literal
 from ingest.sql.query import query
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal
 
 _WAIT = "NOT complete AND NOT rolled_back AND events > 0"
 
 
-def transactions(silver: str, *, change: str, where: str) -> str:
-    """The transactions of silver's rows for which `where` is true: (source, tx_id, begin_time,
-    end_time, complete, rolled_back, events, expected, tables, first_pos, last_pos).
+def transactions(
+    silver: str,
+    *,
+    change: str,
+    source: str | None = None,
+    above: int | None = None,
+    among: str | None = None,
+) -> str:
+    """The transactions: (source, tx_id, begin_time, end_time, complete, rolled_back, events,
+    expected, tables, first_pos, last_pos). Where they are given, of one source, as far as they lie
+    above a batch, and of those `among` (SQL of `tx_id`).
 
     `change`: SQL of what the deliveries of one change have in common.
     """
+    terms = [equal(source=source)] if source is not None else []
+    terms += [f"batch > {above}"] if above is not None else []
+    terms += [f"tx_id IN ({among})"] if among is not None else []
+    where = " AND ".join(terms) or "true"
     return query(
         rows_=f"SELECT * FROM {silver} WHERE tx_id IS NOT NULL "
         f"AND (kind = 'change' OR op IN ('begin', 'commit', 'rollback')) AND {where}",
@@ -53,5 +65,5 @@ def batches_from(silver: str, *, source: str, above: int, first: Pos) -> str:
     later = f"kind = 'change' AND pos >= {pos_literal(first)}"
     return (
         f"SELECT min(batch) FILTER (WHERE {later}), max(batch) FROM {silver} "
-        f"WHERE source = {sql_text(source)} AND batch > {above}"
+        f"WHERE {equal(source=source)} AND batch > {above}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ingest.codes import Code
 from ingest.sql.delivery import listed
-from ingest.sql.quoting import sql_text
+from ingest.sql.quoting import equal, sql_text
 
 MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
@@ -47,14 +47,12 @@ FROM ({reasons})"""
 
 def is_open(source: str, target: str | None = None, code: str | None = None) -> str:
     """True for the open rejects of gold of a source, a target and a code, where those are given."""
-    where = f"status = 'open' AND {of_gold(source, target)}"
-    return where + (f" AND code = {sql_text(code)}" if code is not None else "")
+    return equal(status="open", stage="gold", source=source, target=target, code=code)
 
 
 def of_gold(source: str, target: str | None) -> str:
     """True for the rejects of gold of a source, and a target where that is given."""
-    where = f"stage = 'gold' AND source = {sql_text(source)}"
-    return where + (f" AND target = {sql_text(target)}" if target is not None else "")
+    return equal(stage="gold", source=source, target=target)
 
 
 def claimed(rejects: str, *, source: str, target: str) -> str:

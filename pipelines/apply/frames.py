@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from contextlib import ExitStack
 from typing import Self, cast
 
@@ -13,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.fold.fold import Key
 from ingest.sql.fold.late_keys import few_keys
 from pipelines.apply import bounds
-from pipelines.platform.rows import rows
+from pipelines.platform.rows import named, rows
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 
@@ -43,10 +42,7 @@ class Frames:
         elif isinstance(frame, pa.Table):
             # Spark makes no DataFrame of a table without batches.
             frame = session.createDataFrame([], from_arrow_schema(frame.schema))
-        name = f"_{uuid.uuid4().hex}"
-        frame.createOrReplaceTempView(name)
-        self._given.callback(session.catalog.dropTempView, name)
-        return name
+        return self._given.enter_context(named(frame))
 
     def set_down(self, frame: DataFrame) -> str:
         """As `view`, of a frame that is computed once, now."""

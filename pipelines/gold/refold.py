@@ -20,7 +20,7 @@ from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn
 from ingest.errors import TableError
-from ingest.fold.arrow import Run, fold_history, origin_of
+from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
@@ -35,6 +35,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
+from pipelines.apply.scd1 import history_run
 from pipelines.gold.accounting import enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import histories, history_batches, key_of
@@ -85,7 +86,7 @@ def refold(
 ) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     which of the changes `asked` are partial images that found no base, and where they stand."""
-    found = folded(frames, batch, these_keys(frames, batch, keys), run=_run(batch))
+    found = folded(frames, batch, these_keys(frames, batch, keys), run=history_run(batch))
     rows = batch.typed_states(found.of_kind("state"), exact=True)
     if batch.shared:
         # A row of another source table's stays (27).
@@ -114,12 +115,7 @@ def baseless(
     if not keys:
         return {}
     late = these_keys(frames, batch, keys)
-    return _positions(frames, folded(frames, batch, late, run=_run(batch)), asked)
-
-
-def _run(batch: TableBatch) -> Run:
-    by_arrival = batch.projection.by_arrival
-    return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
+    return _positions(frames, folded(frames, batch, late, run=history_run(batch)), asked)
 
 
 def _positions(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:

@@ -29,7 +29,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.refold import all_of, applied_history, baseless, overwrite, refold
 from pipelines.ledger.decisions import Ledger
-from pipelines.platform.rows import array_of
+from pipelines.platform.rows import array_of, named
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import highest, record_progress
@@ -112,12 +112,8 @@ def _change_status(warehouse: Warehouse, now: Sequence[tuple[Any, ...]]) -> None
     types = dict(REJECTS)
     names = ("id", "version", "status", "code", "error", "misfits", "attempts")
     kinds = ", ".join(f"{name} {types[name]}" for name in names)
-    view = f"_tried_{id(now)}"
-    warehouse.session.createDataFrame(now, kinds).createOrReplaceTempView(view)
-    try:
+    with named(warehouse.session.createDataFrame(now, kinds)) as view:
         change_rejects(warehouse, select(view))
-    finally:
-        warehouse.session.catalog.dropTempView(view)
 
 
 def typed_at_last(warehouse: Warehouse, batch: TableBatch) -> None:

@@ -9,7 +9,6 @@ by `pipelines.gold.retyping`.
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -28,6 +27,7 @@ from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_ta
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.leases import lease
+from pipelines.platform.rows import named
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import declarations, projects
@@ -138,13 +138,9 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
 
 def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:
     """Write down what became of the open rejects: those that are done, and why others are not."""
-    view = f"_failed_{uuid.uuid4().hex}"
-    failed.createOrReplaceTempView(view)
     undecoded, columns = _undecoded(warehouse, source, code), [name for name, _ in REJECTS]
-    try:
+    with named(failed) as view:
         merge_rejects(warehouse, texts.as_rejects(undecoded, view, source=source, columns=columns))
-    finally:
-        warehouse.session.catalog.dropTempView(view)
 
 
 def _undecoded(warehouse: Warehouse, source: str, code: str | None) -> str:

@@ -8,7 +8,9 @@ Keys go the other way, to Arrow, to be joined with.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
@@ -117,3 +119,14 @@ def _apply(plain: Plain | None, value: Any) -> Any:
 def array_of(keys: Iterable[Key]) -> pa.Array:
     """Keys as an array of lists of text."""
     return pa.array([list(key) for key in keys], pa.list_(pa.string()))
+
+
+@contextmanager
+def named(frame: DataFrame) -> Iterator[str]:
+    """A name under which SQL finds a frame, until the end."""
+    name = f"_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)

@@ -30,6 +30,7 @@ from ingest.sql.quoting import quoted, sql_text, typed_columns
 from ingest.sql.tables import definition, upkeep
 from ingest.sql.tables import rows as texts
 from pipelines.platform.leases import Patience, check, lease
+from pipelines.platform.rows import named
 
 T = TypeVar("T")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -530,12 +531,8 @@ def upsert(
     """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
     schema = typed_columns(columns)
     frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
-    view = f"_{table}_{id(frame)}"
-    frame.createOrReplaceTempView(f"`{view}`")
-    try:
-        upsert_from(warehouse, layer, table, rows=select(f"`{view}`"))
-    finally:
-        warehouse.session.catalog.dropTempView(view)
+    with named(frame) as view:
+        upsert_from(warehouse, layer, table, rows=select(view))
 
 
 def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:

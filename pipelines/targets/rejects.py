@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -11,6 +9,7 @@ from ingest.sql.query import select
 from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
 from ingest.sql.rejects.rows import MISFITS
+from pipelines.platform.rows import named
 from pipelines.platform.warehouse import Warehouse, add, change_from, upsert_from
 
 REJECTS = (
@@ -93,10 +92,6 @@ def append(warehouse: Warehouse, found: DataFrame) -> int:
     if row["m"]:
         # What was resolved once, and is set aside again by what came since, is open again.
         again = rejected.where("was = 'resolved'").withColumn("version", F.expr("had + 1"))
-        name = f"_again_{uuid.uuid4().hex}"
-        again.select(columns).createOrReplaceTempView(name)
-        try:
-            merge_rejects(warehouse, select(name))
-        finally:
-            warehouse.session.catalog.dropTempView(name)
+        with named(again.select(columns)) as view:
+            merge_rejects(warehouse, select(view))
     return int(row["n"] + row["m"])

@@ -7,35 +7,30 @@ from dataclasses import dataclass, replace
 
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, renamed
+from ingest.ddl.changes import renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
-from pipelines.gold.encodings import Doubt, check_encodings
 from pipelines.gold.plan import (
     Feed,
     key_of,
-    named_keys,
     reject_keyless,
-    shard_of,
     table_batch,
 )
 from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
-from pipelines.gold.schema_evolution import apply_schema_changes, create_target
+from pipelines.gold.schema_evolution import Feeding, create_target, grown
 from pipelines.gold.shared_keys import try_again
-from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import later_names, under_first_names
+from pipelines.ledger.renames import under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges, has_values, schema_hints
+from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
-from pipelines.targets.table import columns_of, contract_of, horizons_of
+from pipelines.targets.table import contract_of, horizons_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ def advance(
     shared = len(labels) > 1 and route.shard_column is None
     for number, (table, of_table) in enumerate(new.items()):
         feeding = Feeding(route, table, of_table, contract, pending, ledger)
-        row, columns = _grown(feeding, row, fresh=fresh)
+        row, columns = grown(feeding, row, fresh=fresh)
         batch = table_batch(
             *(warehouse, ledger.config, _feed(feeding, columns)),
             contract=contract,
@@ -151,71 +146,6 @@ def _check_contract(route: Route, progress: Progress, contract: TargetContract) 
     )
 
 
-@dataclass(frozen=True)
-class Feeding:
-    """A source table, with its statistics of the pending changes, and the target that it feeds."""
-
-    route: Route
-    table: SourceTable
-    stats: list[BatchStats]
-    contract: TargetContract
-    pending: PendingChanges
-    ledger: Ledger
-
-    @property
-    def later_names(self) -> tuple[SourceTable, ...]:
-        """The names that the source table has had since its first."""
-        return later_names(self.table, self.ledger.first_names)
-
-    @property
-    def types(self) -> Sequence[tuple[ColumnType, ...]]:
-        """The types that came with its columns."""
-        return self.pending.types.get(self.table, ())
-
-    @property
-    def hinted_keys(self) -> tuple[str, ...]:
-        """The key that its schema messages name."""
-        return self.pending.keys.get(self.table, ())
-
-
-def _grown(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
-    """The progress that knows the target's columns, and these, with what the table brings and the
-    ledger lets in; what else of them differs from what there was is entered in the ledger."""
-    route, table, ledger = feeding.route, feeding.table, feeding.ledger
-    before = columns_of(ledger.warehouse, route.target) or {}
-    apply_schema_changes(
-        *(ledger, route, table),
-        keys=feeding.contract.keys,
-        columns=before,
-        types=feeding.types,
-        stats=feeding.stats,
-    )
-    _check_encodings(feeding)
-    columns = columns_of(ledger.warehouse, route.target) or {}
-    typed = [column.name for listed in feeding.types for column in listed]
-    typed += stated_names(ledger.of(table))
-    new = [name for name in columns if fresh or name not in before]
-    untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
-    row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
-    if not fresh:
-        row = _unsent(feeding, row, columns)
-    if feeding.contract.keys:
-        _check_key(feeding)
-    return row, columns
-
-
-def _check_encodings(feeding: Feeding) -> None:
-    ledger, table = feeding.ledger, feeding.table
-    said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
-
-    def met(doubt: Doubt) -> bool:
-        names = feeding.later_names
-        return has_values(ledger.warehouse, feeding.stats, names, **doubt._asdict())
-
-    source = ledger.config.sources[ledger.source]
-    check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)
-
-
 def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
     """What the table has new for the target."""
     return Feed(
@@ -235,7 +165,7 @@ def _applied(feeding: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed:
     # Not only what is new among the rejects: a run that was killed may have recorded them.
     if counts.pop("unfit", 0) or counts["rejected"]:
         grew = outgrowing(ledger.warehouse, feeding.table.source, route.target)
-        ledger.enter(ledger.drift.outgrown(feeding.table, route, grew), route)
+        ledger.enter(feeding.drift.outgrown(grew), route)
     if was_unkeyed:
         typed_at_last(ledger.warehouse, batch)
     times = (row.freshness, *(stats.newest for stats in batch.stats))
@@ -296,49 +226,6 @@ def _ordering_types(
     names = [feeding.table, *feeding.later_names]
     earlier = schema_hints(ledger.warehouse, names, feeding.pending.last)
     return under_first_names(earlier, ledger.first_names).types.get(feeding.table, [])[-1:]
-
-
-def _check_key(feeding: Feeding) -> None:
-    """Enter other keys that the YAML or the messages name now; the target's own stays."""
-    route, table, ledger = feeding.route, feeding.table, feeding.ledger
-    keys = feeding.contract.keys
-    found = named_keys(ledger.config, route, feeding.stats, lineage=ledger.lineage(table))
-    held = {key.lower() for key in keys}
-    top = highest(each.highest for each in feeding.stats) or ()
-    for own in found or [feeding.hinted_keys]:
-        named = (*own, *shard_of(route))
-        if not own or {name.lower() for name in named} == held:
-            continue
-        if not _of_before(ledger, table, top, beside=len(found) > 1):
-            ledger.enter(ledger.drift.other_key(table, route, keys, names=named), route)
-
-
-def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) -> bool:
-    """Whether messages up to `top` that name another key are from before a change of it that was
-    applied, or may be, where others stand `beside` them."""
-    return any(
-        isinstance(effect, ChangeKey) and (beside or (entry.pos or ()) > top)
-        for entry in ledger.of(table)
-        if entry.status == "applied"
-        for effect in entry.effects
-    )
-
-
-def _unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
-    """The progress, once columns that are no longer sent are entered."""
-    route, table, drift = feeding.route, feeding.table, feeding.ledger.drift
-    label = label_of(table)
-    keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
-    for entry in drift.sent_again(table, feeding.stats):
-        feeding.ledger.stage_entry(entry)
-    gone, never = drift.unsent(
-        *(table, route, [name for name in columns if name.lower() not in keys]),
-        stats=feeding.stats,
-        listed=[column.name for column in feeding.types[-1]] if feeding.types else None,
-        never=row.unsent.get(label, ()),
-    )
-    feeding.ledger.enter(gone, route)
-    return replace(row, unsent={**row.unsent, label: never})
 
 
 def _check_keyless(

@@ -15,6 +15,7 @@ from ingest.errors import TableError
 from ingest.names import SourceTable
 from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.drift import Drift
 from pipelines.targets.progress import Progress, record_progress
 
 _MASKS = "expected masks "
@@ -33,7 +34,8 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
         types = {name: t for name, t in route.columns.items() if name not in route.masks}
-        ledger.enter(ledger.drift.declared(first, replace(route, columns=types)), route)
+        drift = Drift(ledger, first, replace(route, columns=types))
+        ledger.enter(drift.declared(), route)
         noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
         ledger.save()

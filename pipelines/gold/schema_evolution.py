@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
+from ingest.ddl.changes import ChangeKey
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable
-from pipelines.gold.plan import shard_of
+from ingest.names import SourceTable, label_of
+from ingest.position import Pos
+from pipelines.gold.encodings import Doubt, check_encodings
+from pipelines.gold.plan import named_keys, shard_of
+from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.drift import Drift
+from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges
+from pipelines.silver.pending import BatchStats, PendingChanges, has_values
+from pipelines.targets.progress import Progress, highest
 from pipelines.targets.table import check_contract, columns_of, create, wanted_columns
 
 
@@ -59,20 +67,76 @@ def _check_excluded(warehouse: Warehouse, route: Route) -> None:
         )
 
 
-def apply_schema_changes(
-    ledger: Ledger,
-    route: Route,
-    table: SourceTable,
-    *,
-    keys: tuple[str, ...],
-    columns: Mapping[str, str],
-    types: Sequence[tuple[ColumnType, ...]],
-    stats: Sequence[BatchStats],
-) -> None:
+@dataclass(frozen=True)
+class Feeding:
+    """A source table, with its statistics of the pending changes, and the target that it feeds."""
+
+    route: Route
+    table: SourceTable
+    stats: list[BatchStats]
+    contract: TargetContract
+    pending: PendingChanges
+    ledger: Ledger
+
+    @property
+    def drift(self) -> Drift:
+        """What its data shows beside its DDL."""
+        return Drift(self.ledger, self.table, self.route)
+
+    @property
+    def later_names(self) -> tuple[SourceTable, ...]:
+        """The names that the source table has had since its first."""
+        return later_names(self.table, self.ledger.first_names)
+
+    @property
+    def types(self) -> Sequence[tuple[ColumnType, ...]]:
+        """The types that came with its columns."""
+        return self.pending.types.get(self.table, ())
+
+    @property
+    def hinted_keys(self) -> tuple[str, ...]:
+        """The key that its schema messages name."""
+        return self.pending.keys.get(self.table, ())
+
+
+def grown(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
+    """The progress that knows the target's columns, and these, with what the table brings and the
+    ledger lets in; what else of them differs from what there was is entered in the ledger."""
+    route, table, ledger = feeding.route, feeding.table, feeding.ledger
+    before = columns_of(ledger.warehouse, route.target) or {}
+    _apply_schema_changes(feeding, before)
+    _check_encodings(feeding)
+    columns = columns_of(ledger.warehouse, route.target) or {}
+    typed = [column.name for listed in feeding.types for column in listed]
+    typed += stated_names(ledger.of(table))
+    new = [name for name in columns if fresh or name not in before]
+    untyped = untyped_columns(row.untyped, columns, route, new=new, typed=typed)
+    row = replace(row, untyped=untyped, declared=dict(route.columns)).with_columns(columns)
+    if not fresh:
+        row = _unsent(feeding, row, columns)
+    if feeding.contract.keys:
+        _check_key(feeding)
+    return row, columns
+
+
+def _check_encodings(feeding: Feeding) -> None:
+    ledger, table = feeding.ledger, feeding.table
+    said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
+
+    def met(doubt: Doubt) -> bool:
+        names = feeding.later_names
+        return has_values(ledger.warehouse, feeding.stats, names, **doubt._asdict())
+
+    source = ledger.config.sources[ledger.source]
+    check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)
+
+
+def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
     shows, and carry out on the target, which has `columns`, what the policy lets in."""
-    images = {image for each in stats for image in each.images}
-    wanted = wanted_columns(route, keys, types, images=sorted(images))
+    ledger, route, keys = feeding.ledger, feeding.route, feeding.contract.keys
+    images = {image for each in feeding.stats for image in each.images}
+    wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
     held = {name.lower() for name in columns}
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
@@ -80,12 +144,54 @@ def apply_schema_changes(
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
             f"it was created; another key needs another target"
         )
-    for entry in ledger.drift.reserved_names(table, route, wanted):
+    for entry in feeding.drift.reserved_names(wanted):
         ledger.stage_entry(entry)
-    if ledger.apply_statements(table, route):
+    if ledger.apply_statements(feeding.table, route):
         columns = columns_of(ledger.warehouse, route.target) or {}
-    typed = {column.name for listed in types for column in listed}
-    drift = ledger.drift
-    if added := drift.new_columns(table, route, columns, wanted=wanted):
+    typed = {column.name for listed in feeding.types for column in listed}
+    if added := feeding.drift.new_columns(columns, wanted=wanted):
         ledger.enter_columns(added, route)
-    ledger.enter(drift.other_types(table, route, columns, wanted=wanted, typed=typed), route)
+    ledger.enter(feeding.drift.other_types(columns, wanted=wanted, typed=typed), route)
+
+
+def _check_key(feeding: Feeding) -> None:
+    """Enter other keys that the YAML or the messages name now; the target's own stays."""
+    route, table, ledger = feeding.route, feeding.table, feeding.ledger
+    keys = feeding.contract.keys
+    found = named_keys(ledger.config, route, feeding.stats, lineage=ledger.lineage(table))
+    held = {key.lower() for key in keys}
+    top = highest(each.highest for each in feeding.stats) or ()
+    for own in found or [feeding.hinted_keys]:
+        named = (*own, *shard_of(route))
+        if not own or {name.lower() for name in named} == held:
+            continue
+        if not _of_before(ledger, table, top, beside=len(found) > 1):
+            ledger.enter(feeding.drift.other_key(keys, names=named), route)
+
+
+def _of_before(ledger: Ledger, table: SourceTable, top: Pos, *, beside: bool) -> bool:
+    """Whether messages up to `top` that name another key are from before a change of it that was
+    applied, or may be, where others stand `beside` them."""
+    return any(
+        isinstance(effect, ChangeKey) and (beside or (entry.pos or ()) > top)
+        for entry in ledger.of(table)
+        if entry.status == "applied"
+        for effect in entry.effects
+    )
+
+
+def _unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress:
+    """The progress, once columns that are no longer sent are entered."""
+    route, drift = feeding.route, feeding.drift
+    label = label_of(feeding.table)
+    keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
+    for entry in drift.sent_again(feeding.stats):
+        feeding.ledger.stage_entry(entry)
+    gone, never = drift.unsent(
+        [name for name in columns if name.lower() not in keys],
+        stats=feeding.stats,
+        listed=[column.name for column in feeding.types[-1]] if feeding.types else None,
+        never=row.unsent.get(label, ()),
+    )
+    feeding.ledger.enter(gone, route)
+    return replace(row, unsent={**row.unsent, label: never})

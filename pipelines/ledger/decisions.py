@@ -34,7 +34,7 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from pipelines.ledger import generations
 from pipelines.ledger.alter import add_columns, backfill_needed, carry_out, deferred
-from pipelines.ledger.drift import Drift, announced
+from pipelines.ledger.drift import announced
 from pipelines.ledger.entries import (
     IN_FORCE,
     POLICY,
@@ -115,7 +115,6 @@ class Ledger(EntryStore):
         progress_by_target: ProgressByTarget | None = None,
     ) -> None:
         super().__init__(warehouse, config, source, progress_by_target=progress_by_target)
-        self.drift = Drift(self)
         self._waiting: dict[SourceTable, list[Entry]] = {}
         self._new: set[str] = set()
 

@@ -42,19 +42,15 @@ _WHOLE_ROWS = {name for name, format_ in FORMATS.items() if format_.whole_rows}
 
 
 class Drift:
-    """What the data of one source shows beside its DDL, as entries to be taken up."""
+    """What the data of a source table shows beside its DDL, as entries to be taken up on the
+    table's way to its target."""
 
-    def __init__(self, store: EntryStore) -> None:
+    def __init__(self, store: EntryStore, table: SourceTable, route: Route) -> None:
         self._store = store
+        self._table = table
+        self._route = route
 
-    def new_columns(
-        self,
-        table: SourceTable,
-        route: Route,
-        columns: Mapping[str, str],
-        *,
-        wanted: Mapping[str, str],
-    ) -> list[Entry]:
+    def new_columns(self, columns: Mapping[str, str], *, wanted: Mapping[str, str]) -> list[Entry]:
         """The columns `wanted` that came, and the target has not."""
         held = _folded(columns)
         added = [
@@ -62,20 +58,18 @@ class Drift:
             for name, type_ in wanted.items()
             if name.lower() not in held
             for change in [AddColumn(name, type_)]
-            if not self._kept_out(table, change) and not self._over(table, change)
+            if not self._kept_out(change) and not self._over(change)
         ]
-        first = self._firsts(table, [change.name.lower() for change in added]) if added else {}
+        first = self._firsts([change.name.lower() for change in added]) if added else {}
         entries = []
         for change in added:
             why = f"column {change.name} came as {change.type}; no DDL announced it"
-            entry = _entry(table, change, first=first.get(change.name.lower()))
-            entries.append(replace(of_data(entry, route, columns, keys=()), why=why))
+            entry = _entry(self._table, change, first=first.get(change.name.lower()))
+            entries.append(replace(of_data(entry, self._route, columns, keys=()), why=why))
         return entries
 
     def other_types(
         self,
-        table: SourceTable,
-        route: Route,
         columns: Mapping[str, str],
         *,
         wanted: Mapping[str, str],
@@ -84,93 +78,82 @@ class Drift:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
         held = {name.lower(): name for name in columns}
-        declared = _folded(route.columns)
+        declared = _folded(self._route.columns)
         for name, type_ in wanted.items():
             own = held.get(name.lower())
             if own is None or not (name.lower() in declared or name in typed):
                 continue
             change, was = AlterColumnType(own, type_), columns[own]
-            fits = holds(route, name, was, coming=type_)
-            if not fits and not self._kept_out(table, change) and not self._over(table, change):
+            fits = holds(self._route, name, was, coming=type_)
+            if not fits and not self._kept_out(change) and not self._over(change):
                 why = f"column {own} came as {type_}, gold has {was}; no DDL announced it"
-                yield replace(self._retyped(table, route, columns, change=change), why=why)
+                yield replace(self._retyped(columns, change), why=why)
 
-    def declared(self, table: SourceTable, route: Route) -> Iterator[Entry]:
+    def declared(self) -> Iterator[Entry]:
         """Declared types that are wider than, or other than, those of the target."""
-        columns = columns_of(self._store.warehouse, route.target) or {}
-        return self.other_types(table, route, columns, wanted=route.columns, typed=())
+        columns = columns_of(self._store.warehouse, self._route.target) or {}
+        return self.other_types(columns, wanted=self._route.columns, typed=())
 
-    def outgrown(
-        self, table: SourceTable, route: Route, numbers: Mapping[str, Sequence[str]]
-    ) -> Iterator[Entry]:
+    def outgrown(self, numbers: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
         """The wider types that numbers which did not fit need (23); `numbers`: by column."""
-        columns = columns_of(self._store.warehouse, route.target) or {}
-        declared = _folded(route.columns)
+        columns = columns_of(self._store.warehouse, self._route.target) or {}
+        declared = _folded(self._route.columns)
         for name, texts in numbers.items():
             was = columns.get(name, "string")
             wider = outgrown(was, texts)
             if wider is None or name.lower() in declared:
                 continue
             change = AlterColumnType(name, wider)
-            if not self._kept_out(table, change):
+            if not self._kept_out(change):
                 why = f"values of {name} outgrew {was}; no DDL announced it"
-                yield replace(self._retyped(table, route, columns, change=change), why=why)
+                yield replace(self._retyped(columns, change), why=why)
 
-    def _retyped(
-        self,
-        table: SourceTable,
-        route: Route,
-        columns: Mapping[str, str],
-        *,
-        change: AlterColumnType,
-    ) -> Entry:
+    def _retyped(self, columns: Mapping[str, str], change: AlterColumnType) -> Entry:
         was = columns.get(change.name, "string")
-        entry = _entry(table, change, was=was, first=self._first(table, change))
-        keys = keys_of(self._store.warehouse, route.target)
-        return of_data(entry, route, columns, keys=keys)
+        entry = _entry(self._table, change, was=was, first=self._first(change))
+        keys = keys_of(self._store.warehouse, self._route.target)
+        return of_data(entry, self._route, columns, keys=keys)
 
-    def reserved_names(
-        self, table: SourceTable, route: Route, columns: Iterable[str]
-    ) -> Iterator[Entry]:
+    def reserved_names(self, columns: Iterable[str]) -> Iterator[Entry]:
         """The columns that have another name in gold than at the source (73), settled."""
         for name in filter(renamed_in_gold, columns):
-            id_ = _id("aside", str(table), route.target, name.lower())
+            id_ = _id("aside", str(self._table), self._route.target, name.lower())
             if id_ not in self._store.entries:
                 entry = Entry(
-                    id=id_, table=table, target=route.target, risk="none", kind="rename_column"
+                    id=id_,
+                    table=self._table,
+                    target=self._route.target,
+                    risk="none",
+                    kind="rename_column",
                 )
                 given = source_name(name)
                 why = f"`{given}` is a column of gold's own: the source's is `{name}` there"
                 yield entry.with_status("applied", why=why)
 
-    def other_key(
-        self, table: SourceTable, route: Route, held: Sequence[str], *, names: Sequence[str]
-    ) -> Iterator[Entry]:
+    def other_key(self, held: Sequence[str], *, names: Sequence[str]) -> Iterator[Entry]:
         """The key, where it differs from the one the target was made with (21) and is not known."""
-        shard = (route.shard_column or "").lower()
+        shard = (self._route.shard_column or "").lower()
         change = ChangeKey(tuple(name for name in names if name.lower() != shard))
-        known = (effect for entry in self._store.of(table) for effect in entry.effects)
+        known = (effect for entry in self._store.of(self._table) for effect in entry.effects)
         keys = (effect.keys for effect in known if isinstance(effect, ChangeKey))
         if not any(_folded(key) - {shard} == _folded(change.keys) for key in keys):
             came, has = ", ".join(names), ", ".join(held)
-            entry = _entry(table, change, was=f"({has})", first=self._first(table, change))
+            entry = _entry(self._table, change, was=f"({has})", first=self._first(change))
             why = f"messages name the key ({came}), gold has ({has}); no DDL announced it"
-            yield replace(of_data(entry, route, {}, keys=held), why=why)
+            yield replace(of_data(entry, self._route, {}, keys=held), why=why)
 
-    def sent_again(self, table: SourceTable, stats: Sequence[BatchStats]) -> list[Entry]:
+    def sent_again(self, stats: Sequence[BatchStats]) -> list[Entry]:
         """What waits because a column came no longer, taken back where it comes again."""
         sent, top = _sent(stats), max((s.highest for s in stats if s.highest), default=())
         return [
             entry.with_status("ignored", why=SentAgain())
-            for entry in self._store.of(table)
+            for entry in self._store.of(self._table)
             if entry.status in WAITING and is_unsent(entry)
             if (entry.pos or ()) < top and column_of(entry.effects[0]) in sent
         ]
 
     def unsent(
         self,
-        table: SourceTable,
-        route: Route,
         columns: Iterable[str],
         *,
         stats: Sequence[BatchStats],
@@ -191,16 +174,16 @@ class Drift:
             return [], tuple(sorted(never))
         known = sent | _folded(listed or ()) | never
         lacking = {name.lower(): name for name in columns if name.lower() not in known}
-        lacking = {low: name for low, name in lacking.items() if not self._going(table, low)}
+        lacking = {low: name for low, name in lacking.items() if not self._going(low)}
         if not lacking:
             return [], tuple(sorted(never))
-        last = self._last(table, list(lacking))
+        last = self._last(list(lacking))
         gone = []
-        for low, since in self._since(table, last).items():
+        for low, since in self._since(last).items():
             change = DropColumn(lacking[low])
             entry = replace(
-                _entry(table, change, was=str(since), first=since),
-                target=route.target,
+                _entry(self._table, change, was=str(since), first=since),
+                target=self._route.target,
                 risk="destructive",
                 kind="drop_column",
                 proposed=(change,),
@@ -209,44 +192,41 @@ class Drift:
             gone.append(entry)
         return gone, tuple(sorted(never | (lacking.keys() - last.keys())))
 
-    def _going(self, table: SourceTable, column: str) -> bool:
+    def _going(self, column: str) -> bool:
         """Whether the ledger has it that the column goes, decided or not; or that it is gone, and
         the target keeps it for other source tables."""
-        return ended(self._store.lineage(table), column) is not None or any(
+        return ended(self._store.lineage(self._table), column) is not None or any(
             frees(effect) == column
-            for entry in self._store.of(table)
+            for entry in self._store.of(self._table)
             if entry.status not in IN_FORCE and entry.reason != SentAgain()
             for effect in entry.effects
         )
 
-    def _last(self, table: SourceTable, names: Sequence[str]) -> dict[str, Pos]:
+    def _last(self, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the highest position of a change that had each, or said that
         it was not supplied; none of those that never came."""
-        found = columns_sent.last_known(self._changes(table), names)
+        found = columns_sent.last_known(self._changes(), names)
         rows = self._store.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
-    def _since(self, table: SourceTable, last: Mapping[str, Pos]) -> dict[str, Pos]:
+    def _since(self, last: Mapping[str, Pos]) -> dict[str, Pos]:
         """Of columns the position of the first new row behind the last change that had each."""
         if not last:
             return {}
-        found = columns_sent.new_rows_above(self._changes(table), last.values())
+        found = columns_sent.new_rows_above(self._changes(), last.values())
         row = self._store.warehouse.session.sql(found).first()
         assert row is not None
         pairs = zip(last, row, strict=True)
         return {name: tuple(pos) for name, pos in pairs if pos is not None}
 
-    def _firsts(self, table: SourceTable, names: Sequence[str]) -> dict[str, Pos]:
+    def _firsts(self, names: Sequence[str]) -> dict[str, Pos]:
         """Of columns, in lower case, the lowest position of a change that has each."""
-        found = columns_sent.first_sent(self._changes(table), names)
+        found = columns_sent.first_sent(self._changes(), names)
         rows = self._store.warehouse.session.sql(found).collect()
         return {row[0]: tuple(row[1]) for row in rows if row[1] is not None}
 
     def _first(
-        self,
-        table: SourceTable,
-        change: AddColumn | AlterColumnType | ChangeKey,
-        above: Pos | None = None,
+        self, change: AddColumn | AlterColumnType | ChangeKey, above: Pos | None = None
     ) -> Pos | None:
         """The lowest position of a row's change that shows the schema change; None where there is
         none."""
@@ -255,32 +235,32 @@ class Drift:
             case AddColumn(name):
                 where += f" AND {columns_sent.sends(source_name(name.lower()))}"
             case AlterColumnType(name, type_):
-                name, schemas = source_name(name.lower()), self._changes(table, kind="schema")
+                name, schemas = source_name(name.lower()), self._changes(kind="schema")
                 where += f" AND {columns_sent.typed_as(name, type_, schemas=schemas)}"
             case ChangeKey():
                 pass
             case _:
                 assert_never(change)
-        found = columns_sent.first_position(self._changes(table), where)
+        found = columns_sent.first_position(self._changes(), where)
         row = self._store.warehouse.session.sql(found).first()
         return tuple(row[0]) if row is not None and row[0] is not None else None
 
-    def _changes(self, table: SourceTable, *, kind: str = "change") -> str:
+    def _changes(self, *, kind: str = "change") -> str:
         """SQL of a source table's changes, or its rows of another kind."""
         silver = self._store.warehouse.name("silver", "cdc")
-        return silver_changes(silver, [table], "true", kind=kind)
+        return silver_changes(silver, [self._table], "true", kind=kind)
 
-    def _kept_out(self, table: SourceTable, change: AddColumn | AlterColumnType) -> bool:
+    def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""
-        open_ = (entry for entry in self._store.of(table) if entry.status not in IN_FORCE)
+        open_ = (entry for entry in self._store.of(self._table) if entry.status not in IN_FORCE)
         return any(_keeps_out(effect, change) for entry in open_ for effect in entry.effects)
 
-    def _over(self, table: SourceTable, change: AddColumn | AlterColumnType) -> bool:
+    def _over(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the column, or type, is of before a change that ended it."""
-        lineage, name = self._store.lineage(table), change.name.lower()
+        lineage, name = self._store.lineage(self._table), change.name.lower()
         added = isinstance(change, AddColumn)
         since = ended(lineage, name) if added else retypings(lineage).get(name)
-        return since is not None and self._first(table, change, above=since) is None
+        return since is not None and self._first(change, above=since) is None
 
 
 def announced(entry: Entry, others: Iterable[Entry]) -> tuple[Entry, list[Entry]]:

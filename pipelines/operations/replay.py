@@ -26,6 +26,7 @@ from pipelines.gold.approvals import finish
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.drift import Drift
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import named
 from pipelines.platform.scratch import set_down
@@ -191,7 +192,7 @@ def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
     for table in tables_of(ledger.warehouse, ledger.source, chosen):
         route = ledger.route(table)
         if route is not None and route.target == chosen[0]["target"]:
-            ledger.enter(ledger.drift.declared(table, route), route)
+            ledger.enter(Drift(ledger, table, route).declared(), route)
     ledger.save()
     for entry in ledger.unfinished():
         finish(ledger, entry)

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from pipelines.gold import run as gold
 from pipelines.operations import run
-from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
@@ -47,10 +46,10 @@ def test_it_is_tried_again_at_growing_intervals(
     clock, tried, looked = [0.0], [], []
     advance, merge_source, one_pass = gold.advance, gold._merge_source, run.Run._pass
 
-    def advanced(warehouse: Warehouse, config: Any, task: Any, **more: Any) -> Any:
+    def advanced(ledger: Any, task: Any, *about: Any, **more: Any) -> Any:
         if task.route.target == "shop_item":
             tried.append(clock[0])
-        return advance(warehouse, config, task, **more)
+        return advance(ledger, task, *about, **more)
 
     def merged(*about: Any, **more: Any) -> Any:
         looked.append(clock[0])

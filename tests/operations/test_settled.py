@@ -30,7 +30,7 @@ def test_a_quiet_source_costs_nothing(
     merge_source = run._merge_source
 
     def watched(*about: Any, **more: Any) -> list[run.Merged]:
-        looked.append(about[2])
+        looked.append("gold")
         return merge_source(*about, **more)
 
     monkeypatch.setattr(run, "_merge_source", watched)

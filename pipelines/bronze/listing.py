@@ -17,7 +17,7 @@ from pipelines.bronze.file_log import Listed, known_by, located
 from pipelines.bronze.hadoop_files import Entry, HadoopFiles, entering
 from pipelines.bronze.records import Unreadable
 from pipelines.platform.failures import mentions
-from pipelines.platform.stores import refusal
+from pipelines.platform.object_stores import refusal
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 _WILD = re.compile(r"[*?[]")

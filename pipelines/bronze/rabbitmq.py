@@ -17,7 +17,7 @@ from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
 from pipelines.bronze.amqp.queues import check_type, counted, exists, peek, read_stream, stream_span
-from pipelines.bronze.drained import drain
+from pipelines.bronze.draining import drain
 from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.warehouse import Warehouse

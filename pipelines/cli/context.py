@@ -62,9 +62,9 @@ class Invocation:
         """The tables, in a Spark session; raises PlatformError where there can be none."""
         settings = self.config.settings
         from pipelines.platform.leases import Patience
+        from pipelines.platform.object_stores import check_log_store
         from pipelines.platform.session import spark
-        from pipelines.platform.stores import check_log_store
-        from pipelines.platform.submitted import adapted
+        from pipelines.platform.spark_submit import adapted
         from pipelines.platform.table_layout import check_layout
         from pipelines.platform.warehouse import Warehouse, writable
 

@@ -42,8 +42,8 @@ from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze
 from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import forget_places, placed_again
-from pipelines.silver.chunks import join_shards, walk_from
 from pipelines.silver.counts import Counts, count
+from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.silver.transactions import publish_limit

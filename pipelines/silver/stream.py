@@ -29,8 +29,8 @@ from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
-from pipelines.silver.chunks import expect_shards, join_shards, shards_wait
 from pipelines.silver.counts import Counts, count, counts_in, observed
+from pipelines.silver.shards import expect_shards, join_shards, shards_wait
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.telemetry.activity import EventTimes
 

@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.bronze.hadoop_files import Entry, entering
 from pipelines.bronze.listing import _matcher
-from pipelines.platform.stores import refusal
+from pipelines.platform.object_stores import refusal
 from tests.support.project import Project, canal
 from tests.support.s3_server import KEYS, client, s3_server, settings
 

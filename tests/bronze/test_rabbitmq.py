@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError, SourceError
-from pipelines.bronze import drained, queues
+from pipelines.bronze import draining, queues
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transports import transport_of
 from pipelines.platform.warehouse import Warehouse
@@ -235,7 +235,7 @@ import os, signal, sys
 from pathlib import Path
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
-from pipelines.bronze import drained
+from pipelines.bronze import draining
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import Warehouse
@@ -243,7 +243,7 @@ from pipelines.platform.warehouse import Warehouse
 warehouse, declared, point = sys.argv[1:]
 if point == "landed":
     # Bronze has the batch, the server does not know.
-    drained.Drain.acknowledge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    draining.Drain.acknowledge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 elif point == "noted":
     Warehouse.append = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
@@ -280,7 +280,7 @@ def test_a_queue_is_emptied_once_bronze_has_its_messages(
     a server that is restarted, and a note that is lost."""
     queue = f"r9.{kind}"
     rabbit.declare(queue, QUORUM if kind == "quorum" else {})
-    monkeypatch.setattr(drained, "MOST_MESSAGES", 40)
+    monkeypatch.setattr(draining, "MOST_MESSAGES", 40)
     repeated = [*numbered(50), b"same", b"same", b"same"]
     rabbit.publish(queue, repeated)
     source = queued(rabbit, queue, queue_type=kind)

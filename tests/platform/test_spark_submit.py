@@ -14,8 +14,8 @@ from pyspark.errors import AnalysisException
 
 from ingest.config.settings import Settings
 from ingest.errors import PlatformError
-from pipelines.platform.stores import check_log_store
-from pipelines.platform.submitted import ANYWHERE, BY_CORES, adapted
+from pipelines.platform.object_stores import check_log_store
+from pipelines.platform.spark_submit import ANYWHERE, BY_CORES, adapted
 
 ROOT = Path(__file__).parents[2]
 DELTA = {

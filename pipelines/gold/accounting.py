@@ -25,7 +25,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.apply.whole_history import folded_history
-from pipelines.platform.warehouse import alone
+from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.quoting import typed_columns
 from ingest.sql.tables.alter import script
-from pipelines.platform.warehouse import Warehouse, add, upsert
+from pipelines.platform.upserts import add, upsert
+from pipelines.platform.warehouse import Warehouse
 
 DDL = (
     ("id", "string"),

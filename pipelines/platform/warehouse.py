@@ -6,18 +6,14 @@ name in the catalog: the rest of the product asks here for a table's SQL name an
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
-import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
@@ -25,20 +21,23 @@ from pyspark.sql.types import StructField
 from ingest.config.settings import Settings
 from ingest.errors import PlatformError, TableError
 from ingest.events import SILVER
-from ingest.sql.query import select
-from ingest.sql.quoting import quoted, sql_text, typed_columns
+from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.tables import definition, upkeep
-from ingest.sql.tables import rows as texts
+from pipelines.platform.commit_log import (
+    Commit,
+    CommitFile,
+    any_commit,
+    clear_failed_creation,
+    commits,
+    defined_since,
+    end_of,
+)
 from pipelines.platform.leases import Patience, check, lease
-from pipelines.platform.rows import named
 
 T = TypeVar("T")
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _FEW = 50_000
 _LONGEST_NAME = 255
-_DRAFT = 5.0
-_LOOKED_AT = 64
-"""Commits that are read to find whether one of them defines the table anew."""
 LAYOUT, LAYOUT_PROPERTY = 1, "ingest.layout"
 """Of the tables, see `pipelines.platform.table_layout`: the number, and the property with it."""
 CHECKPOINTS = ("delta.checkpointInterval", "50")
@@ -60,25 +59,6 @@ BRONZE = (
 """`bronze.messages`: every message exactly as received, with the epoch of its source then."""
 
 
-class Commit(NamedTuple):
-    """One commit of a table's log: `at` is when it was made, as the log has it, `note` its user
-    metadata, `metrics` Delta's own counts."""
-
-    version: int
-    at: str
-    operation: str | None
-    note: str | None
-    metrics: Mapping[str, str]
-
-
-class _CommitFile(NamedTuple):
-    """A commit's file, as that of a table made again in its place is not: `made` in ns."""
-
-    version: int
-    made: int
-    number: int
-
-
 class Warehouse:
     """The tables of one configuration, in one Spark session. `root`: the project's folder, from
     which files are known."""
@@ -92,8 +72,8 @@ class Warehouse:
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}
         self._complete: set[tuple[str, str]] = set()
-        self._newest: dict[tuple[str, str], _CommitFile] = {}
-        self._fields: dict[tuple[str, str], tuple[_CommitFile, list[StructField]]] = {}
+        self._newest: dict[tuple[str, str], CommitFile] = {}
+        self._fields: dict[tuple[str, str], tuple[CommitFile, list[StructField]]] = {}
 
     @property
     def local(self) -> bool:
@@ -139,7 +119,7 @@ class Warehouse:
     def exists(self, layer: str, table: str) -> bool:
         """Whether the table has been created."""
         if self.local:
-            return _any_commit(self._log(layer, table))
+            return any_commit(self._log(layer, table))
         return self.session.catalog.tableExists(self.name(layer, table))
 
     def tables(self, layer: str) -> list[str]:
@@ -166,7 +146,7 @@ class Warehouse:
         known = self._fields.get((layer, table))
         if last is not None and known is not None:
             before, fields = known
-            if not _defined(self._log(layer, table), before, last):
+            if not defined_since(self._log(layer, table), before, last):
                 self._fields[layer, table] = (last, fields)
                 return fields
         fields = self.read(layer, table).schema.fields
@@ -187,7 +167,7 @@ class Warehouse:
         if self.exists(layer, table):
             return
         if self.local:
-            _clear_failed_creation(self.folder(layer, table) / "_delta_log")
+            clear_failed_creation(self.folder(layer, table) / "_delta_log")
         else:
             assert self.settings.catalog is not None
             schema = quoted(self.settings.catalog, self.schema(layer))
@@ -293,15 +273,15 @@ class Warehouse:
             named = log.select(*names)
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
             return [Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}) for row in newest]
-        return _commits(self._log(layer, table), self._last(layer, table), most)
+        return commits(self._log(layer, table), self._last(layer, table), most)
 
     def _log(self, layer: str, table: str) -> Path:
         return self.folder(layer, table) / "_delta_log"
 
-    def _last(self, layer: str, table: str) -> _CommitFile | None:
+    def _last(self, layer: str, table: str) -> CommitFile | None:
         """Where a local table's log ends; None where it has none."""
         known = self._newest.pop((layer, table), None)
-        last = _end(self._log(layer, table), known)
+        last = end_of(self._log(layer, table), known)
         if last is not None:
             self._newest[layer, table] = last
         return last
@@ -323,90 +303,6 @@ class Warehouse:
         """The folder of a stream's checkpoint."""
         assert self.settings.checkpoints is not None, "config.load fills it in"
         return str(Path(self.settings.checkpoints, *parts))
-
-
-def _clear_failed_creation(log: Path) -> None:
-    """Clear away what a creation left that failed, say for want of space: Delta takes a log for a
-    table's that holds so much as a draft of a commit. A draft that is young may be another's who
-    creates the table at this moment, and is waited for."""
-    while drafts := [file for file in log.glob(".*") if not any(log.glob("*.json"))]:
-        with suppress(FileNotFoundError):
-            if time.time() - max(file.stat().st_mtime for file in drafts) > _DRAFT:
-                for file in drafts:
-                    file.unlink()
-                break
-        time.sleep(_DRAFT / 10)
-    for empty in (log / "_staged_commits", log):
-        with suppress(OSError):
-            empty.rmdir()
-
-
-def _any_commit(log: Path) -> bool:
-    """Whether there is a commit: the first few files of a log tell."""
-    try:
-        with os.scandir(log) as files:
-            return any(file.name.endswith(".json") for file in files)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return False
-
-
-def _end(log: Path, known: _CommitFile | None) -> _CommitFile | None:
-    """Where the log ends; None where there is no commit. `known`: where it ended when last asked,
-    from where on it is followed."""
-    end = known if known is not None and _commit_file(log, known.version) == known else None
-    if end is None:
-        versions = (int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
-        end = _commit_file(log, max(versions, default=-1))
-    while end is not None and (beyond := _commit_file(log, end.version + 1)) is not None:
-        end = beyond
-    return end
-
-
-def _commits(log: Path, end: _CommitFile | None, most: int) -> list[Commit]:
-    """The newest commits up to `end`, the last one first."""
-    newest = end.version if end is not None else -1
-    found = (_file(log, version) for version in range(newest, max(-1, newest - most), -1))
-    return [_commit(file) for file in found if file.exists()]
-
-
-def _defined(log: Path, before: _CommitFile, now: _CommitFile) -> bool:
-    """Whether some commit after `before`, up to `now`, may have changed the table's columns or its
-    properties."""
-    if _commit_file(log, before.version) != before or now.version - before.version > _LOOKED_AT:
-        return True
-    try:
-        return any(
-            line.startswith(b'{"metaData"')
-            for version in range(before.version + 1, now.version + 1)
-            for line in _file(log, version).read_bytes().splitlines()
-        )
-    except FileNotFoundError:
-        return True
-
-
-def _commit_file(log: Path, version: int) -> _CommitFile | None:
-    try:
-        found = _file(log, version).stat()
-    except FileNotFoundError:
-        return None
-    return _CommitFile(version, found.st_mtime_ns, found.st_ino)
-
-
-def _commit(file: Path) -> Commit:
-    lines = file.read_bytes().splitlines()
-    infos = [orjson.loads(line)["commitInfo"] for line in lines if b'"commitInfo"' in line]
-    info = infos[0] if infos else {}
-    return Commit(
-        int(file.stem),
-        str(info.get("timestamp")),
-        info.get("operation"),
-        info.get("userMetadata"),
-        info.get("operationMetrics") or {},
-    )
-
-
-def _file(log: Path, version: int) -> Path:
-    return log / f"{version:020}.json"
 
 
 def _mark(once: tuple[str, int]) -> str:
@@ -499,52 +395,3 @@ def writable(settings: Settings) -> None:
             f"expected to write to the warehouse {folder}, got: {error.strerror}; choose another "
             "with --warehouse or in conf/ingest.yml"
         ) from None
-
-
-Columns = Sequence[tuple[str, str]]
-_ONE_AT_A_TIME = threading.Lock()
-"""Targets are merged by several threads, and a MERGE conflicts with every other write to its table;
-other processes are kept out by the lease."""
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Whatever writes to such a table, within this process: one at a time."""
-    with _ONE_AT_A_TIME:
-        yield
-
-
-def add(warehouse: Warehouse, layer: str, table: str, *, rows: DataFrame) -> None:
-    """Append rows to a table that others upsert into."""
-    with _ONE_AT_A_TIME:
-        warehouse.append(rows.coalesce(1), layer, table)
-
-
-def upsert(
-    warehouse: Warehouse,
-    layer: str,
-    table: str,
-    *,
-    columns: Columns,
-    rows: Sequence[tuple[Any, ...]],
-) -> None:
-    """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
-    schema = typed_columns(columns)
-    frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
-    with named(frame) as view:
-        upsert_from(warehouse, layer, table, rows=select(view))
-
-
-def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
-    """Put the rows that SQL gives in, all columns of the table, by one commit."""
-    with _ONE_AT_A_TIME:
-        warehouse.execute(texts.upsert(warehouse.name(layer, table), rows))
-
-
-def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, counted: str) -> None:
-    """Change the columns that SQL gives of rows that are there; `counted`, of which it gives the
-    value of now, goes up by one."""
-    columns = [name for name in warehouse.session.sql(rows).columns if name != "id"]
-    statement = texts.change(warehouse.name(layer, table), rows, columns=columns, counted=counted)
-    with _ONE_AT_A_TIME:
-        warehouse.execute(statement)

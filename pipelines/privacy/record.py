@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from ingest.config.masks import MaskSecret
 from ingest.sql.privacy.erasure import unproved
 from pipelines.platform.rows import records
-from pipelines.platform.warehouse import Warehouse, upsert
+from pipelines.platform.upserts import upsert
+from pipelines.platform.warehouse import Warehouse
 
 ERASURES = (
     ("id", "string", "of the erasure"),

@@ -10,7 +10,8 @@ from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
 from ingest.sql.rejects.rows import MISFITS
 from pipelines.platform.rows import named
-from pipelines.platform.warehouse import Warehouse, add, change_from, upsert_from
+from pipelines.platform.upserts import add, change_from, upsert_from
+from pipelines.platform.warehouse import Warehouse
 
 REJECTS = (
     ("id", "string"),

@@ -21,7 +21,8 @@ from pipelines.operations.listings import (
     reject,
     rejects,
 )
-from pipelines.platform.warehouse import Warehouse, upsert
+from pipelines.platform.upserts import upsert
+from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.rejects import REJECTS, create_rejects
 from tests.support.project import Project
 

@@ -1,0 +1,64 @@
+"""Rows put into, and changed in, a table that several threads of a process write by their `id`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from ingest.sql.query import select
+from ingest.sql.quoting import typed_columns
+from ingest.sql.tables import rows as texts
+from pipelines.platform.rows import named
+from pipelines.platform.warehouse import Warehouse
+
+Columns = Sequence[tuple[str, str]]
+_ONE_AT_A_TIME = threading.Lock()
+"""Targets are merged by several threads, and a MERGE conflicts with every other write to its table;
+other processes are kept out by the lease."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Whatever writes to such a table, within this process: one at a time."""
+    with _ONE_AT_A_TIME:
+        yield
+
+
+def add(warehouse: Warehouse, layer: str, table: str, *, rows: DataFrame) -> None:
+    """Append rows to a table that others upsert into."""
+    with _ONE_AT_A_TIME:
+        warehouse.append(rows.coalesce(1), layer, table)
+
+
+def upsert(
+    warehouse: Warehouse,
+    layer: str,
+    table: str,
+    *,
+    columns: Columns,
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
+    """Put `rows` (values in the order of `columns`, `id` among them) in, by one commit."""
+    schema = typed_columns(columns)
+    frame = warehouse.session.createDataFrame(rows, schema).coalesce(1)
+    with named(frame) as view:
+        upsert_from(warehouse, layer, table, rows=select(view))
+
+
+def upsert_from(warehouse: Warehouse, layer: str, table: str, *, rows: str) -> None:
+    """Put the rows that SQL gives in, all columns of the table, by one commit."""
+    with _ONE_AT_A_TIME:
+        warehouse.execute(texts.upsert(warehouse.name(layer, table), rows))
+
+
+def change_from(warehouse: Warehouse, layer: str, table: str, *, rows: str, counted: str) -> None:
+    """Change the columns that SQL gives of rows that are there; `counted`, of which it gives the
+    value of now, goes up by one."""
+    columns = [name for name in warehouse.session.sql(rows).columns if name != "id"]
+    statement = texts.change(warehouse.name(layer, table), rows, columns=columns, counted=counted)
+    with _ONE_AT_A_TIME:
+        warehouse.execute(statement)

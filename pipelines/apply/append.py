@@ -12,12 +12,12 @@ from dataclasses import replace
 from ingest.sql.fold import append
 from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.scd1 import widest
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.targets.progress import Watermarks, highest
+from pipelines.targets.progress import highest
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -25,7 +25,7 @@ def fast_suffices(batch: TableBatch) -> bool:
     return not batch.overlaps
 
 
-def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     if not _images_expected(batch):
         return _applied(frames, batch, Counter())
@@ -40,7 +40,7 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     return _applied(frames, batch, Counter(inserted=inserted))
 
 
-def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     if not _images_expected(batch):
         return _applied(frames, batch, Counter())
@@ -69,9 +69,7 @@ def exact_history(frames: Frames, batch: TableBatch) -> str:
     return with_keys(batch.projection, images)
 
 
-def _applied(
-    frames: Frames, batch: TableBatch, counts: Counter[str]
-) -> tuple[Watermarks, Counter[str]]:
+def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied:
     """What gold remembers of the source table, and what is counted: what leaves no row, too."""
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
     after = replace(
@@ -82,7 +80,7 @@ def _applied(
         widest=widest(batch),
         spellings=batch.spellings,
     )
-    return after, counts
+    return Applied(after, counts)
 
 
 def _images_expected(batch: TableBatch) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
@@ -22,6 +24,14 @@ from pipelines.targets.progress import Watermarks, highest
 
 Truncates = Mapping[Pos, int | None]
 """Where truncates stand -> when they happened (µs)."""
+
+
+class Applied(NamedTuple):
+    """What a batch came to: what gold remembers of the source table from now on, and what is
+    counted, by columns of `gold._progress`, with `unfit` where some value did not fit."""
+
+    watermarks: Watermarks
+    counts: Counter[str]
 
 
 @dataclass(frozen=True, kw_only=True)

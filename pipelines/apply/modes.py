@@ -15,38 +15,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ingest.config.modes import Mode
 from ingest.fold.arrow import Run
 from pipelines.apply import append, scd1, scd2
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import order_key_rejects
 from pipelines.apply.surprise import Surprise
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Watermarks
-
-
-class Applied(NamedTuple):
-    """What a batch came to: what gold remembers of the source table from now on, and what is
-    counted."""
-
-    watermarks: Watermarks
-    counts: Counter[str]
 
 
 class TargetMode(Protocol):
-    """The verbs of a mode. What a fast or an exact way gives are `counts` of the columns of
-    `gold._progress`, and `unfit` where some value did not fit."""
+    """The verbs of a mode."""
 
     def fast_suffices(self, batch: TableBatch) -> bool:
         """Whether one query of SQL is the fold of the batch."""
 
-    def fast(self, frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    def fast(self, frames: Frames, batch: TableBatch) -> Applied:
         """Apply the batch by SQL alone; raises Surprise where it must not be."""
 
-    def exact(self, frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+    def exact(self, frames: Frames, batch: TableBatch) -> Applied:
         """Apply the batch whatever it holds."""
 
     def fast_history(self, frames: Frames, batch: TableBatch) -> str | None:
@@ -75,17 +65,15 @@ def apply(warehouse: Warehouse, batch: TableBatch) -> Applied:
     """Bring the target forward by the batch; applying one twice changes nothing."""
     mode = MODES[batch.mode]
     with Frames(warehouse) as frames:
-        watermarks, counts = _applied(mode, frames, batch)
+        applied = _applied(mode, frames, batch)
         if batch.missing_order_keys:
-            counts["rejected"] += order_key_rejects(frames, batch)
-    counts["events"] = batch.total("changes")
-    counts["zero_dates"] = batch.total("zero_dates")
-    return Applied(watermarks, counts)
+            applied.counts["rejected"] += order_key_rejects(frames, batch)
+    applied.counts["events"] = batch.total("changes")
+    applied.counts["zero_dates"] = batch.total("zero_dates")
+    return applied
 
 
-def _applied(
-    mode: TargetMode, frames: Frames, batch: TableBatch
-) -> tuple[Watermarks, Counter[str]]:
+def _applied(mode: TargetMode, frames: Frames, batch: TableBatch) -> Applied:
     if mode.fast_suffices(batch):
         with suppress(Surprise):
             return mode.fast(frames, batch)

@@ -20,7 +20,7 @@ from ingest.sql.fold.states import leaving_rows, no_states, not_gone
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
 from pipelines.apply import bounds
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
@@ -37,7 +37,7 @@ def fast_suffices(batch: TableBatch) -> bool:
     return batch.simple
 
 
-def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
@@ -47,10 +47,10 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     unwritten = affected < batch.total("changes") and (
         bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
     )
-    return watermarks_after(batch, unwritten=unwritten, partial=batch.partial), counts
+    return Applied(watermarks_after(batch, unwritten=unwritten, partial=batch.partial), counts)
 
 
-def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     columns = "t._pos AS stored, t.marked"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
@@ -72,7 +72,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     watermarks = watermarks_after(
         batch, unwritten=unwritten, partial=batch.partial, last_baseless=last_baseless
     )
-    return watermarks, counts
+    return Applied(watermarks, counts)
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:

@@ -16,7 +16,7 @@ from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, soft_deleted_below
@@ -32,7 +32,7 @@ def fast_suffices(batch: TableBatch) -> bool:
     return batch.simple
 
 
-def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     if batch.version is None:
         # What a killed run wrote may be this batch.
@@ -46,10 +46,10 @@ def fast(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     with surprises():
         rows = scd2.rows(batch.projection, relation, sets=batch.sets)
         _merge(frames, batch, rows, counts=counts, exact=False)
-    return _watermarks(frames, batch, counts), counts
+    return Applied(_watermarks(frames, batch, counts), counts)
 
 
-def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
+def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     judged = judge(
         frames,
@@ -70,7 +70,7 @@ def exact(frames: Frames, batch: TableBatch) -> tuple[Watermarks, Counter[str]]:
     if rows or batch.new_truncates:
         merged = union_all(rows) or _of_history(batch, frames.view(SCHEMA.empty_table()))
         _merge(frames, batch, f"({merged})", counts=counts, exact=True)
-    return _watermarks(frames, batch, counts, last_baseless=last_baseless), counts
+    return Applied(_watermarks(frames, batch, counts, last_baseless=last_baseless), counts)
 
 
 def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ingest.config.routes import Route
 
@@ -49,15 +49,6 @@ class TargetContract(NamedTuple):
     deletes: str | None = None
     truncates: str | None = None
     masks: tuple[str, ...] | None = None
-
-    @classmethod
-    def of(cls, stored: Any) -> TargetContract | None:
-        """From what JSON holds of it; None of null."""
-        if stored is None:
-            return None
-        mode, keys, sequence, *rest = stored
-        made = cls(mode, tuple(keys), tuple(sequence), *rest)
-        return made if made.masks is None else made._replace(masks=tuple(made.masks))
 
     @classmethod
     def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:

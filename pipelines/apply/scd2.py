@@ -212,6 +212,6 @@ def _watermarks(
     if batch.version is None or counts["keys_refolded"]:
         # Versions that are put as they were are copied, which no count shows.
         return replace(after, version=frames.warehouse.last_commit("gold", batch.target).version)
-    # A commit that is not foreseen here makes the next batch careful, and nothing worse.
+    # A commit that is not foreseen here has the next batch applied exactly, and nothing worse.
     wrote = bool(counts["inserted"] or counts["updated"] or counts["deleted"])
     return replace(after, version=batch.version + wrote)

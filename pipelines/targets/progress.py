@@ -6,12 +6,12 @@ per source table, the positions that tell late events from others (semantics.md,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+import msgspec
 from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
@@ -110,36 +110,6 @@ class Watermarks:
     batch_high_positions: tuple[tuple[int, Pos], ...] = ()
     changes: int | None = 0
     widest: int | None = 0
-
-    @classmethod
-    def of(cls, stored: dict[str, Any]) -> Watermarks:
-        """From JSON."""
-        pos = {
-            name: tuple(stored[name]) if stored.get(name) else None
-            for name in ("applied", "last_removal", "last_noop", "last_baseless", "last_narrow")
-        }
-        return cls(
-            **pos,
-            truncates=tuple(tuple(pos) for pos in stored.get("truncates", ())),
-            truncate_times=tuple(stored.get("truncate_times", ())),
-            more_truncates=stored.get("more_truncates", False),
-            partials=stored.get("partials", False),
-            key_overridden=stored.get("key_overridden", False),
-            unhashed=stored.get("unhashed", True),
-            domain=stored.get("domain"),
-            tenant=stored.get("tenant"),
-            spellings=tuple(stored.get("spellings", ())),
-            horizons=tuple(
-                Horizon(tuple(below), batch, time)
-                for below, batch, time in stored.get("horizons", ())
-            ),
-            version=stored.get("version"),
-            batch_high_positions=tuple(
-                (batch, tuple(high)) for batch, high in stored.get("batch_high_positions", ())
-            ),
-            changes=stored.get("changes"),
-            widest=stored.get("widest"),
-        )
 
     def high_positions_after(
         self, above: int, last: int, high: Pos | None
@@ -281,27 +251,24 @@ class Progress:
 
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
-        watermarks = {label: asdict(known) for label, known in self.watermarks.items()}
-        state = json.dumps(
-            {
-                "watermarks": watermarks,
-                "tables": [(*names, batch) for names, batch in self.tables.items()],
-                "below": self.below,
-                "partly_applied": self.partly_applied,
-                "contract": self.contract,
-                "untyped": self.untyped,
-                "declared": self.declared,
-                "unsent": self.unsent,
-                "columns": self.columns,
-                "outdated": self.outdated,
-            }
+        state = _State(
+            watermarks=self.watermarks,
+            tables=[(*names, batch) for names, batch in self.tables.items()],
+            below=self.below,
+            partly_applied=self.partly_applied,
+            contract=self.contract,
+            untyped=self.untyped,
+            declared=None if self.declared is None else dict(self.declared),
+            unsent=dict(self.unsent),
+            columns=self.columns,
+            outdated=self.outdated,
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
             "at": at,
             "last_pos": list(self.last_pos) if self.last_pos else None,
             "freshness": moment(self.freshness),
-            "state": state,
+            "state": msgspec.json.encode(state).decode(),
         }
         return tuple(values[name] for name, _ in PROGRESS)
 
@@ -309,6 +276,25 @@ class Progress:
 def create_progress(warehouse: Warehouse) -> None:
     """`gold._progress`."""
     warehouse.create("gold", "_progress", PROGRESS)
+
+
+class _State(msgspec.Struct, kw_only=True):
+    """What the column `state` has of Progress, as JSON. `tables`: names, and the batch of each."""
+
+    watermarks: dict[str, Watermarks] = {}
+    tables: list[tuple[str | None, str | None, str, int]] = []
+    below: Pos | None = None
+    partly_applied: int | None = None
+    contract: TargetContract | None = None
+    untyped: tuple[str, ...] = ()
+    declared: dict[str, str] | None = None
+    unsent: dict[str, tuple[str, ...]] = {}
+    columns: tuple[str, ...] | None = None
+    outdated: Outdated | None = None
+
+
+def _state(text: str | None) -> _State:
+    return msgspec.json.decode(text, type=_State) if text else _State()
 
 
 ProgressByTarget = dict[tuple[str, str], Progress]
@@ -330,7 +316,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
     )
     found = {}
     for source, target, last in newest.collect():
-        state = json.loads(last["state"] or "{}")
+        state = _state(last["state"])
         found[source, target] = Progress(
             target=target,
             source=source,
@@ -339,18 +325,16 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
-            watermarks={k: Watermarks.of(v) for k, v in state.get("watermarks", {}).items()},
-            tables={
-                (db, schema, table): batch for db, schema, table, batch in state.get("tables", ())
-            },
-            below=tuple(state["below"]) if state.get("below") else None,
-            partly_applied=state.get("partly_applied"),
-            contract=contract_in(last["state"]),
-            untyped=tuple(state.get("untyped", ())),
-            declared=state.get("declared"),
-            unsent={label: tuple(names) for label, names in state.get("unsent", {}).items()},
-            columns=tuple(state["columns"]) if state.get("columns") is not None else None,
-            outdated=state.get("outdated"),
+            watermarks=state.watermarks,
+            tables={(db, schema, table): batch for db, schema, table, batch in state.tables},
+            below=state.below,
+            partly_applied=state.partly_applied,
+            contract=state.contract,
+            untyped=state.untyped,
+            declared=state.declared,
+            unsent=state.unsent,
+            columns=state.columns,
+            outdated=state.outdated,
             version=last["version"],
         )
     return found
@@ -358,12 +342,12 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
 
 def contract_in(state: str | None) -> TargetContract | None:
     """What a target was created for, as the column `state` tells it."""
-    return TargetContract.of(json.loads(state or "{}").get("contract"))
+    return _state(state).contract
 
 
 def has_rows_applied(state: str | None) -> bool:
     """Whether changes were applied to a target, as the column `state` tells it."""
-    return bool(json.loads(state or "{}").get("watermarks"))
+    return bool(_state(state).watermarks)
 
 
 def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:

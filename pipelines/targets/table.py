@@ -204,9 +204,10 @@ def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
     stored = _property(warehouse, target, _KEPT)
     if stored is None:
         return None
-    mode, sequence, masks = json.loads(stored)
-    keys, masked = keys_of(warehouse, target), json.loads(bytes.fromhex(masks))
-    return TargetContract.of((mode, keys, sequence, None, None, masked))
+    mode, sequence, masks_hex = json.loads(stored)
+    keys, masked = keys_of(warehouse, target), json.loads(bytes.fromhex(masks_hex))
+    masks = None if masked is None else tuple(masked)
+    return TargetContract(mode, keys, tuple(sequence), masks=masks)
 
 
 def keep_horizons(

@@ -78,4 +78,4 @@ def test_history_comes_to_the_driver_where_it_is_known_to_be_little() -> None:
         1_002
     )
     # Of progress that does not tell, nothing is known.
-    assert not batch(watermarks=Watermarks.of({})).fits_here(1)
+    assert not batch(watermarks=Watermarks(changes=None, widest=None)).fits_here(1)

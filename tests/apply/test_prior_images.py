@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 
 from ingest.position import Pos
@@ -24,10 +21,6 @@ def test_tops_rise_and_tell_of_all_batches_up_to_theirs() -> None:
         )
     # Nothing in batches 4 and 5 was higher than what batch 3 had.
     assert watermarks.batch_high_positions == ((2, at(5)), (5, at(9)), (6, at(12)))
-    assert (
-        Watermarks.of(json.loads(json.dumps(asdict(watermarks)))).batch_high_positions
-        == watermarks.batch_high_positions
-    )
     # Batches from 3 on are applied again, with a renamed table: what was known of them goes.
     assert watermarks.high_positions_after(2, 7, at(12)) == ((2, at(5)), (7, at(12)))
     assert watermarks.high_positions_after(6, 7, None) == watermarks.batch_high_positions

@@ -1,0 +1,67 @@
+"""What a row of `gold._progress` holds of a target for the next run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from ingest.config.modes import TargetContract
+from pipelines.targets import progress as module
+from pipelines.targets.progress import PROGRESS, Horizon, Progress, Watermarks, contract_in
+
+POS = (0, 1, 1_700_000_000_000, 2**62, 0, 0, 0, 0, 0, 0, 0)
+WATERMARKS = Watermarks(
+    applied=POS,
+    last_removal=POS,
+    truncates=(POS,),
+    truncate_times=(None,),
+    domain="mysql",
+    spellings=("Größe", "größe"),
+    horizons=(Horizon(POS, 7, None),),
+    batch_high_positions=((3, POS), (4, POS)),
+    changes=None,
+    widest=12,
+)
+CONTRACT = TargetContract("scd2", ("id", "Größe"), (), "soft", "apply", ("email hash",))
+FAR = Progress(
+    target="t",
+    source="s",
+    events=5,
+    watermarks={"shop.item": WATERMARKS},
+    tables={("shop", None, "item"): 4, (None, None, "x"): 0},
+    below=POS,
+    partly_applied=9,
+    contract=CONTRACT,
+    untyped=("a",),
+    declared={"a": "int"},
+    unsent={"shop.item": ("b", "c")},
+    columns=("a", "id"),
+    outdated="unconfirmed",
+)
+
+
+def _stored(progress: Progress) -> str:
+    row = progress.row(datetime.now(UTC))
+    return str(row[[name for name, _ in PROGRESS].index("state")])
+
+
+def test_all_of_it_comes_back() -> None:
+    state = module._state(_stored(FAR))
+    assert state.watermarks == FAR.watermarks
+    assert {tuple(row[:3]): row[3] for row in state.tables} == FAR.tables
+    named = ("below", "partly_applied", "contract", "untyped", "declared", "unsent", "columns")
+    for name in (*named, "outdated"):
+        assert getattr(state, name) == getattr(FAR, name), name
+    assert contract_in(_stored(FAR)) == CONTRACT
+
+
+def test_of_a_target_that_has_nothing_so_does_nothing() -> None:
+    begun = Progress(target="t", source="s")
+    assert module._state(_stored(begun)) == module._State() == module._state(None)
+    assert msgspec.json.decode(_stored(begun))["contract"] is None
+
+
+def test_what_a_run_counted_is_not_the_next_ones() -> None:
+    assert FAR.fresh().events == 0
+    assert FAR.fresh().watermarks == FAR.watermarks

@@ -12,7 +12,7 @@ it.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ingest.codes import Code
 from ingest.sql.fold import append
@@ -25,11 +25,9 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.apply.whole_history import folded_history
+from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
-
-if TYPE_CHECKING:
-    from pipelines.gold.reconstruction import Reconstruction
 
 _NOT_FOLDED = (Code.LATE_BEYOND_HORIZON.value, Code.SHARD_KEY_CONFLICT.value)
 """Rejects that a fold of today's history says nothing of."""

@@ -24,6 +24,7 @@ from ingest.sql.quoting import typed_columns
 from ingest.sql.tables.alter import script
 from pipelines.platform.upserts import add, upsert
 from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.progress import moment
 
 DDL = (
     ("id", "string"),
@@ -255,8 +256,6 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
 
 def entry_of(row: dict[str, Any]) -> Entry:
     """The entry that a row of DDL keeps, its times as numbers of microseconds."""
-    from pipelines.targets.progress import moment
-
     typed = msgspec.json.decode(row["effects"] or "{}", type=_Typed)
     return Entry(
         id=row["id"],

@@ -11,9 +11,11 @@ from ingest.config.mistakes import nearest
 from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
 from pipelines.gold.approvals import complete
+from pipelines.gold.run import merge_tables
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import WAITING, Entry, load_entries, readded
+from pipelines.ledger.impact import impact
 from pipelines.ledger.review import reviewed
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -88,8 +90,6 @@ def _bring_on(
     warehouse: Warehouse, config: Config, source: str, *, decided: Sequence[Entry]
 ) -> None:
     """Apply what waited for new generations of tables."""
-    from pipelines.gold.run import merge_tables
-
     targets = {
         entry.target
         for entry in decided
@@ -104,8 +104,6 @@ def _bring_on(
 
 def counted(ledger: Ledger, entry: Entry) -> Entry:
     """The entry with the number of rows that waited for it."""
-    from pipelines.ledger.impact import impact
-
     return replace(entry, waiting_rows=impact(ledger.warehouse, [entry])[entry.id])
 
 

@@ -116,7 +116,7 @@ def sequence_positions(projection: Projection, changes: str) -> str:
 
 
 def changes(silver: str, where: str, *, renamed: bool) -> str:
-    """Silver's changes, narrowed. `aside`: columns have the names that gold has them under."""
+    """Silver's changes, narrowed. `renamed`: columns have the names that gold has them under."""
     silver = f"({in_gold(silver)})" if renamed else silver
     return f"SELECT * FROM {silver} WHERE kind = 'change' AND {where}"
 

@@ -51,8 +51,8 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
-    reviewed = replace(entry, target=route.target, effects=effects)
-    proposed = without_others(store, reviewed, found.proposed, columns=columns)
+    stated_on_target = replace(entry, target=route.target, effects=effects)
+    proposed = without_others(store, stated_on_target, found.proposed, columns=columns)
     listed = [o.note for o in found.clauses if o.note]
     if proposed != found.proposed:
         found = replace(found, proposed=proposed)

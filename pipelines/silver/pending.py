@@ -161,10 +161,10 @@ def with_key_changes(
     does not know. `later_names`: other names that the table has had."""
     images = (image for each in stats for image in each.images)
     renamed = any(renamed_in_gold(name) for image in images for name in image)
-    renamed = projection.key_renamed
-    where = projection.may_change_key if renamed else "true"
+    key_renamed = projection.key_renamed
+    where = projection.may_change_key if key_renamed else "true"
     changes = _changes(warehouse, stats, later_names, renamed=renamed, where=where)
-    if renamed:
+    if key_renamed:
         changes = translated(changes, projection.lineage)
     row = warehouse.session.sql(texts.key_changes(projection, changes)).first()
     if row is None or not row["key_changes"]:
@@ -225,7 +225,7 @@ def _changes(
 ) -> str:
     """SQL of the changes that the statistics of one table count, under all its names, narrowed.
 
-    `aside`: columns have the names that gold has them under.
+    `renamed`: columns have the names that gold has them under.
     """
     table = stats[0].table
     mine = f"{_of(table.source, (table, *later_names))} AND {spanned(stats)} AND {where}"

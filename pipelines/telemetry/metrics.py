@@ -91,8 +91,8 @@ def _gauge(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
     family = GaugeMetricFamily(f"ingest_{name}", text, labels=list(labels))
-    for labels, value in values.items():
-        family.add_metric(list(labels), value)
+    for own, value in values.items():
+        family.add_metric(list(own), value)
     return family
 
 
@@ -100,8 +100,8 @@ def _counter(
     name: str, text: str, values: Mapping[Any, float], *, labels: Iterable[str] = ()
 ) -> Metric:
     family = CounterMetricFamily(f"ingest_{name}", text, labels=list(labels))
-    for labels, value in values.items():
-        family.add_metric(list(labels), value)
+    for own, value in values.items():
+        family.add_metric(list(own), value)
     return family
 
 

@@ -150,7 +150,7 @@ def changes_of(
     renamed: bool,
 ) -> str:
     """The changes of source tables with one `lineage` under today's names; what came is in
-    `_sent_after` and so on. `aside`: some columns have other names in gold."""
+    `_sent_after` and so on. `renamed`: some columns have other names in gold."""
     sent = ", ".join(f"{name} AS _sent_{name}" for name in IMAGES)
     changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({of_tables(tables)})"
     now = as_it_is(masks, lineage)

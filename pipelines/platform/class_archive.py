@@ -85,8 +85,8 @@ def make(java: Path, spark: Path, jars: Iterable[Path]) -> Path:
         draft = Path(scratch) / "draft.jsa"
         options = f'"-XX:ArchiveClassesAtExit={draft}" -Xlog:cds=off -Xlog:cds+dynamic=off'
         command = [sys.executable, "-c", _LOADING, scratch]
-        told = {**os.environ, "SPARK_SUBMIT_OPTS": options}
-        done = subprocess.run(command, env=told, capture_output=True, text=True)
+        environment = {**os.environ, "SPARK_SUBMIT_OPTS": options}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode:
             said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
             raise PlatformError(f"expected Spark to start and write a table, got: {said}")

@@ -52,8 +52,8 @@ def values(column: pa.Array) -> list[Any]:
         type_ = column.type
         if pa.types.is_timestamp(type_) and type_.tz is not None:
             column = column.cast(pa.timestamp(type_.unit, "UTC"))
-        told = column.cast(_as_text(type_)).to_pylist()
-        return [_value(value, text, type_) for value, text in zip(column, told, strict=True)]
+        as_texts = column.cast(_as_text(type_)).to_pylist()
+        return [_value(value, text, type_) for value, text in zip(column, as_texts, strict=True)]
 
 
 def _value(value: pa.Scalar, text: Any, type_: pa.DataType) -> Any:

@@ -33,10 +33,10 @@ def tell(
 ) -> str | None:
     """Post what fails to `url`, unless that is what was told last; gives the sentence on why it
     could not be told. The sentence names the server alone, since the rest may be a secret."""
-    told = Path(warehouse.checkpoint("alerted.json"))
+    note = Path(warehouse.checkpoint("alerted.json"))
     names = "\n".join(sorted(f"{finding.check} {finding.on}" for finding in found))
     state = hashlib.sha256(names.encode()).hexdigest() if found else ""
-    if read_note(told).get("state", "") == state:
+    if read_note(note).get("state", "") == state:
         return None
     body = {
         "at": now().isoformat(),
@@ -48,7 +48,7 @@ def tell(
     }
     error = _post(url, json.dumps(body).encode())
     if error is None:
-        write_whole(told, json.dumps({"state": state}).encode())
+        write_whole(note, json.dumps({"state": state}).encode())
         return None
     return f"the webhook at {urlsplit(url).hostname} could not be told: {error}"
 

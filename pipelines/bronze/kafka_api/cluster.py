@@ -193,10 +193,10 @@ class Client:
             for topic, numbers in partitions.items()
         )
         answer = self._connected(host or "", port).ask(_OFFSET_COMMIT, 2, body)
-        told = answer.array(
+        listed = answer.array(
             lambda: (answer.text(), answer.array(lambda: (answer.int32(), answer.int16())))
         )
-        return next((error for _, each in told for _, error in each if error), 0)
+        return next((error for _, each in listed for _, error in each if error), 0)
 
     def _offsets(
         self, leader: int, partitions: Sequence[TopicPartition], which: int
@@ -220,8 +220,8 @@ class Client:
         def partition() -> tuple[int, int, int, int]:
             return answer.int32(), answer.int16(), answer.int64(), answer.int64()
 
-        for topic, told in answer.array(lambda: (answer.text() or "", answer.array(partition))):
-            for number, error, _, offset in told:
+        for topic, listed in answer.array(lambda: (answer.text() or "", answer.array(partition))):
+            for number, error, _, offset in listed:
                 if error == _TOPIC_FORBIDDEN:
                     raise NoPermission(f"the topic {topic} may not be read by this login")
                 if error:

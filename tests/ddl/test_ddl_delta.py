@@ -16,7 +16,6 @@ from ingest.ddl.columns import FAMILIES
 from ingest.ddl.parse import RISKS, Clause, Column, Statement, TableName, parse
 from ingest.ddl.review import review
 from ingest.ddl.widening import widens
-from ingest.sql.quoting import quoted
 from ingest.sql.tables.alter import statements
 from ingest.values.source_types import spark_type
 
@@ -122,10 +121,6 @@ def test_any_name_is_quoted(old: str, new: str) -> None:
         for tokens in [sqlglot.tokenize(text, read="databricks")]
     ]
     assert names == [["t", *expected_names] for expected_names in expected]
-
-
-def test_quoting() -> None:
-    assert quoted("a.b `c") == "`a.b ``c`"
 
 
 GOLD = {"id": "bigint", "a": "int", "b": "string", "c": "decimal(10,2)", "d": "date"}

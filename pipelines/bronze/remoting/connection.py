@@ -41,14 +41,14 @@ class Access(NamedTuple):
     def __repr__(self) -> str:
         return "Access(…)"
 
-    def signed(self, fields: Mapping[str, str]) -> dict[str, str]:
+    def signed(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
         """The fields with the name and the signature that let them pass.
 
-        The signature is of the fields' values in the order of their names, there being no body
+        The signature is of the fields' values in the order of their names, then of the body
         (`AclUtils.combineRequestContent`, `AclSigner`: HMAC-SHA1, base64).
         """
         named = {**fields, "AccessKey": self.access_key}
-        content = "".join(named[name] for name in sorted(named)).encode()
+        content = "".join(named[name] for name in sorted(named)).encode() + body
         made = hmac.new(self.secret_key.encode(), content, hashlib.sha1).digest()
         return {**named, "Signature": base64.b64encode(made).decode()}
 
@@ -97,11 +97,11 @@ class Connection:
         self._read.close()
         self._socket.close()
 
-    def ask(self, code: int, **fields: str | int | bool) -> Answer:
-        """Sends a request without a body and waits for its answer."""
+    def ask(self, code: int, *, body: bytes = b"", **fields: str | int | bool) -> Answer:
+        """Sends a request and waits for its answer."""
         texts = {name: _text(value) for name, value in fields.items()}
         if self._access is not None:
-            texts = self._access.signed(texts)
+            texts = self._access.signed(texts, body)
         number = next(self._numbers)
         header = {
             "code": code,
@@ -113,7 +113,7 @@ class Connection:
             "serializeTypeCurrentRPC": "JSON",
         }
         self._deadline = answer_deadline()
-        self._socket.sendall(frame(header, b""))
+        self._socket.sendall(frame(header, body))
         while True:
             answered, received = self._receive()
             # A broker may ask its clients, too; what it asks concerns groups that share queues.

@@ -184,7 +184,8 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     """Bring the targets of one source forward once; what was done, and whether more waits."""
     cursor = source_cursor(ledger.progress_by_target, ledger.source)
     enter_redeclared(ledger, cursor)
-    # A run ended in the middle of a schema change.
+    # A run ended in the middle of a schema change, or a rebuild before it had reviewed what waits.
+    ledger.review_retyped()
     _finish(ledger)
     limit = publish_limit(ledger.warehouse, ledger.config, ledger.source, above=cursor.batch)
     backlog = backlog_of(ledger, cursor)

@@ -19,6 +19,7 @@ from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.settings import DdlChoice, DdlPolicy
 from ingest.ddl.changes import (
+    AlterColumnType,
     ChangeKey,
     DropColumn,
     RecreateTable,
@@ -45,7 +46,7 @@ from pipelines.ledger.entries import (
     readded,
 )
 from pipelines.ledger.renames import TakenAgain, held, taken_again
-from pipelines.ledger.review import reviewed
+from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
@@ -84,6 +85,12 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
             return Verdict("approved" if mild and not entry.proposed else "pending")
         case _:
             assert_never(choice)
+
+
+def retypes(entry: Entry) -> bool:
+    """Whether the entry waits for another type of a column, and for no other key."""
+    kinds = {type(effect) for effect in entry.effects}
+    return entry.status in WAITING and AlterColumnType in kinds and ChangeKey not in kinds
 
 
 def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
@@ -344,12 +351,20 @@ class Ledger(EntryStore):
         which something else comes now: what had to be replaced while the column was string may be a
         widening. What the policy lets in is `approved`, for the next run of gold to see through."""
         for entry in entries:
-            if entry.status not in WAITING:
-                continue
             again = reviewed(self, entry, route)
             if (again.risk, again.proposed) != (entry.risk, entry.proposed):
                 self.stage_entry(self._decided(again, route))
         self.save_staged()
+
+    def review_retyped(self) -> None:
+        """Review again what waits for another type of a column that has another one by now: a
+        rebuild was killed before it did."""
+        for entry in [entry for entry in self.entries.values() if retypes(entry)]:
+            route = self.route(entry.table)
+            if route is None or not self.warehouse.exists("gold", route.target):
+                continue
+            if proposed_now(self, entry, route) != entry.proposed:
+                self.review_again([entry], route)
 
     def enter_columns(self, entries: Sequence[Entry], route: Route) -> None:
         """Take up reviewed entries that add a column each: what the policy lets in by one change of

@@ -9,7 +9,8 @@
 4. Bring forward what silver has beyond that.
 
 A process that is killed in between leaves a whole table behind, old or new, and progress that holds
-for both. Where the table is gone it is made again.
+for both; what was not reviewed again is by the next run that looks through the ledger. Where the
+table is gone it is made again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.modes import TargetContract
-from ingest.ddl.changes import AlterColumnType, ChangeKey, SchemaChange
+from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
@@ -30,7 +31,7 @@ from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped_columns
-from pipelines.ledger.decisions import Ledger
+from pipelines.ledger.decisions import Ledger, retypes
 from pipelines.ledger.entries import WAITING, Entry, write_entries
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -111,7 +112,7 @@ def rebuild(
             record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
             write_entries(warehouse, _confirmed(reconstruction))
             ledger = Ledger(warehouse, config, source)
-            ledger.review_again(_retyping(reconstruction), reconstruction.route)
+            ledger.review_again(filter(retypes, reconstruction.entries), reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, config, sources=[source], targets=[target])
     return done._replace(merged=merged)
@@ -186,17 +187,6 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
         if entry.status in WAITING
         if any(map(kept, entry.effects))
         if all(isinstance(effect, ChangeKey) for effect in entry.effects)
-    ]
-
-
-def _retyping(reconstruction: Reconstruction) -> list[Entry]:
-    """The entries of the ledger that wait for another type of a column."""
-    return [
-        entry
-        for entry in reconstruction.entries
-        if entry.status in WAITING
-        if any(isinstance(effect, AlterColumnType) for effect in entry.effects)
-        if not any(isinstance(effect, ChangeKey) for effect in entry.effects)
     ]
 
 

@@ -78,3 +78,35 @@ def test_types_declared_after_the_first_run(project: Project) -> None:
     answer = project.ingest("run")
     assert answer.code == 1
     assert "got (id); `ingest rebuild memo --yes` makes it with that key" in answer.err
+
+
+def test_a_rebuild_killed_before_it_reviewed_what_waits(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("conf/sources/bills.yml", SOURCE)
+    project.write("conf/tables/bills.yml", TABLES)
+    source = {"connector": "mysql", "db": "db", "table": "bill", "file": "bin.1", "pos": 5}
+    wider = {"source": source, "databaseName": "db", "ddl": "ALTER TABLE bill MODIFY due bigint"}
+    project.land("1.jsonl", [event(1, id=1, due=7), json.dumps({**wider, "tableChanges": []})])
+    assert project.ingest("run").code == 0
+    [entry] = project.ingest("--json", "ddl", "list").records
+    assert (entry["class"], entry["status"]) == ("destructive", "pending")
+
+    # What had to replace a column of strings widens it now; the rebuild dies before it sees that.
+    project.write("conf/sources/bills.yml", SOURCE + "columns: {db.bill: {id: int, due: int}}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.ledger.decisions.Ledger.review_again", _die)
+        assert project.ingest("redecode", "--source", "bills").code == 1
+    [entry] = project.ingest("--json", "ddl", "list").records
+    assert (entry["class"], entry["status"]) == ("destructive", "pending")
+    project.land("2.jsonl", [event(9, id=2, due=2**40)])
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    [entry] = project.ingest("--json", "ddl", "list").records
+    assert (entry["class"], entry["status"]) == ("widening", "applied")
+    rows = project.ingest("--json", "sql", "SELECT due FROM gold.bill ORDER BY id").records
+    assert [int(row["due"]) for row in rows] == [7, 2**40]
+
+
+def _die(*_: object) -> None:
+    raise RuntimeError("killed")

@@ -80,7 +80,10 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
         if stop():
             break
         messages += reader.append(log.register(part))
-    return Bronze(source.name, messages, tuple(sorted(changed)), tuple(sorted(bad)))
+    # A pattern with a slip in it matches nothing for good, and fails nowhere.
+    nothing = not listed and not bad and not log.files
+    notes = (f"no file matches {files.path} so far",) if nothing else ()
+    return Bronze(source.name, messages, tuple(sorted(changed)), tuple(sorted(bad)), notes=notes)
 
 
 def reach(source: Source, root: str) -> Reached:

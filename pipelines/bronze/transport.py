@@ -20,7 +20,8 @@ class Bronze(NamedTuple):
     `files_changed` are files that are no longer what was read, `files_unreadable` those that could
     not be read now, `failed` sentences on what else did not come about; the rest went on, and the
     run is to be reported as incomplete where there are any. `lost` are sentences on messages that
-    were gone before they were read, where the source is to go on after them.
+    were gone before they were read, where the source is to go on after them; `notes` sentences on
+    what may be meant otherwise.
     """
 
     source: str
@@ -29,6 +30,7 @@ class Bronze(NamedTuple):
     files_unreadable: tuple[Unreadable, ...] = ()
     failed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Reached(NamedTuple):

@@ -417,7 +417,7 @@ class Run:
                 self._warn(f"source {name}: {unreadable}", source=name)
             for text in found.failed:
                 self._warn(f"source {name}: {text}", source=name)
-            for text in found.lost:
+            for text in (*found.lost, *found.notes):
                 self._say(f"source {name}: {text}", source=name)
         advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
         return brought

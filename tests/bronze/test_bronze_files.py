@@ -104,6 +104,17 @@ def test_every_message_is_there_as_received(tables: Warehouse, landing: Path) ->
     ]
 
 
+def test_a_pattern_that_never_matched_is_said(tables: Warehouse, landing: Path) -> None:
+    source = files(landing / "*.json")
+    said = f"no file matches {landing}/*.json so far"
+    assert ingest_source(tables, source) == Bronze("shop", 0, notes=(said,))
+    only = put(landing / "a.json", b"a0\n", modified=1)
+    assert ingest_source(tables, source) == Bronze("shop", 1)
+    # What was read may be taken away.
+    Path(only).unlink()
+    assert ingest_source(tables, source) == Bronze("shop", 0)
+
+
 def test_a_run_without_anything_new_starts_no_job(
     tables: Warehouse, landing: Path, spark: SparkSession
 ) -> None:
@@ -299,7 +310,7 @@ def test_a_missing_folder_is_one_clear_sentence(tables: Warehouse, landing: Path
     )
     with pytest.raises(PlatformError, match="which is a folder: name its files"):
         ingest_source(tables, files(landing))
-    assert ingest_source(tables, files(landing / "*/none-yet.jsonl")) == Bronze("shop", 0)
+    assert ingest_source(tables, files(landing / "*/none-yet.jsonl")).messages == 0
     put(landing / "none/empty.jsonl", b"", modified=1)
     assert ingest_source(tables, files(landing / "none/**/*.jsonl")) == Bronze("shop", 0)
     assert rows(tables) == []

@@ -143,8 +143,8 @@ def applied_batches(
 
 
 def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> Iterator[str]:
-    """A sentence for each pattern that means no table gold has seen of its source, be it mistyped
-    or not come yet, and for each source with changes that name no table."""
+    """A sentence for each name or pattern that means no table gold has seen of its source, be it
+    mistyped or not come yet, and for each source with changes that name no table."""
     if not warehouse.exists("gold", "_progress"):
         return
     progress_by_target = load_progress(warehouse)
@@ -160,3 +160,9 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
             if not any(matches(pattern, db=d, schema=s, table=t) for d, s, t in came):
                 near = nearest(pattern, names)
                 yield f"source {source}: no table so far matches `from: {pattern}`{near}"
+        declared = config.sources[source]
+        for key, tables_with in (("keys", declared.keys), ("columns", declared.columns)):
+            for name in tables_with if seen else ():
+                if not any(declared_for({name: True}, table) for table in seen):
+                    near = nearest(name, names)
+                    yield f"source {source}: no table so far is the `{name}` of its `{key}:`{near}"

@@ -373,7 +373,7 @@ def sql(call: Invocation, query: str, write: bool) -> None:
     "limits",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="How many messages of --source to read, like 5; or a limit of one message, like"
+    help="How many messages to read, like 5; or a limit of one message, like"
     " message_bytes=1000000.",
 )
 @click.option("--newest", is_flag=True, help="The newest messages that --source has now.")
@@ -396,8 +396,8 @@ def inspect(
     """Decode messages and print the silver rows they become.
 
     The messages are those of FILEs, or of standard input, numbered from 0 as offsets are; with
-    --newest, --oldest or a number as --limit those of --source itself, where they stay unread.
-    People are shown 1,000 rows of them at most.
+    --source and no FILE, by --newest, --oldest or a number as --limit, those of the source itself,
+    where they stay unread. People are shown 1,000 rows of them at most.
     What a source's YAML may say can be given here too, and is checked alike; it overrides --source.
     With --source, the targets that the tables file gives the messages' tables are listed last.
     """
@@ -408,17 +408,15 @@ def inspect(
     declared = None if source is None else call.config.sources[call.sources([source])[0]]
     numbers = [int(text) for text in limits if text.isdecimal()]
     given["limits"] = tuple(text for text in limits if not text.isdecimal())
+    sampling = inspection.sampling(numbers, newest=newest or not oldest)
     messages = None
-    if newest or oldest or numbers:
+    if newest or oldest or (numbers and declared is not None and not files):
         if declared is None or files or (newest and oldest):
-            raise click.UsageError(
-                "--newest or --oldest, with a number as --limit, is of --source and of no FILE"
-            )
-        sampling = inspection.sampling(numbers, newest=newest or not oldest)
+            raise click.UsageError("expected --newest or --oldest with --source, and no FILE")
         messages = inspection.sampled(declared, call.config.root, sampling)
-    rows = inspection.inspect(
-        files, format_=format_, framing=framing, source=declared, given=given, messages=messages
-    )
+    about: dict[str, Any] = {"format_": format_, "framing": framing, "source": declared}
+    first = sampling.limit if numbers else None
+    rows = inspection.inspect(files, given=given, messages=messages, first=first, **about)
     tables = SourceTables()
     rows = tables.of(rows)
     if call.json:

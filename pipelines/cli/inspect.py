@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -42,12 +43,14 @@ def inspect(
     source: Source | None = None,
     given: Mapping[str, Any] | None = None,
     messages: Sequence[Message] | None = None,
+    first: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The silver rows of the messages, as dicts of all its columns; `batch` is null.
 
     `source` gives what the other arguments leave out; `given` is what the command line says of it.
     Raises ConfigError for a file, format or framing that does not exist, and for what a source's
-    YAML would not be allowed to say. `messages` are decoded instead of those of the files.
+    YAML would not be allowed to say. `messages` are decoded instead of those of the files; of
+    either no more than the `first` so many.
     """
     files = files or ((STANDARD_INPUT,) if messages is None else ())
     check_given(files, format_=format_, framing=framing)
@@ -62,7 +65,7 @@ def inspect(
     epoch = source.epoch if source is not None else 0
     most = reading.limits.unpacked_bytes
     taken = _messages(files, framing, most) if messages is None else iter(messages)
-    return _silver_rows(taken, reading, epoch)
+    return _silver_rows(islice(taken, first), reading, epoch)
 
 
 def sampling(numbers: Sequence[int], *, newest: bool) -> Sampling:

@@ -58,6 +58,20 @@ def test_all_that_a_source_may_say_is_taken(project: Project) -> None:
     assert (row["key"], row["after"]["made"]) == ({"id": "1"}, "2024-01-01T19:04:05Z")
 
 
+def test_the_first_messages_of_a_file(project: Project) -> None:
+    types = {"id": "int"}
+    rows = [canal("items", "INSERT", {"id": str(n)}, es=1, id_=n, types=types) for n in range(9)]
+    file = str(project.land("many.jsonl", rows))
+    found = project.ingest("inspect", file, file, "--limit", "7", "--json").records
+    changed = [row["after"]["id"] for row in found if row["kind"] == "change"]
+    assert changed == [str(n) for n in range(7)]
+    for wrong in ("0", "1001"):
+        answer = project.ingest("inspect", file, "--limit", wrong)
+        assert (answer.code, "expected 1 to 1,000 messages" in answer.err) == (2, True)
+    answer = project.ingest("inspect", file, "--newest")
+    assert (answer.code, "with --source, and no FILE" in answer.err) == (2, True)
+
+
 def test_limits_and_statements_are_taken(project: Project) -> None:
     row = inspected(project, "--order", "arrival", "--limit", "message_bytes=20")
     assert (row["kind"], row["error_code"]) == ("reject", "too_large")

@@ -124,7 +124,8 @@ def test_a_lease_on_tables_of_a_catalog(
     monkeypatch.setattr(leases, "BEAT", 3600)
     settings = Settings(
         catalog="spark_catalog",
-        schemas=Schemas(bronze="leased_bronze"),
+        # The session's own schemas are those of other tests.
+        schemas=Schemas(bronze="leased_bronze", silver="leased_silver", gold="leased_gold"),
         checkpoints=str(tmp_path),
     )
     tables = Warehouse(settings, spark)

@@ -203,6 +203,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
             take()
             if targets is not None:
                 check_there(targets, warehouse, call.config)
+            from pipelines.cli.outcome import show_outcome
             from pipelines.operations.run import Run
             from pipelines.platform.table_layout import note_layout
 
@@ -218,7 +219,7 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
             )
             outcome = run.until_stopped() if continuous else run.until_done()
             note_layout(warehouse)
-        outcome.show(call.console, stages)
+        show_outcome(call.console, outcome, stages)
         unfinished = stop() and not continuous
         if outcome.code or unfinished:
             raise SystemExit(outcome.code or 1)

@@ -1,4 +1,4 @@
-"""What people see of `status`, `ddl list`, `rejects list`, `history`, `inspect` and `formats`.
+"""What people see of `run`, `status`, `ddl list`, `rejects list`, `history`, `inspect`, `formats`.
 
 Each screen is made of the rows that `--json` prints, and shows what a person asks of them: ids as
 short as they are unique, one state instead of several flags, times as ages. Columns in which
@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from ingest.config.modes import TargetContract
 from pipelines.terminal.console import Console, cell
 from pipelines.terminal.layout import Column, Kind, Where, without_empty
 
@@ -70,6 +71,55 @@ def _shared(one: str, other: str) -> int:
     """How many letters two texts begin with alike."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def ran_sources(rows: Sequence[Mapping[str, Any]], stages: Sequence[str]) -> list[Shown]:
+    """The sources of a run of these stages."""
+    counts = {"bronze": ("messages",), "silver": ("rows", "rejects")}
+    return [
+        _names("source", rows),
+        *(
+            _counts(name, rows, always=name != "rejects")
+            for stage in stages
+            for name in counts.get(stage, ())
+        ),
+        _texts("error", rows),
+    ]
+
+
+def ran_tables(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """The target tables of a run. What a MERGE updated is called what it was: versions that it
+    ended, or rows that it updated, and marked among them where deletes are soft."""
+    words = [_updates(row["contract"]) for row in rows]
+    updates = [
+        Shown(
+            Column(name, Kind.COUNT),
+            [
+                f"{row['updated']:,}" if word == name and row["updated"] else ""
+                for row, word in zip(rows, words, strict=True)
+            ],
+        )
+        for name in ("updated", "updated or marked", "ended")
+    ]
+    return [
+        _names("table", rows),
+        _names("source", rows, where=Where.LEFT_OUT),
+        _counts("events", rows, always=True),
+        _counts("inserted", rows),
+        *updates,
+        *(_counts(name, rows) for name in ("deleted", "late", "stale", "rejected")),
+        Shown(
+            Column("seconds", Kind.COUNT, Where.LEFT_OUT), [cell(row["seconds"]) for row in rows]
+        ),
+        _texts("error", rows),
+    ]
+
+
+def _updates(contract: TargetContract | None) -> str:
+    """What the rows that a MERGE updated are in a target of this kind."""
+    if contract is not None and contract.keeps.versions:
+        return "ended"
+    return "updated or marked" if contract is not None and contract.deletes == "soft" else "updated"
 
 
 def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:

@@ -106,6 +106,7 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     printed first; a change of the key or mode is confirmed with --yes.
     """
     target, routes = _target(call, table)
+    from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT, rebuild
     from pipelines.operations.run import Outcome
 
@@ -120,7 +121,7 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     if done.rejected:
         call.console.say(f"{done.rejected:,} set aside; `ingest rejects list` shows them")
     caught_up = Outcome(tables={(merged.source, merged.target): merged for merged in done.merged})
-    caught_up.show(call.console, ())
+    show_outcome(call.console, caught_up)
     for merged in done.merged:
         if merged.error is not None:
             call.console.say(f"table {target} is parked: {merged.error}")
@@ -214,9 +215,10 @@ def redecode(call: Invocation, source: str) -> None:
     """
     [name] = call.sources([source])
     warehouse = call.warehouse
+    from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT
     from pipelines.operations.redecode import REDECODED, redecode
-    from pipelines.operations.run import Outcome
+    from pipelines.operations.run import Outcome, Source, spoilt_source
     from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):
@@ -244,7 +246,7 @@ def redecode(call: Invocation, source: str) -> None:
     # Of a target that waits one sentence is enough.
     merged += [row for row in done.merged if row.target not in waiting]
     outcome = Outcome(tables={(row.source, row.target): row for row in merged})
-    outcome.show(call.console, ())
+    show_outcome(call.console, outcome)
     for row in merged:
         if row.error is not None:
             call.console.say(f"table {row.target} is parked: {row.error}")

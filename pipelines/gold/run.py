@@ -17,6 +17,7 @@ from typing import NamedTuple
 from pyspark import inheritable_thread_target
 
 from ingest.config.load import Config
+from ingest.config.modes import TargetContract
 from ingest.config.routes import Route, collisions
 from ingest.ddl.parse import ghost
 from ingest.errors import IngestError, TableError
@@ -60,7 +61,8 @@ from pipelines.targets.rejects import create_rejects
 
 class Merged(NamedTuple):
     """What one run did to one target; `late`: keys whose changes came after newer ones and were
-    folded again, `stale`: changes that newer ones had overtaken; `error` says why it was parked."""
+    folded again, `stale`: changes that newer ones had overtaken; `error` says why it was parked.
+    What `updated` counts depends on the `contract`; None: it was never created."""
 
     target: str
     source: str
@@ -73,6 +75,7 @@ class Merged(NamedTuple):
     rejected: int
     seconds: float
     error: str | None
+    contract: TargetContract | None
 
     @classmethod
     def of(cls, row: Progress) -> Merged:

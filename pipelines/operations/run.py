@@ -42,13 +42,6 @@ from pipelines.terminal.log import Level
 
 Result = TypeVar("Result")
 Watch = Callable[[Reading, bool], None]
-SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
-TABLE = ("kind", "table", *(name for name in Merged._fields if name != "target"))
-_SHOWN: dict[str, tuple[str, ...]] = {
-    "bronze": ("messages",),
-    "silver": ("rows", "rejects"),
-    "gold": (),
-}
 PAUSE = 1.0
 """Seconds that a continuous run waits after a pass that brought nothing."""
 FIRST_REST, LONGEST_REST = 1.0, 300.0
@@ -148,26 +141,6 @@ class Outcome:
         ]
         unknown = [f"there is no target {target}" for target in self.unknown]
         return [*failed, *parked, *self.warned, *unknown, *self.spoilt]
-
-    def show(self, console: Console, stages: Sequence[str]) -> None:
-        """Print what was done with each source and table, and where to look for rejects."""
-        sources = [
-            ("source", name, done.messages, done.rows, done.rejects, done.error)
-            for name, done in self.sources.items()
-        ]
-        shown = [name for stage in stages for name in _SHOWN[stage]]
-        if shown:
-            console.rows(SOURCE, sources, shown=("source", *shown, "error"))
-        tables = [
-            ("table", *merged._replace(seconds=round(merged.seconds, 3)))
-            for _, merged in sorted(self.tables.items())
-        ]
-        if tables:
-            console.rows(TABLE, tables, shown=TABLE[1:])
-        elif stages == ("gold",):
-            console.text("nothing new")
-        if self.rejects:
-            console.say(f"{self.rejects:,} set aside; `ingest rejects list` shows them")
 
 
 class Run:
@@ -688,6 +661,6 @@ def _added(before: Merged | None, now: Merged) -> Merged:
     counts = {
         name: getattr(before, name) + getattr(now, name)
         for name in Merged._fields
-        if name not in ("target", "source", "error")
+        if name not in ("target", "source", "error", "contract")
     }
     return now._replace(**counts)

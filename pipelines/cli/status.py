@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.cli import screens
+from pipelines.platform.console import counted
 
 if TYPE_CHECKING:
     from pipelines.cli.context import Invocation
@@ -61,23 +62,30 @@ def _look(call: Invocation) -> Status:
     from pipelines.gold.backlog import unmatched
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
+    from pipelines.operations.run import what_may_be_wrong
     from pipelines.operations.status import SOURCE, TABLE, gap_notes, source_rows, table_rows
-    from pipelines.platform.failures import described
+    from pipelines.platform.failures import described_of
 
     warehouse, config = call.warehouse, call.config
     said: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
-        said.append(f"{what}: {described(error).removeprefix(f'{what}: ')}")
+        said.append(described_of(what, error))
 
     sources = source_rows(warehouse, config, failed=failed)
     with call.console.progress("tables", len(gold_tables(warehouse))) as advance:
         tables = table_rows(warehouse, config, advance=advance, failed=failed)
     about = (warehouse, config, [*config.sources])
+    found = [dict(zip(SOURCE, row, strict=True)) for row in sources]
+    rejected = [
+        f"source {row['source']}: {what_may_be_wrong(config.sources[row['source']])}"
+        for row in found
+        if screens.source_state(row) == "all rejected"
+    ]
     return Status(
-        [dict(zip(SOURCE, row, strict=True)) for row in sources],
+        found,
         [dict(zip(TABLE, row, strict=True)) for row in tables],
-        [*said, *gap_notes(warehouse), *unmatched(*about), *untyped(*about)],
+        [*said, *rejected, *gap_notes(warehouse), *unmatched(*about), *untyped(*about)],
         bool(said),
     )
 
@@ -103,7 +111,9 @@ def _fitted(status: Status, lines: int) -> Status:
     urgent = sorted(status.tables, key=lambda row: screens.table_state(row) == "ok")
     left = urgent[room:]
     fine = sum(screens.table_state(row) == "ok" for row in left)
-    more = f"and {len(left)} more tables, {fine} of them ok; a higher terminal shows them"
+    more = (
+        f"and {counted(len(left), 'more tables')}, {fine} of them ok; a higher terminal shows them"
+    )
     return status._replace(tables=urgent[:room], notes=[*status.notes, more])
 
 

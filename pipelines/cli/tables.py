@@ -250,7 +250,12 @@ def redecode(call: Invocation, source: str) -> None:
     for row in merged:
         if row.error is not None:
             call.console.say(f"table {row.target} is parked: {row.error}")
-    if waiting or outcome.code:
+    counts = Source(rows=done.rows, rejects=done.rejects, decoded=done.messages)
+    counts.changes = done.rows - done.rejects
+    spoilt = spoilt_source(call.config.sources[name], counts, merged)
+    if spoilt is not None:
+        call.console.say(spoilt)
+    if waiting or outcome.code or spoilt is not None:
         raise SystemExit(1)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from ingest.config.load import Config
-from ingest.config.sources import Rejects
+from ingest.config.sources import Source as Declared
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
 from pipelines.gold import settled
@@ -598,7 +598,7 @@ class Run:
         """Sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
-            text = spoilt_source(name, done, tables, limit=self._config.sources[name].rejects)
+            text = spoilt_source(self._config.sources[name], done, tables)
             if text is not None:
                 self._say(text)
                 self.outcome.spoilt.append(text)
@@ -613,26 +613,25 @@ def _note(texts: list[str], text: str) -> None:
         texts.append(text)
 
 
-def spoilt_source(
-    name: str, done: Source, tables: Sequence[Merged], *, limit: Rejects
-) -> str | None:
+def spoilt_source(declared: Declared, done: Source, tables: Sequence[Merged]) -> str | None:
     """The sentence on a source of which too much was set aside: by its own setting, or everything
     that might have been a change."""
+    name, limit = declared.name, declared.rejects
     see = f"`ingest rejects list --source {name}` shows them"
     rejected, events = (sum(row.rejected for row in tables), sum(row.events for row in tables))
     if done.rejects and not done.changes:
-        share = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+        share = _aside(done.rejects, done.decoded, "messages")
         if done.rejects < done.rows:
             share += " and no change could be decoded"
         elif done.decoded > 1:
             share = f"all {done.decoded:,} messages were set aside, none could be decoded"
         else:
             share = "its one message was set aside, it could not be decoded"
-        return f"source {name}: {share}: is its format right? {see}"
+        return f"source {name}: {share}: {what_may_be_wrong(declared)} {see}"
     if limit.above(done.rejects, done.decoded):
-        text = f"{done.rejects:,} of {done.decoded:,} messages were set aside"
+        text = _aside(done.rejects, done.decoded, "messages")
     elif limit.above(rejected, events):
-        text = f"gold set aside {rejected:,} of {events:,} changes"
+        text = f"gold set aside {rejected:,} of {counted(events, 'changes')}"
     elif isinstance(limit.fail_above, int) and limit.above(done.rejects + rejected, 0):
         text = (
             f"{counted(done.rejects, 'messages')} and {counted(rejected, 'changes')} were set aside"
@@ -641,6 +640,20 @@ def spoilt_source(
         return None
     allowed = f"more than rejects.fail_above allows ({limit.fail_above})"
     return f"source {name}: {text}, {allowed}: {see}"
+
+
+def what_may_be_wrong(declared: Declared) -> str:
+    """What may be declared wrongly where nothing can be decoded, and what to do once it is not."""
+    way = f"is its format right? With another, run `ingest redecode --source {declared.name}`"
+    if declared.files is None:
+        return f"{way}."
+    again = f"`ingest reset --source {declared.name} --bronze --yes`"
+    return f"{way}; with another framing {again}, and the next run reads its files again."
+
+
+def _aside(some: int, of: int, things: str) -> str:
+    """`1 of 10 messages was set aside`."""
+    return f"{some:,} of {counted(of, things)} {'was' if some == 1 else 'were'} set aside"
 
 
 def spoilt_target(merged: Merged) -> str | None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from ingest.config.sources import Rejects
+from ingest.config.modes import TargetContract
+from ingest.config.sources import Source as Declared
+from pipelines.cli.outcome import SOURCE, TABLE, show_outcome
 from pipelines.gold.run import Merged
-from pipelines.operations.run import Source, spoilt_source, spoilt_target
+from pipelines.operations.run import Outcome, Source, spoilt_source, spoilt_target
+from pipelines.platform.console import Console
 
-NO_LIMIT = Rejects()
 SEE = "`ingest rejects list --source shop` shows them"
+RIGHT = "is its format right? With another, run `ingest redecode --source shop`"
+FRAMED = (
+    f"{RIGHT}; with another framing `ingest reset --source shop --bronze --yes`, and the next run "
+    f"reads its files again. {SEE}"
+)
 
 
-def merged(**counts: int) -> Merged:
+def declared(**more: Any) -> Declared:
+    return Declared.model_validate({"name": "shop", "files": {"path": "x"}, **more})
+
+
+def merged(**counts: Any) -> Merged:
     told: dict[str, Any] = dict.fromkeys(Merged._fields, 0)
-    return Merged(**{**told, "target": "items", "source": "shop", "error": None, **counts})
+    told |= {"target": "items", "source": "shop", "error": None, "contract": None}
+    return Merged(**{**told, **counts})
 
 
 @pytest.mark.parametrize(
@@ -26,30 +39,35 @@ def merged(**counts: int) -> Merged:
         (Source(rows=9, decoded=9, rejects=8, changes=1), None),
         (
             Source(rows=2, decoded=2, rejects=2),
-            f"all 2 messages were set aside, none could be decoded: is its format right? {SEE}",
+            f"all 2 messages were set aside, none could be decoded: {FRAMED}",
         ),
         (
             Source(rows=1, decoded=1, rejects=1),
-            f"its one message was set aside, it could not be decoded: is its format right? {SEE}",
+            f"its one message was set aside, it could not be decoded: {FRAMED}",
         ),
         # A heartbeat or a schema change among them is no change.
         (
             Source(rows=60_001, decoded=60_001, rejects=60_000),
-            "60,000 of 60,001 messages were set aside and no change could be decoded: "
-            f"is its format right? {SEE}",
+            f"60,000 of 60,001 messages were set aside and no change could be decoded: {FRAMED}",
         ),
     ],
 )
 def test_a_source_of_which_no_change_could_be_decoded(done: Source, text: str | None) -> None:
     said = f"source shop: {text}" if text is not None else None
-    assert spoilt_source("shop", done, [], limit=NO_LIMIT) == said
+    assert spoilt_source(declared(), done, []) == said
+
+
+def test_only_files_are_cut_into_messages() -> None:
+    kafka = {"files": None, "kafka": {"bootstrap_servers": "h:1", "topics": ["t"]}}
+    said = spoilt_source(declared(**kafka), Source(rows=2, decoded=2, rejects=2), [])
+    assert said is not None and said.endswith(f"none could be decoded: {RIGHT}. {SEE}")
 
 
 @pytest.mark.parametrize(
     ("bound", "text"),
     [
         ("50%", None),
-        ("5%", "1 of 10 messages were set aside, more than rejects.fail_above allows (5%)"),
+        ("5%", "1 of 10 messages was set aside, more than rejects.fail_above allows (5%)"),
         ("15%", "gold set aside 2 of 9 changes, more than rejects.fail_above allows (15%)"),
         (2, "1 message and 2 changes were set aside, more than rejects.fail_above allows (2)"),
     ],
@@ -58,7 +76,7 @@ def test_a_source_that_exceeds_its_bound(bound: int | str, text: str | None) -> 
     done = Source(rows=10, decoded=10, rejects=1, changes=9)
     tables = [merged(events=9, rejected=2, inserted=7)]
     said = f"source shop: {text}: {SEE}" if text is not None else None
-    assert spoilt_source("shop", done, tables, limit=Rejects(fail_above=bound)) == said
+    assert spoilt_source(declared(rejects={"fail_above": bound}), done, tables) == said
 
 
 @pytest.mark.parametrize(
@@ -78,3 +96,44 @@ def test_a_target_of_which_every_change_was_set_aside(
     see = "`ingest rejects list --source shop` shows why"
     said = f"table items: {text} set aside: {see}" if text is not None else None
     assert spoilt_target(merged(**counts)) == said
+
+
+ROWS = {
+    "items": TargetContract("scd1", ("id",), ()),
+    "marked": TargetContract("scd1", ("id",), (), "soft"),
+    "versions": TargetContract("scd2", ("id",), ()),
+}
+RAN = Outcome(
+    sources={"shop": Source(messages=7, rows=8)},
+    tables={
+        ("shop", name): merged(
+            **{"target": name, "events": 1200, "inserted": 3, "updated": 2, "seconds": 1.25},
+            contract=contract,
+        )
+        for name, contract in ROWS.items()
+    },
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_people_see_of_a_run(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts that are zero everywhere are left out, and so is at first what only fills a narrow
+    screen; what a MERGE updated is called what it was."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    show_outcome(Console(json=False), RAN, ("bronze", "silver", "gold"))
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert printed[0] == ["source", "messages", "rows"]
+    assert printed[2] == ["shop", "7", "8"]
+    words = ["events", "inserted", "updated", "updated", "or", "marked", "ended", "seconds"]
+    assert printed[4] == ["table", "source", *words]
+    rows = [["shop", "1,200", "3", "2", "1.25"]] * 3
+    assert printed[6:9] == [[name, *row] for name, row in zip(ROWS, rows, strict=True)]
+
+
+def test_programs_get_every_count_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    show_outcome(Console(json=True), RAN, ("bronze", "silver", "gold"))
+    source, *tables = map(json.loads, capsys.readouterr().out.splitlines())
+    assert tuple(source) == SOURCE
+    assert [(tuple(row), row["updated"]) for row in tables] == [(TABLE, 2)] * 3

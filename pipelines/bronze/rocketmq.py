@@ -36,6 +36,7 @@ from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.remoting.messages import Stored
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.checkpoints import read_note, write_whole
+from pipelines.terminal.console import counted
 from pipelines.platform.warehouse import Warehouse
 
 BROKER_HEADER = "rocketmq.broker"
@@ -112,7 +113,7 @@ def reach(source: Source, root: str) -> Reached:
     """Asks for the queues of all topics and what they hold; raises as `append` does."""
     found = _found(source, _cluster(_declared(source)))
     topics = ", ".join(_declared(source).topics)
-    return Reached(True, f"{len(found)} queues of {topics} can be read")
+    return Reached(True, f"{counted(len(found), 'queues')} of {topics} can be read")
 
 
 def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:

@@ -42,7 +42,7 @@ from pipelines.cli.reports import report
 from pipelines.cli.review import ddl, rejects
 from pipelines.cli.tables import TABLE_VERBS
 from pipelines.cli.watching import watched, watching
-from pipelines.terminal.console import open_output
+from pipelines.terminal.console import counted, open_output
 from pipelines.terminal.log import JsonLog
 
 
@@ -158,7 +158,7 @@ def _connect(call: Invocation) -> None:
     for source, reachable, text in found:
         (call.console.text if reachable else call.console.say)(f"source {source}: {text}")
     if failed:
-        text = f"{failed} of {len(found)} sources cannot be read as declared"
+        text = f"{failed} of {counted(len(found), 'sources')} cannot be read as declared"
         call.console.say(f"{call.conf}: {text}")
         raise SystemExit(1)
 

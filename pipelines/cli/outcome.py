@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipelines.cli import screens
 from pipelines.operations.run import Outcome
-from pipelines.platform.console import Console
+from pipelines.terminal.console import Console
 
 SOURCE = ("kind", "source", "messages", "rows", "rejects", "error")
 TABLE = (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.cli import screens
-from pipelines.platform.console import counted
+from pipelines.terminal.console import counted
 
 if TYPE_CHECKING:
     from pipelines.cli.context import Invocation

@@ -16,6 +16,7 @@ from pipelines.cli.context import (
     patient,
     print_frame,
 )
+from pipelines.terminal.console import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -225,7 +226,8 @@ def redecode(call: Invocation, source: str) -> None:
         done = redecode(warehouse, call.config, name)
     call.console.rows(REDECODED, [("redecoded", name, *done[:4])], shown=REDECODED[1:])
     if done.kept:
-        text = f"{done.kept:,} messages that bronze has no more keep the rows they had"
+        gone = counted(done.kept, "messages")
+        text = f"bronze no longer has {gone}, whose rows stay as they were"
         call.console.say(f"source {name}: {text}")
     rebuilt, merged, waiting = [], [], set()
     for target, result in done.targets.items():
@@ -342,7 +344,8 @@ def erase(
         )
     call.console.rows(ERASED, done.rows(), shown=ERASED[1:])
     if done.shared:
-        call.console.say(f"{done.shared:,} changes of others came in those messages and stay")
+        beside = counted(done.shared, "changes")
+        call.console.say(f"what stays: {beside} of others that came in those messages")
     if not done.counts and done.erasure is None:
         call.console.say(f"nothing of that key is in {target} or its history")
     elif not yes:

@@ -44,6 +44,7 @@ from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.shared_columns import others
+from pipelines.terminal.console import counted
 from pipelines.platform.leases import check
 from pipelines.targets.progress import record_progress
 from pipelines.targets.table import columns_of, keys_of
@@ -232,8 +233,9 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
         if row is not None and (row["unknown"] or row["several"]):
             raise TableError(
                 f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
-                f"apart, got {row['several']} values of it that several keys ({', '.join(old)}) "
-                f"had, and {row['unknown']} keys with a change that does not say it; {way}"
+                f"apart, got {counted(row['several'], 'values')} of it that several keys "
+                f"({', '.join(old)}) had, and {counted(row['unknown'], 'keys')} with a "
+                f"change that does not say it; {way}"
             )
 
 

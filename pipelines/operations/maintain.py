@@ -17,6 +17,7 @@ from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
 from pipelines.operations.status import source_rows
+from pipelines.terminal.console import counted
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -97,7 +98,8 @@ def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Mainta
     days = config.settings.retention.bronze
     for source, behind in lag.items():
         if behind:
-            done.notes.append(f"{source}: {behind:,} messages wait for silver, left as it is")
+            waiting = counted(behind, "messages", "wait")
+            done.notes.append(f"{source}: {waiting} for silver, left as it is")
             continue
         with done.part(source):
             if days is not None:

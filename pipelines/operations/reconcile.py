@@ -28,6 +28,7 @@ from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.operations.snapshots import snapshot_rows
+from pipelines.terminal.console import counted
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -47,7 +48,7 @@ class Side(NamedTuple):
     hash: int
 
     def __str__(self) -> str:
-        return f"{self.rows:,} rows, hash {self.hash % 2**64:016x}"
+        return f"{counted(self.rows, 'rows')}, hash {self.hash % 2**64:016x}"
 
 
 class Reconciled(NamedTuple):
@@ -83,8 +84,10 @@ class Reconciled(NamedTuple):
             if len(self.differences) < sum(self.counts.values()):
                 summary += f", of which {len(self.differences):,} are listed"
         if self.left_out.changes:
-            summary += f"; {self.left_out.changes:,} changes of history have no place in gold"
-            summary += ", all of them among the rejects" if not self.left_out.unrecorded else ""
+            have = "has" if self.left_out.changes == 1 else "have"
+            changes = f"{counted(self.left_out.changes, 'changes')} of history"
+            summary += f"; {changes} {have} no place in gold"
+            summary += ", which the rejects list" if not self.left_out.unrecorded else ""
         if self.left_out.unrecorded:
             summary += (
                 f", {self.left_out.unrecorded:,} of them in no reject: `ingest rebuild` enters them"

@@ -28,6 +28,7 @@ from ingest.sql.privacy.erasure import number_of_messages
 from ingest.sql.tables import upkeep
 from ingest.sql.tables.definition import set_properties
 from pipelines.gold.reconstruction import Reconstruction
+from pipelines.terminal.console import counted
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import drop_older
 from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
@@ -62,11 +63,12 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
             _forget_log(warehouse, layer, table)
     left = _messages_left(history, erasure)
     left += [f"rows set down in silver.{name}" for name in drop_older(warehouse, _AT_WORK)]
-    said = [f"{len(erasure.went):,} messages in none of bronze"]
+    said = [f"{counted(len(erasure.went), 'messages')} in none of bronze"]
     if warehouse.local:
         files, cells, found = _looked_through(warehouse, tables, person.texts)
         left += found
-        said.append(f"{files:,} files, {cells:,} rows and {len(person.texts):,} texts of its own")
+        own = counted(len(person.texts), "texts")
+        said.append(f"{counted(files, 'files')}, {counted(cells, 'rows')} and {own} of its own")
     else:
         said.append("the files are the platform's and were not read")
     if left:

@@ -33,7 +33,7 @@ def findings(
                 _finding("lag", name, bound=checks.lag, found=row["lag_seconds"], text=text)
             )
         if _above(row["rejects"], checks.rejects):
-            text = f"{_are(row['rejects'], 'messages')} set aside"
+            text = f"{counted(row['rejects'], 'messages', 'are')} set aside"
             found.append(
                 _finding("rejects", name, bound=checks.rejects, found=row["rejects"], text=text)
             )
@@ -57,24 +57,18 @@ def _of_table(checks: Checks, row: Mapping[str, Any]) -> list[Finding]:
         text = f"its oldest change has waited {_time(lag)}"
         found.append(_finding("lag", name, bound=bounds.lag, found=lag, text=text))
     if _above(row["rejected"], bounds.rejects):
-        text = f"{_are(row['rejected'], 'changes')} set aside"
+        text = f"{counted(row['rejected'], 'changes', 'are')} set aside"
         found.append(
             _finding("rejects", name, bound=bounds.rejects, found=row["rejected"], text=text)
         )
     if _above(row["pending_ddl"], bounds.pending_ddl):
-        wait = "waits" if row["pending_ddl"] == 1 else "wait"
-        text = f"{counted(row['pending_ddl'], 'schema changes')} {wait} for a decision"
+        text = f"{counted(row['pending_ddl'], 'schema changes', 'wait')} for a decision"
         found.append(
             _finding(
                 "pending_ddl", name, bound=bounds.pending_ddl, found=row["pending_ddl"], text=text
             )
         )
     return found
-
-
-def _are(number: int, things: str) -> str:
-    """`1 change is`, `2 changes are`."""
-    return f"{counted(number, things)} {'is' if number == 1 else 'are'}"
 
 
 def _above(found: int | None, bound: int | None) -> bool:

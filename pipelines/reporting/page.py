@@ -33,7 +33,13 @@ def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> s
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     rendering.filters.update(
-        number=number, ago=ago, size=size, seconds=seconds, time=moment, example=example
+        number=number,
+        ago=ago,
+        size=size,
+        seconds=seconds,
+        time=moment,
+        example=example,
+        counted=counted,
     )
     # pygal escapes the names of series and labels.
     drawn = {name: Markup(svg) for name, svg in plots(facts).items()}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from pipelines.terminal.console import counted
 from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
 from pipelines.scaffold.sample import SCHEMALESS, Sample, Table
 
@@ -40,7 +41,8 @@ def source_name(files: Sequence[str]) -> str:
 def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     """The configuration of a source called `name`, whose relative paths begin at `root`."""
     made = Draft()
-    lines = [f"# Written from a sample of {sample.messages:,} messages: look through it, then run"]
+    messages = counted(sample.messages, "messages")
+    lines = [f"# Written from a sample of {messages}: look through it, then run"]
     lines += ["# `ingest validate` and `ingest inspect --source`.", f"name: {_value(name)}"]
     lines += _format(sample, made)
     lines += _schemas(sample, made, name)
@@ -149,7 +151,8 @@ def _columns(sample: Sample, made: Draft) -> Iterator[str]:
         for name, type_ in types.items():
             time = "  # or a time, like datetime?" if seems_time(table_texts[label][name]) else ""
             yield f"    {_value(name)}: {_value(type_)}{time}"
-        made.doubts.append(f"{label}: types of {len(types)} columns are guessed from values")
+        guessed = counted(len(types), "columns")
+        made.doubts.append(f"{label}: types of {guessed} are guessed from values")
 
 
 def _note_times(table: Table, untyped: Mapping[str, set[str]], made: Draft) -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
+from pipelines.terminal.console import counted
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor
@@ -28,8 +29,10 @@ class Open(NamedTuple):
     expected: int | None
 
     def __str__(self) -> str:
-        of = f" of {self.expected:,}" if self.expected is not None else ""
-        return f"transaction {self.tx_id} ({self.events:,}{of} events so far)"
+        events = counted(self.events, "events")
+        if self.expected is not None:
+            events = f"{self.events:,} of {counted(self.expected, 'events')}"
+        return f"transaction {self.tx_id} ({events} so far)"
 
 
 class PublishLimit(NamedTuple):

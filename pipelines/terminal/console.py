@@ -110,9 +110,15 @@ def cell(value: Any) -> str:
     return clean(_item(value))
 
 
-def counted(number: int, things: str) -> str:
-    """`1 table`, `2 tables`: `things` with the number of them."""
-    return f"{number:,} {things.removesuffix('s') if number == 1 else things}"
+_OF_ONE = {"are": "is", "have": "has", "were": "was"}
+
+
+def counted(number: int, things: str, verb: str | None = None) -> str:
+    """`1 table`, `2 tables`: `things` with the number of them, and what they do: `1 table is`."""
+    one = number == 1
+    noun = things.removesuffix("s") if one else things
+    does = "" if verb is None else f" {_OF_ONE.get(verb, f'{verb}s') if one else verb}"
+    return f"{number:,} {noun}{does}"
 
 
 def _is_number(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.errors import PlatformError
 from pipelines.ledger.entries import WAITING
-from pipelines.terminal.console import cell, clean
+from pipelines.terminal.console import cell, clean, counted
 from pipelines.web.review import Change, Inbox, fingerprint
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(cell=cell, lines=_lines, number=lambda number: f"{number:,}")
+    made.filters.update(
+        cell=cell, lines=_lines, number=lambda number: f"{number:,}", counted=counted
+    )
     return made
 
 

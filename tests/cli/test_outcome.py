@@ -12,7 +12,7 @@ from ingest.config.sources import Source as Declared
 from pipelines.cli.outcome import SOURCE, TABLE, show_outcome
 from pipelines.gold.run import Merged
 from pipelines.operations.run import Outcome, Source, spoilt_source, spoilt_target
-from pipelines.platform.console import Console
+from pipelines.terminal.console import Console
 
 SEE = "`ingest rejects list --source shop` shows them"
 RIGHT = "is its format right? With another, run `ingest redecode --source shop`"

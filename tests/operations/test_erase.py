@@ -124,7 +124,7 @@ def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) 
 
     done = project.ingest(*asking, "--yes", "--vacuum")
     assert done.code == 0, done.err
-    assert "3 changes of others came in those messages and stay" in done.err
+    assert "what stays: 3 changes of others that came in those messages" in done.err
     assert "is proved; looked through after VACUUM: 4 messages in none of bronze" in done.err
     assert silver(project) == kept
     left = held(project.folder / "warehouse")

@@ -100,13 +100,13 @@ def test_gold_publishes_whole_transactions(
         log.row("credit", 5, 9, 90, None),
     )
     waits = "source bank: gold waits for the rest of transaction t2"
-    assert f"{waits} (1 events so far)\n" in said
+    assert f"{waits} (1 event so far)\n" in said
     assert held(project) == {"debit": [10], "credit": [10]}
     reconciled = [project.ingest("reconcile", f"bank_{table}") for table in ("debit", "credit")]
     assert [answer.code for answer in reconciled] == [0, 0]
     # Nothing new: nothing is written.
     before = project.ingest("sql", "SELECT count(*) AS n FROM gold._progress", "--json").records
-    assert f"{waits} (1 events so far)\n" in project.ingest("run").err
+    assert f"{waits} (1 event so far)\n" in project.ingest("run").err
     assert (
         project.ingest("sql", "SELECT count(*) AS n FROM gold._progress", "--json").records
         == before
@@ -145,7 +145,7 @@ def test_gold_publishes_whole_transactions(
         log.row("debit", 1, 1, 10, "t1"),
         log.row("debit", 7, 4, 40, "t3"),
     )
-    assert "gold waits for the rest of transaction t3 (1 events so far)\n" in said
+    assert "gold waits for the rest of transaction t3 (1 event so far)\n" in said
     assert held(project) == {"debit": [10, 20, 30], "credit": [10, 20, 90]}
     assert "waits" not in run(4, log.bound("END", "t3", 8, 1))
     assert held(project) == {"debit": [10, 20, 30, 40], "credit": [10, 20, 90]}

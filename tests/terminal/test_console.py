@@ -76,6 +76,9 @@ def test_a_table_too_wide_for_the_terminal_is_blocks_of_what_there_is(
 
 def test_a_number_of_things() -> None:
     assert [counted(n, "rows") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    said = [counted(n, "rows", verb) for n in (1, 2) for verb in ("wait", "are", "have", "were")]
+    assert said[:4] == ["1 row waits", "1 row is", "1 row has", "1 row was"]
+    assert said[4:] == ["2 rows wait", "2 rows are", "2 rows have", "2 rows were"]
 
 
 def test_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:

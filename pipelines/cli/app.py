@@ -409,14 +409,13 @@ def inspect(
     declared = None if source is None else call.config.sources[call.sources([source])[0]]
     numbers = [int(text) for text in limits if text.isdecimal()]
     given["limits"] = tuple(text for text in limits if not text.isdecimal())
-    sampling = inspection.sampling(numbers, newest=newest or not oldest)
-    messages = None
+    messages, first = None, inspection.first(numbers)
     if newest or oldest or (numbers and declared is not None and not files):
         if declared is None or files or (newest and oldest):
             raise click.UsageError("expected --newest or --oldest with --source, and no FILE")
-        messages = inspection.sampled(declared, call.config.root, sampling)
+        newest_first = newest or not oldest
+        messages = inspection.sampled(declared, call.config.root, first, newest=newest_first)
     about: dict[str, Any] = {"format_": format_, "framing": framing, "source": declared}
-    first = sampling.limit if numbers else None
     rows = inspection.inspect(files, given=given, messages=messages, first=first, **about)
     tables = SourceTables()
     rows = tables.of(rows)

@@ -24,8 +24,6 @@ from pipelines.cli.source_options import given_source, is_given
 if TYPE_CHECKING:
     from ingest.config.sources import Source
     from ingest.decode.source import DecodeSpec
-    from pipelines.bronze.transport import Sampling
-
 STANDARD_INPUT = "-"
 COLUMNS = tuple(column.name for column in SILVER)
 SHOWN = ("at", "format", "kind", "op", "table", "key", "before", "after", "notes")
@@ -68,25 +66,24 @@ def inspect(
     return _silver_rows(islice(taken, first), reading, epoch)
 
 
-def sampling(numbers: Sequence[int], *, newest: bool) -> Sampling:
-    """How many messages of a source to look at, ten where no number is given.
+def first(numbers: Sequence[int]) -> int | None:
+    """How many messages to look at; None where no number is given.
 
-    Raises ConfigError where it is none of 1 to 1,000, which are held in memory.
+    Raises ConfigError where it is none of 1 to 1,000: those of a source are held in memory.
     """
-    from pipelines.bronze.transport import Sampling
-
-    limit = numbers[-1] if numbers else LOOKED_AT
-    if not 1 <= limit <= LOOKED_AT_MOST:
-        text = f"`--limit`: expected 1 to {LOOKED_AT_MOST:,} messages, got {limit:,}"
+    if numbers and not 1 <= numbers[-1] <= LOOKED_AT_MOST:
+        text = f"`--limit`: expected 1 to {LOOKED_AT_MOST:,} messages, got {numbers[-1]:,}"
         raise ConfigError([Mistake("command line", None, text)])
-    return Sampling(limit, newest)
+    return numbers[-1] if numbers else None
 
 
-def sampled(source: Source, root: Path, sampling: Sampling) -> list[Message]:
-    """Messages that a source has now; raises PlatformError where it cannot be read."""
+def sampled(source: Source, root: Path, limit: int | None, *, newest: bool) -> list[Message]:
+    """Messages that a source has now, LOOKED_AT of them without a limit; raises PlatformError where
+    it cannot be read."""
+    from pipelines.bronze.transport import Sampling
     from pipelines.bronze.transports import transport_of
 
-    return transport_of(source).sample(source, str(root), sampling)
+    return transport_of(source).sample(source, str(root), Sampling(limit or LOOKED_AT, newest))
 
 
 def _reading(source: Source | None, format_: str | None, framing: str) -> DecodeSpec:

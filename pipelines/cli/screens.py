@@ -91,23 +91,22 @@ def ran_tables(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
     """The target tables of a run. What a MERGE updated is called what it was: versions that it
     ended, or rows that it updated, and marked among them where deletes are soft."""
     words = [_updates(row["contract"]) for row in rows]
-    updates = [
-        Shown(
-            Column(name, Kind.COUNT),
-            [
-                f"{row['updated']:,}" if word == name and row["updated"] else ""
-                for row, word in zip(rows, words, strict=True)
-            ],
-        )
-        for name in ("updated", "updated or marked", "ended")
-    ]
+
+    def done(key: str, name: str, *, word: str | None = None) -> Shown:
+        """What was done to some tables; to those alone that have this `word` for it."""
+        counts = [
+            row[key] if word in (None, of) else 0 for row, of in zip(rows, words, strict=True)
+        ]
+        cells = [f"{count:,}" if count else "" for count in counts]
+        return Shown(Column(name, Kind.COUNT, Where.FOLDED), cells)
+
     return [
         _names("table", rows),
         _names("source", rows, where=Where.LEFT_OUT),
         _counts("events", rows, always=True),
-        _counts("inserted", rows),
-        *updates,
-        *(_counts(name, rows) for name in ("deleted", "late", "stale", "rejected")),
+        done("inserted", "inserted"),
+        *(done("updated", word, word=word) for word in ("updated", "updated or marked", "ended")),
+        *(done(name, name) for name in ("deleted", "late", "stale", "rejected")),
         Shown(
             Column("seconds", Kind.COUNT, Where.LEFT_OUT), [cell(row["seconds"]) for row in rows]
         ),

@@ -115,21 +115,38 @@ RAN = Outcome(
 )
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_what_people_see_of_a_run(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Counts that are zero everywhere are left out, and so is at first what only fills a narrow
-    screen; what a MERGE updated is called what it was."""
+def printed(width: int, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The words of each line that people see."""
     monkeypatch.setenv("COLUMNS", str(width))
     show_outcome(Console(json=False), RAN, ("bronze", "silver", "gold"))
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert printed[0] == ["source", "messages", "rows"]
-    assert printed[2] == ["shop", "7", "8"]
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_people_see_of_a_run(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts that are zero everywhere are left out, and what a MERGE updated is called what it
+    was."""
+    lines = printed(120, capsys, monkeypatch)
+    assert lines[0] == ["source", "messages", "rows"]
+    assert lines[2] == ["shop", "7", "8"]
     words = ["events", "inserted", "updated", "updated", "or", "marked", "ended", "seconds"]
-    assert printed[4] == ["table", "source", *words]
-    rows = [["shop", "1,200", "3", "2", "1.25"]] * 3
-    assert printed[6:9] == [[name, *row] for name, row in zip(ROWS, rows, strict=True)]
+    assert lines[4] == ["table", "source", *words]
+    counts = ["shop", "1,200", "3", "2", "1.25"]
+    assert lines[6:9] == [[name, *counts] for name in ROWS]
+
+
+def test_a_narrow_screen_has_two_lines_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = printed(64, capsys, monkeypatch)
+    assert lines[4] == ["table", "source", "events", "seconds"]
+    assert lines[6:] == [
+        *(["items", "shop", "1,200", "1.25"], ["inserted=3", "updated=2"]),
+        *(["marked", "shop", "1,200", "1.25"], ["inserted=3", "updated", "or", "marked=2"]),
+        *(["versions", "shop", "1,200", "1.25"], ["inserted=3", "ended=2"]),
+        [],
+    ]
 
 
 def test_programs_get_every_count_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:

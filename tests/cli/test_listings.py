@@ -10,6 +10,7 @@ import pytest
 from ingest.config.settings import Settings
 from ingest.ddl.changes import AddColumn, DropColumn
 from ingest.errors import ConfigError
+from ingest.sql.rejects.listings import in_order
 from ingest.sql.tables.alter import script
 from pipelines.cli.context import Invocation
 from pipelines.operations import listings
@@ -103,3 +104,14 @@ def test_rejects_come_part_after_part(
         reject(warehouse, "0")
     with pytest.raises(ConfigError, match="no reject has an id that begins with `x`"):
         reject(warehouse, "x")
+
+
+def test_people_are_shown_open_rejects_first(spark: SparkSession) -> None:
+    places = "'t' AS topic, 0 AS `partition`, 0 AS offset, 0 AS `row`, 'gold' AS stage"
+    given = "VALUES ('a', 'resolved'), ('b', 'open'), ('c', 'dismissed'), ('d', 'open')"
+    found = (
+        f"SELECT *, {places}, 'x' AS target, X'00' AS value FROM ({given}) AS r (source, status)"
+    )
+    for values, order in ((True, "abcd"), (False, "bdac")):
+        text = in_order(found, columns=["source", "value"], limit=9, values=values)
+        assert "".join(row.source for row in spark.sql(text).collect()) == order

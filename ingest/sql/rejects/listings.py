@@ -66,11 +66,13 @@ def narrowed(
 
 
 def in_order(rejects: str, *, columns: Sequence[str], limit: int | None, values: bool) -> str:
-    """Rejects in order of place, with their bytes (`values`) or NULL, at most so many."""
+    """Rejects in order of place, with their bytes (`values`) or NULL, at most so many. People, who
+    are not shown the bytes, want those that are open first."""
     value = "`value`" if values else "CAST(NULL AS binary) AS `value`"
     names = ", ".join(value if name == "value" else quoted(name) for name in columns)
     most = f" LIMIT {limit}" if limit is not None else ""
-    return f"SELECT {names} FROM ({rejects}) ORDER BY {ORDER}{most}"
+    order = ORDER if values else f"status <> 'open', {ORDER}"
+    return f"SELECT {names} FROM ({rejects}) ORDER BY {order}{most}"
 
 
 def like(rejects: str, id_: str) -> str:

@@ -547,7 +547,8 @@ class Run:
         otel.failed(self.activity.telemetry, text)
         if source is not None:
             # What fails names its source for those who call it by itself.
-            text = stage + text.removeprefix(f"source {source}: ")
+            named = f"source {source}"
+            text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
             self.outcome.sources[source].error = text
         if isinstance(error, LeaseHeld):
             self._say(text)

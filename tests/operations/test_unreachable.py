@@ -146,3 +146,12 @@ def test_a_parked_target_is_tried_at_growing_intervals(
     assert tried[6] == (40.0, rests) and tried[7] == (50.0, [])
     assert at_work._parked == {} and outcome.code == 0
     assert capsys.readouterr().err.count("is parked: no key") == 1
+
+
+@pytest.mark.parametrize("text", ["reads x", "source dead: reads x", "source dead reads x"])
+def test_a_source_that_failed_is_named_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    at_work = _run(tmp_path)
+    at_work._failed("dead", PlatformError(text))
+    assert at_work.outcome.errors == ["source dead failed: reads x"]

@@ -18,7 +18,8 @@ from pipelines.targets.rejects import REJECTS, create_rejects, merge_rejects, ta
 
 
 def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> list[list[Any]]:
-    """Dismiss the rejects with these ids, or beginnings of ids; gives them as REJECT has them.
+    """Dismiss those that are open of the rejects with these ids, or beginnings of ids; gives all as
+    REJECT has them.
 
     Raises ConfigError where an id is not that of one reject; then none is dismissed.
     """
@@ -27,7 +28,7 @@ def dismiss(warehouse: Warehouse, ids: Sequence[str], *, by: str, why: str) -> l
         whole = list(dict.fromkeys(str(listed[0]) for listed in chosen))
         rejected = relation(warehouse, ALL)
         if rejected is not None:
-            wanted = f"id IN ({sql_texts(whole)}) AND status <> 'dismissed'"
+            wanted = f"id IN ({sql_texts(whole)}) AND status = 'open'"
             _mark(warehouse, select(f"({rejected})", wanted), by=by, why=why)
         return [reject(warehouse, id_) for id_ in whole]
 

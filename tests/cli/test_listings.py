@@ -14,6 +14,7 @@ from ingest.sql.rejects.listings import in_order
 from ingest.sql.tables.alter import script
 from pipelines.cli.context import Invocation
 from pipelines.operations import listings
+from pipelines.operations.dismissals import dismiss
 from pipelines.operations.listings import (
     REJECT,
     SUMMARY,
@@ -104,6 +105,21 @@ def test_rejects_come_part_after_part(
         reject(warehouse, "0")
     with pytest.raises(ConfigError, match="no reject has an id that begins with `x`"):
         reject(warehouse, "x")
+
+
+def test_what_is_resolved_is_not_dismissed(spark: SparkSession, tmp_path: Path) -> None:
+    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), spark)
+    columns = dict.fromkeys((name for name, _ in REJECTS))
+    own = {"stage": "gold", "source": "s", "topic": "t", "partition": 0, "row": 0, "epoch": 0}
+    create_rejects(warehouse)
+    rows = [
+        tuple({**columns, **own, "id": id_, "offset": 1, "status": status}.values())
+        for id_, status in (("01", "open"), ("02", "resolved"))
+    ]
+    upsert(warehouse, "gold", "_rejects", columns=REJECTS, rows=rows)
+    done = dismiss(warehouse, ["01", "02"], by="ada", why="junk")
+    place = REJECT.index("status")
+    assert [row[place] for row in done] == ["dismissed", "resolved"]
 
 
 def test_people_are_shown_open_rejects_first(spark: SparkSession) -> None:

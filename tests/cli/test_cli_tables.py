@@ -155,10 +155,7 @@ def test_a_second_run_finds_nothing(project: Project) -> None:
     answer = project.ingest("run")
     assert answer == (
         0,
-        "source   messages   rows   rejects   error\n"
-        "──────────────────────────────────────────\n"
-        "shop            0      0         0\n"
-        "\n",
+        "source   messages   rows\n────────────────────────\nshop            0      0\n\n",
         "",
     )
 
@@ -234,6 +231,12 @@ def test_patterns_that_no_table_matches_are_named(project: Project) -> None:
     assert project.ingest("status").err.endswith(told)
     assert project.ingest("gold").err == told
     tables.write_text(written)
+    source = project.folder / "conf" / "sources" / "shop.yml"
+    written = source.read_text()
+    source.write_text(f"{written}keys: {{shop.itmes: [id], items: [id]}}\n")
+    told = "source shop: no table so far is the `shop.itmes` of its `keys:`; nearest: shop.items\n"
+    assert project.ingest("gold").err == told
+    source.write_text(written)
 
 
 def change(project: Project, offset: int, es: int, id_: int, **values: Any) -> dict[str, Any]:

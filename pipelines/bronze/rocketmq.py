@@ -36,8 +36,8 @@ from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.remoting.messages import Stored
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.checkpoints import read_note, write_whole
-from pipelines.terminal.console import counted
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import counted
 
 BROKER_HEADER = "rocketmq.broker"
 _QUEUES_MOST = 4096

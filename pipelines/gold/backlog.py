@@ -162,7 +162,7 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
                 yield f"source {source}: no table so far matches `from: {pattern}`{near}"
         declared = config.sources[source]
         for key, tables_with in (("keys", declared.keys), ("columns", declared.columns)):
-            for name in tables_with if seen else ():
-                if not any(declared_for({name: True}, table) for table in seen):
+            for name in tables_with if came else ():
+                if not any(declared_for({name: True}, table) for table in came):
                     near = nearest(name, names)
                     yield f"source {source}: no table so far is the `{name}` of its `{key}:`{near}"

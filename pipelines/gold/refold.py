@@ -44,10 +44,10 @@ from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.shared_columns import others
-from pipelines.terminal.console import counted
 from pipelines.platform.leases import check
 from pipelines.targets.progress import record_progress
 from pipelines.targets.table import columns_of, keys_of
+from pipelines.terminal.console import counted
 
 
 def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | None:

@@ -17,10 +17,10 @@ from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
 from pipelines.operations.status import source_rows
-from pipelines.terminal.console import counted
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
+from pipelines.terminal.console import counted
 
 MAINTAINED = ("kind", "table", "rows_trimmed", "files_before", "files_after", "note")
 _SMALL = 32 * 2**20

@@ -28,11 +28,11 @@ from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import RoutesByTarget
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.operations.snapshots import snapshot_rows
-from pipelines.terminal.console import counted
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import progress_of
+from pipelines.terminal.console import counted
 
 Difference = tuple[Any, ...]
 Differences = tuple[list[Difference], Mapping[str, int]]

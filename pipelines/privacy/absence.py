@@ -28,7 +28,6 @@ from ingest.sql.privacy.erasure import number_of_messages
 from ingest.sql.tables import upkeep
 from ingest.sql.tables.definition import set_properties
 from pipelines.gold.reconstruction import Reconstruction
-from pipelines.terminal.console import counted
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import drop_older
 from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
@@ -36,6 +35,7 @@ from pipelines.privacy import record
 from pipelines.privacy.person import Person, messages_table
 from pipelines.privacy.record import Erasure
 from pipelines.privacy.texts import Texts, holding_cells, texts_pattern
+from pipelines.terminal.console import counted
 
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _PLACE = ("topic", "partition", "offset")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import yaml
 
-from pipelines.terminal.console import counted
 from pipelines.scaffold.guesses import guessed_key, guessed_type, seems_time
 from pipelines.scaffold.sample import SCHEMALESS, Sample, Table
+from pipelines.terminal.console import counted
 
 SETTINGS = """\
 # Settings of this installation; every key has this default.

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
-from pipelines.terminal.console import counted
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.history import identity
 from pipelines.targets.progress import load_progress, source_cursor
+from pipelines.terminal.console import counted
 
 
 class Open(NamedTuple):

@@ -233,7 +233,7 @@ def test_patterns_that_no_table_matches_are_named(project: Project) -> None:
     tables.write_text(written)
     source = project.folder / "conf" / "sources" / "shop.yml"
     written = source.read_text()
-    source.write_text(f"{written}keys: {{shop.itmes: [id], items: [id]}}\n")
+    source.write_text(f"{written}keys: {{shop.itmes: [id]}}\n")
     told = "source shop: no table so far is the `shop.itmes` of its `keys:`; nearest: shop.items\n"
     assert project.ingest("gold").err == told
     source.write_text(written)

@@ -44,6 +44,7 @@ FLOORS = (
     ("ingest.decode", "pipelines.platform", "pipelines.terminal"),
     ("ingest",),
     ("pipelines.bronze.amqp", "pipelines.bronze.kafka_api", "pipelines.bronze.remoting"),
+    ("pipelines.bronze.by_offset",),
     ("pipelines.bronze", "pipelines.targets", "pipelines.telemetry"),
     ("pipelines.silver",),
     ("pipelines.apply", "pipelines.ledger"),

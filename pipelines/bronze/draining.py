@@ -24,7 +24,7 @@ from ingest.files.record import Record
 from pipelines.bronze.amqp.connection import Server, connect
 from pipelines.bronze.amqp.messages import Delivery
 from pipelines.bronze.amqp.queues import Drain, check_type, counted
-from pipelines.bronze.records import record_batch
+from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.transport import Stop
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import BRONZE, Warehouse

@@ -27,10 +27,10 @@ from ingest.config.transports import Files
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
 from ingest.wire.contract import Message
+from pipelines.bronze.by_offset.columns import COLUMNS
 from pipelines.bronze.file_log import FileBatch, FileLog, Listed, Numbered, known_by, located
 from pipelines.bronze.listing import escaped, is_uri, list_local, list_uri, openable
 from pipelines.bronze.records import (
-    COLUMNS,
     FILE_HEADER,
     Unreadable,
     by_content,

@@ -20,6 +20,7 @@ from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.sql.quoting import sql_text
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
+from pipelines.bronze.by_offset.source import Partition, Span
 from pipelines.bronze.kafka_api.cluster import NoPermission, NoTopic
 from pipelines.bronze.kafka_api.login import Unsupported
 from pipelines.bronze.kafka_topics import (
@@ -30,7 +31,6 @@ from pipelines.bronze.kafka_topics import (
     topics_of,
 )
 from pipelines.bronze.lost_offsets import Loss, SourceOffsets, offsets_read
-from pipelines.bronze.queues import Partition, Span
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport, Waiting
 from pipelines.platform.checkpoints import damaged

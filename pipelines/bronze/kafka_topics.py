@@ -13,9 +13,9 @@ from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import PlatformError
 from ingest.files.record import Record
+from pipelines.bronze.by_offset.source import Gone, Partition, Span
 from pipelines.bronze.kafka_api.cluster import Cluster, NoPartition, NoPermission, NoTopic, Topic
 from pipelines.bronze.kafka_api.login import Refused, Unsupported, login
-from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.platform.secrets import without_secrets
 
 KEY_HEADER = "__kafka_key__"

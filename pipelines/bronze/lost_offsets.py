@@ -32,9 +32,9 @@ from pyspark.sql import functions as F
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER
+from pipelines.bronze.by_offset.columns import record_batch
+from pipelines.bronze.by_offset.source import Partition
 from pipelines.bronze.kafka_topics import Held
-from pipelines.bronze.queues import Partition
-from pipelines.bronze.records import record_batch
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import BRONZE, Warehouse

@@ -1,144 +1,34 @@
-"""Queues that are read by offset, as one streaming data source of Spark for all of them.
-
-What is particular to a broker is a `Client`: which partitions there are, what each holds, and the
-messages between two offsets. Everything else is here: where to begin, how much a micro-batch takes,
-partitions that turn up later, messages that are gone before they were read, and that a batch which
-is done again has the same messages.
-
-A stream's offset is, for each partition, where reading it began and how far it went. The first of
-the two makes a batch repeatable: a partition that a batch met for the first time begins, when that
-batch is done again after a crash, where it began then.
-"""
+"""Queues that are read by offset: their stream into bronze, what is said where it fails, a sample,
+and what waits."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Literal
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from ingest.config.sources import Source
 from ingest.errors import SourceError
-from ingest.files.record import GAP_HEADER, Record
 from ingest.wire.contract import Message
-from pipelines.bronze.records import COLUMNS, record_batch
+from pipelines.bronze.by_offset.source import (
+    Client,
+    Lost,
+    Partition,
+    Recreated,
+    Span,
+    Starting,
+    noted,
+    stopped,
+    stream,
+)
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Bronze, Sampling, Stop
 from pipelines.platform.checkpoints import damaged
 from pipelines.platform.failures import cause, log_hint
 from pipelines.platform.warehouse import Warehouse
-
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
-except ModuleNotFoundError:
-    # Spark 4.0 and 4.1 know no limits, and fix by themselves where a query ends that is to take
-    # what is there now.
-    class ReadLimit: ...  # type: ignore[no-redef]
-
-    class ReadMaxRows(ReadLimit): ...  # type: ignore[no-redef]
-
-    class SupportsTriggerAvailableNow: ...  # type: ignore[no-redef]
-
-
-MOST_MESSAGES = 500_000
-"""As many are in one micro-batch at most."""
-TASK_MESSAGES = 50_000
-"""Fewer messages than this are read by one task: a task costs as much as to read some thousand."""
-_BATCH_MESSAGES, _BATCH_BYTES = 2000, 8 << 20
-_MARK = "queue stopped"
-
-Offsets = dict[str, list[int]]
-"""For each partition, `topic/number`, where reading began and where it goes on."""
-Starting = Literal["earliest", "latest"] | Mapping[str, int]
-"""Where a stream without a checkpoint begins: by the name of a partition, what is not named at the
-earliest."""
-
-
-class Partition(NamedTuple):
-    """A partition as bronze knows it: a queue, or one of a topic's queues."""
-
-    topic: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.number}"
-
-    @classmethod
-    def named(cls, text: str) -> Partition:
-        """The partition of a name in Offsets."""
-        topic, _, number = text.rpartition("/")
-        return cls(topic, int(number))
-
-
-class Span(NamedTuple):
-    """What a partition holds: the lowest offset, and the one that its next message will have."""
-
-    lowest: int
-    following: int
-
-
-class Gone(Exception):
-    """A partition no longer holds messages that were to be read; `lowest` is what it begins with
-    now."""
-
-    def __init__(self, lowest: int) -> None:
-        super().__init__(lowest)
-        self.lowest = lowest
-
-
-class Client(Protocol):
-    """A way to a broker. It is pickled to where Spark reads: it holds no connection, and may hold a
-    password, which is why it is no option of the data source (Spark shows options).
-
-    Both methods raise OSError, or an error of their own, whose text is shown to the user.
-    """
-
-    def spans(self) -> Mapping[Partition, Span]:
-        """Every partition there is now, and what it holds."""
-
-    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
-        """The messages of a partition from `start` up to, not including, `end`, in order. An offset
-        that the broker skips has no message. Raises Gone where the first of them are not there."""
-
-
-def stream(
-    session: SparkSession,
-    client: Client,
-    *,
-    checkpoint: str,
-    starting: Starting = "earliest",
-    lost: Literal["fail", "go_on"] = "fail",
-) -> DataFrame:
-    """A streaming DataFrame of the messages, with bronze's columns from `topic` to `headers`.
-
-    `checkpoint` is the folder of the query that will read it. `starting` is where one without a
-    checkpoint begins; partitions that turn up later are read whole. Messages that are gone before
-    they were read end the query, or with `lost: go_on` leave a row without value, with the header
-    GAP_HEADER, at the offset of the first of them.
-    """
-    reached = _noted(Path(checkpoint), "offsets")
-    # A class of its own carries what it needs inside itself, not as options: batches are planned in
-    # another process.
-    about = {
-        "client": client,
-        "starting": starting,
-        "lost": lost,
-        "reached": reached,
-        "most": MOST_MESSAGES,
-    }
-    session.dataSource.register(type("Queues", (_Queues,), about))
-    return session.readStream.format(_Queues.name()).load()
 
 
 def append(
@@ -206,232 +96,8 @@ def sampled(client: Client, sampling: Sampling) -> list[Message]:
 
 def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
     """How many messages partitions hold above what the stream of a checkpoint has read."""
-    read = _noted(Path(checkpoint), "commits")
+    read = noted(Path(checkpoint), "commits")
     return sum(
         max(0, span.following - (read[name][1] if name in read else span.lowest))
         for name, span in ((str(partition), span) for partition, span in held.items())
-    )
-
-
-def _noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:
-    """The offset of the newest batch that is planned, or done; empty where there is none.
-
-    A file of `offsets` is a version, a line about the batch, and a line for each source.
-    """
-    noted = [int(file.name) for file in checkpoint.glob(f"{kind}/[0-9]*")]
-    if not noted:
-        return {}
-    lines = (checkpoint / "offsets" / str(max(noted))).read_text().splitlines()
-    try:
-        found: Offsets = json.loads(lines[2])
-    except (ValueError, LookupError):
-        # Damaged: the query says so.
-        return {}
-    return found
-
-
-class Stopped(Exception):
-    """Reading cannot go on. Spark hands an exception on as text, in which `stopped` finds it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = " ".join(text.split())
-        super().__init__(f"{_MARK} {type(self).__name__}: {self.text}")
-
-
-class Lost(Stopped):
-    """Messages are gone that were not read yet."""
-
-
-class Recreated(Stopped):
-    """A partition was deleted and made anew: its offsets begin again."""
-
-
-def stopped(error: Exception) -> Stopped | None:
-    """What ended reading, from the text in which Spark hands it on; None where something else
-    failed."""
-    found = re.search(rf"{_MARK} (\w+): ([^\n]*)", str(error))
-    if found is None:
-        return None
-    kinds = {kind.__name__: kind for kind in (Stopped, Lost, Recreated)}
-    return kinds[found[1]](found[2])
-
-
-class _Slice(InputPartition):
-    """Offsets of one partition that one task reads."""
-
-    def __init__(self, partition: Partition, start: int, end: int) -> None:
-        super().__init__((partition, start, end))
-
-
-class _Queues(DataSource):
-    """The data source; a subclass says what of."""
-
-    client: ClassVar[Client]
-    starting: ClassVar[Starting]
-    lost: ClassVar[str]
-    reached: ClassVar[Offsets]
-    most: ClassVar[int]
-
-    @classmethod
-    def name(cls) -> str:
-        return "ingest_queues"
-
-    def schema(self) -> str:
-        return COLUMNS
-
-    def streamReader(self, schema: Any) -> _Reader:
-        return _Reader(
-            self.client, self.starting, lost=self.lost, reached=self.reached, most=self.most
-        )
-
-
-class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in one process, and reads their slices in the tasks'."""
-
-    def __init__(
-        self,
-        client: Client,
-        starting: Starting,
-        *,
-        lost: str,
-        reached: Offsets | None = None,
-        most: int = MOST_MESSAGES,
-    ) -> None:
-        self._client = client
-        self._starting = starting
-        self._lost = lost
-        self._reached = reached or {}
-        self._most = most
-        self._held: Mapping[Partition, Span] | None = None
-
-    def initialOffset(self) -> Offsets:
-        return {}
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._held = self._spans()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._most)
-
-    def latestOffset(self, start: Offsets | None = None, limit: ReadLimit | None = None) -> Offsets:
-        """How far a micro-batch that begins at `start` goes. Spark 4.0 and 4.1 say neither: there a
-        batch begins where the checkpoint ended and takes all there is."""
-        held = self._spans() if self._held is None else self._held
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        begin = self._reached if start is None else start
-        return planned(held, begin, most=most, starting=self._starting)
-
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        return [
-            _Slice(Partition.named(name), first, min(first + TASK_MESSAGES, upto))
-            for name, (began, upto) in end.items()
-            for first in range(start[name][1] if name in start else began, upto, TASK_MESSAGES)
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        queue, start, end = partition.value
-        try:
-            for records in _portions(self._records(queue, start, end)):
-                yield _batch(queue, records)
-        except (OSError, ValueError) as error:
-            raise Stopped(f"{queue}: {error}") from None
-
-    def commit(self, end: Offsets) -> None:
-        """Nothing is told to the broker: progress lives in the checkpoint."""
-
-    def stop(self) -> None:
-        """Nothing is open between two calls."""
-
-    def _spans(self) -> Mapping[Partition, Span]:
-        try:
-            return self._client.spans()
-        except OSError as error:
-            raise Stopped(str(error)) from None
-
-    def _records(self, partition: Partition, start: int, end: int) -> Iterator[Record]:
-        """The messages of a slice, and where some are gone what says so."""
-        while start < end:
-            try:
-                for record in self._client.read(partition, start=start, end=end):
-                    assert record.offset is not None
-                    start = record.offset + 1
-                    yield record
-                return
-            except Gone as error:
-                # Of what is still there, nothing is passed over.
-                upto = min(max(error.lowest, start + 1), end)
-                lost = f"{start}-{upto - 1}"
-                if self._lost == "fail":
-                    raise Lost(
-                        f"{partition} no longer holds its messages {lost}, which were not read yet"
-                    ) from None
-                yield Record(None, headers=((GAP_HEADER, lost.encode()),), offset=start)
-                start = upto
-
-
-def planned(
-    held: Mapping[Partition, Span], start: Offsets, *, most: int | None, starting: Starting
-) -> Offsets:
-    """How far a batch goes that begins at `start` and takes `most` messages, all where that is
-    None. Of each partition it takes a share by what waits there, and at least one message.
-
-    Raises Recreated, or Stopped where it is to begin with, where a partition ends below the place
-    from which it is to be read.
-    """
-    offsets = {name: list(pair) for name, pair in start.items()}
-    waiting: dict[str, int] = {}
-    for partition, span in held.items():
-        name = str(partition)
-        # What is there when a stream begins may be passed over; what comes later is read whole.
-        first = span.lowest if start else _first(name, span, starting)
-        _, reached = offsets.setdefault(name, [first, first])
-        if span.following < reached:
-            if name in start:
-                raise Recreated(
-                    f"{partition} was read up to {reached} and ends at {span.following} now:"
-                    " it was deleted and made anew"
-                )
-            raise Stopped(
-                f"{partition} ends at {span.following}, below the offset {reached} to begin at"
-            )
-        waiting[name] = span.following - reached
-    total = sum(waiting.values())
-    for name, count in waiting.items():
-        if most is not None and total > most:
-            count = min(count, max(1, count * most // total))
-        offsets[name][1] += count
-    return offsets
-
-
-def _first(name: str, span: Span, starting: Starting) -> int:
-    """Where a stream begins to read a partition."""
-    if isinstance(starting, Mapping):
-        return starting.get(name, span.lowest)
-    return span.following if starting == "latest" else span.lowest
-
-
-def _portions(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """The records in lists that are bounded by number and bytes."""
-    portion: list[Record] = []
-    size = 0
-    for record in records:
-        portion.append(record)
-        size += len(record.value or b"")
-        if len(portion) == _BATCH_MESSAGES or size >= _BATCH_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
-
-
-def _batch(partition: Partition, records: Sequence[Record]) -> pa.RecordBatch:
-    """Messages of one partition as bronze's columns."""
-    return record_batch(
-        values=[record.value for record in records],
-        keys=[record.key for record in records],
-        headers=[record.headers for record in records],
-        topics=[partition.topic] * len(records),
-        partitions=[partition.number] * len(records),
-        offsets=[record.offset or 0 for record in records],
-        times=[record.timestamp for record in records],
     )

@@ -6,86 +6,19 @@ those streams that are called like it with a number behind, from `-0` on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-
 from ingest.config.sources import Source
 from ingest.config.transports import RabbitMQ
 from ingest.errors import PlatformError
-from ingest.files.record import Record
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
 from pipelines.bronze.amqp.connection import Refused, Server, Tls, connect
-from pipelines.bronze.amqp.queues import check_type, counted, exists, peek, read_stream, stream_span
+from pipelines.bronze.amqp.queues import check_type, counted, peek
+from pipelines.bronze.by_offset.rabbitmq_streams import Streams
+from pipelines.bronze.by_offset.source import Partition, Span, Starting
 from pipelines.bronze.draining import drain
-from pipelines.bronze.queues import Gone, Partition, Span
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted as number_of
-
-if TYPE_CHECKING:
-    from pika.adapters.blocking_connection import BlockingConnection
-
-
-class Streams(NamedTuple):
-    """The client of `queues`: streams of a cluster."""
-
-    server: Server
-    names: Sequence[str]
-    super_stream: str | None
-
-    def spans(self) -> dict[Partition, Span]:
-        """What each stream holds; one that holds nothing has no place yet."""
-        found: dict[Partition, Span] = {}
-        with connect(self.server) as connection:
-            for partition in self._partitions(connection):
-                check_type(connection, self.stream(partition), "stream")
-                span = stream_span(connection, self.stream(partition))
-                if span is not None:
-                    found[partition] = Span(*span)
-        return found
-
-    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
-        """The messages between two offsets. An offset that a stream uses for its own bookkeeping
-        has none, and reading begins above it as it does above what is gone."""
-        with connect(self.server) as connection:
-            name, first = self.stream(partition), True
-            for delivery in read_stream(connection, name, start, end=end):
-                offset = delivery.record.offset or 0
-                if first and offset > start:
-                    self._check(partition, start)
-                first = False
-                yield delivery.record
-            if first:
-                self._check(partition, start)
-
-    def _check(self, partition: Partition, start: int) -> None:
-        """Raise Gone where a stream begins above `start`."""
-        with connect(self.server) as connection:
-            span = stream_span(connection, self.stream(partition))
-        if span is not None and span[0] > start:
-            raise Gone(span[0])
-
-    def stream(self, partition: Partition) -> str:
-        """What the server calls a partition."""
-        if self.super_stream is None:
-            return partition.topic
-        return f"{partition.topic}-{partition.number}"
-
-    def _partitions(self, connection: BlockingConnection) -> list[Partition]:
-        """The partitions there are now."""
-        if self.super_stream is None:
-            return [Partition(name, 0) for name in self.names]
-        count = 0
-        while exists(connection, f"{self.super_stream}-{count}"):
-            count += 1
-        if count == 0:
-            raise Refused(
-                f"{self.server.where} has no stream {self.super_stream}-0 in virtual host"
-                f" {self.server.virtual_host!r}: declare the super stream or correct"
-                " rabbitmq.super_stream; partitions without numbers are named in rabbitmq.queues"
-            )
-        return [Partition(self.super_stream, number) for number in range(count)]
 
 
 def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
@@ -181,7 +114,7 @@ def _client(declared: RabbitMQ) -> Streams:
     return Streams(_server(declared), declared.queues or (), declared.super_stream)
 
 
-def _starting(declared: RabbitMQ) -> queues.Starting:
+def _starting(declared: RabbitMQ) -> Starting:
     """Where to begin, by the names of partitions."""
     begin = declared.starting_offsets
     if isinstance(begin, str):

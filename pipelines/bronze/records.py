@@ -7,19 +7,15 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
 from ingest.files.framing import records
 from ingest.files.record import Record
+from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.file_log import Numbered, located
 
-COLUMNS = (
-    "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary,"
-    " headers array<struct<key:string,value:binary>>"
-)
 FILE_HEADER = "ingest.file"
 """On captured records, whose coordinates are not the file's: ordinal, space, path."""
 _MOST_ROWS = 2000
@@ -142,7 +138,7 @@ class _RecordBatchBuilder:
         self._size = size
 
     def batch(self) -> pa.RecordBatch:
-        """The records so far, as a batch of COLUMNS; then begins anew."""
+        """The records so far, as a batch of bronze's columns; then begins anew."""
         values, keys, headers, topics, partitions, offsets, times = zip(*self.records, strict=True)
         own_topics: list[str] = []
         own_partitions: list[int] = []
@@ -171,63 +167,7 @@ class _RecordBatchBuilder:
         return made
 
 
-def record_batch(
-    *,
-    values: Sequence[bytes | None],
-    keys: Sequence[bytes | None],
-    headers: Sequence[tuple[tuple[str, bytes | None], ...] | None],
-    topics: Sequence[str],
-    partitions: Sequence[int],
-    offsets: Sequence[int],
-    times: Sequence[int | None],
-) -> pa.RecordBatch:
-    """A batch of COLUMNS of as many messages; `times` in milliseconds of the epoch."""
-    arrays = [
-        pa.array(topics, pa.string()),
-        pa.array(partitions, pa.int32()),
-        pa.array(offsets, pa.int64()),
-        pa.array(times, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC")),
-        pa.array(keys, pa.binary()),
-        _value_array(values),
-        _header_array(headers),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=_NAMES)
-
-
-_NAMES = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
-_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-
-
 def _else(given: Sequence[Any], own: list[Any]) -> Sequence[Any]:
     if given.count(None) == len(given):
         return own
     return [mine if one is None else one for one, mine in zip(given, own, strict=True)]
-
-
-def _value_array(values: Sequence[bytes | None]) -> pa.Array:
-    """Takes one copy of the values, where an Arrow builder that grows takes up to three."""
-    present = [value for value in values if value is not None]
-    if len(present) < len(values):
-        return pa.array(values, pa.binary())
-    ends = pa.array(accumulate(map(len, present), initial=0), pa.int32())
-    data = pa.py_buffer(b"".join(present))
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, ends.buffers()[1], data])
-
-
-def _header_array(rows: Sequence[tuple[tuple[str, bytes | None], ...] | None]) -> pa.Array:
-    if rows.count(None) == len(rows):
-        return pa.nulls(len(rows), pa.list_(_HEADER))
-    pairs = [pair for row in rows for pair in row or ()]
-    offsets: list[int | None] = []
-    end = 0
-    for row in rows:
-        offsets.append(end if row else None)
-        end += len(row or ())
-    structs = pa.StructArray.from_arrays(
-        [
-            pa.array([name for name, _ in pairs], pa.string()),
-            pa.array([value for _, value in pairs], pa.binary()),
-        ],
-        fields=list(_HEADER),
-    )
-    return pa.ListArray.from_arrays(pa.array([*offsets, end], pa.int32()), structs)

@@ -8,85 +8,33 @@ that bronze has: each names its broker in a header.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 
 from ingest.config.sources import Source
 from ingest.config.transports import RocketMQ
 from ingest.errors import PlatformError
-from ingest.files.record import Record
 from ingest.sql.quoting import equal, sql_text
 from ingest.wire.contract import Message
 from pipelines.bronze import queues
-from pipelines.bronze.queues import Partition, Span
+from pipelines.bronze.by_offset.rocketmq_topics import BROKER_HEADER, QUEUES_MOST, Topics
 from pipelines.bronze.remoting.cluster import (
     Cluster,
-    Gone,
     NoPermission,
     NoTopic,
     Queue,
     Refused,
     ends,
-    pull,
 )
 from pipelines.bronze.remoting.connection import Access
-from pipelines.bronze.remoting.messages import Stored
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import counted
 
-BROKER_HEADER = "rocketmq.broker"
-_QUEUES_MOST = 4096
 _NOTE = "brokers.json"
-_KEYS = "KEYS"
-
-
-class Topics(NamedTuple):
-    """The client of `queues`: topics of a cluster, its brokers in the order of their numbers."""
-
-    cluster: Cluster
-    topics: Sequence[str]
-    tags: Sequence[str]
-    group: str
-    brokers: Sequence[str]
-
-    def spans(self) -> dict[Partition, Span]:
-        """What each queue holds; those of a broker without a number wait for the next run."""
-        return self.spans_of(self.cluster.queues(*self.topics))
-
-    def spans_of(self, queues: Iterable[Queue]) -> dict[Partition, Span]:
-        """What each of these queues holds."""
-        found: dict[Partition, Span] = {}
-        for queue in queues:
-            if queue.broker in self.brokers:
-                with self.cluster.connect(queue.address) as broker:
-                    found[self._partition(queue)] = Span(*ends(broker, queue))
-        return found
-
-    def read(self, partition: Partition, *, start: int, end: int) -> Iterator[Record]:
-        """The messages between two offsets, by the queue's broker of this moment."""
-        for queue in self.cluster.queues(partition.topic):
-            if queue.broker in self.brokers and self._partition(queue) == partition:
-                yield from self._read(queue, start, end)
-                return
-        raise OSError(f"no broker offers {partition} to readers now")
-
-    def _read(self, queue: Queue, start: int, end: int) -> Iterator[Record]:
-        with self.cluster.connect(queue.address) as broker:
-            pulled = pull(broker, queue, start, end=end, group=self.group, tags=self.tags)
-            try:
-                yield from (_record(message, queue.broker) for message in pulled)
-            except Gone as error:
-                raise queues.Gone(error.lowest) from None
-
-    def _partition(self, queue: Queue) -> Partition:
-        return Partition(
-            queue.topic, self.brokers.index(queue.broker) * _QUEUES_MOST + queue.number
-        )
 
 
 def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
@@ -184,20 +132,6 @@ def _cure(error: Refused) -> str:
     return "the broker's log says more"
 
 
-def _record(message: Stored, broker: str) -> Record:
-    """A message as bronze keeps it: its key is what the producer named `keys`, its other
-    properties, the keys among them, are headers. Its time is the broker's."""
-    keys = message.properties.get(_KEYS)
-    headers = {BROKER_HEADER: broker, **message.properties}
-    return Record(
-        message.body,
-        key=None if keys is None else keys.encode(),
-        headers=tuple((name, value.encode()) for name, value in headers.items()),
-        offset=message.offset,
-        timestamp=message.stored_at,
-    )
-
-
 def _numbered(
     warehouse: Warehouse, source: Source, met: Iterable[str], *, noted: bool = True
 ) -> tuple[str, ...]:
@@ -220,7 +154,7 @@ def _in_bronze(warehouse: Warehouse, source: Source) -> list[str]:
     found = (
         warehouse.read("bronze", "messages")
         .where(equal(source=source.name))
-        .selectExpr(f"`partition` DIV {_QUEUES_MOST} AS number", f"string({header}) AS broker")
+        .selectExpr(f"`partition` DIV {QUEUES_MOST} AS number", f"string({header}) AS broker")
         .where("broker IS NOT NULL")
         .distinct()
         .orderBy("number")

@@ -14,7 +14,14 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
 
 from ingest.config.settings import Settings
@@ -22,8 +29,8 @@ from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import PlatformError, SourceError
 from pipelines.bronze import kafka as bronze_kafka
+from pipelines.bronze.by_offset.source import Partition
 from pipelines.bronze.kafka import waiting
-from pipelines.bronze.queues import Partition
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze, Sampling, Waiting
 from pipelines.bronze.transports import transport_of
@@ -37,6 +44,7 @@ from tests.support.kafka_broker import (
     jaas,
     produce,
 )
+from tests.support.project import Project, canal
 
 
 @pytest.fixture
@@ -123,6 +131,58 @@ def test_stop_ends_between_two_batches_or_within_one(kafka: str, tables: Warehou
     assert first < 30
     ingest_source(tables, topics(kafka, "b3"))
     assert rows(tables, "offset", "value") == [(n, b"%d" % n) for n in range(30)]
+
+
+def test_a_message_above_every_limit_is_read_or_set_aside_whole(
+    kafka: str, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Above what one fetch takes, and what the topic would take by now: it is read. Above the
+    source's limit: it is set aside with its bytes, and comes in once the limit is raised."""
+    topic, es = "b14.items", 1_700_000_000_000
+    names = {"1": "pen", "2": "x" * (2 << 20), "3": "ink"}
+    rows = [{"id": id_, "name": name, "price": None} for id_, name in names.items()]
+    sent = [
+        json.dumps(canal("item", "INSERT", row, es=es + n, id_=n)).encode()
+        for n, row in enumerate(rows)
+    ]
+    create_topic(kafka, topic, max_message_bytes=str(4 << 20))
+    produce(kafka, topic, map(Record, sent))
+    limit_topic(kafka, topic, 100_000)
+    with pytest.raises(RuntimeError, match="too large"):
+        produce(kafka, topic, [Record(sent[1])])
+
+    project = Project(tmp_path, capsys.readouterr)
+    options = {"max.partition.fetch.bytes": "1000", "fetch.max.bytes": "1000"}
+    reading = {"bootstrap_servers": kafka, "topics": [topic], "options": options}
+    declared = {"name": "shop", "format": "canal", "kafka": reading}
+    limited = {**declared, "limits": {"message_bytes": 1 << 20}}
+    project.write("conf/sources/shop.yml", json.dumps(limited))
+    answer = project.ingest("run")
+    assert answer.code == 0, answer.err
+    (reject,) = project.ingest("rejects", "list", "--json").records
+    assert (reject["code"], reject["topic"], reject["offset"]) == ("too_large", topic, 1)
+    assert reject["error"] == (
+        f"expected at most a message of {1 << 20} bytes, got {len(sent[1])};"
+        " set limits.message_bytes of the source"
+    )
+    query = ("sql", "--json", "SELECT id, length(name) AS length FROM gold.shop_item ORDER BY id")
+    assert [tuple(row.values()) for row in project.ingest(*query).records] == [(1, 3), (3, 3)]
+
+    project.write("conf/sources/shop.yml", json.dumps(declared))
+    answer = project.ingest("rejects", "replay")
+    assert answer.code == 0, answer.err
+    assert project.ingest("run").code == 0
+    found = [tuple(row.values()) for row in project.ingest(*query).records]
+    assert found == [(1, 3), (2, 2 << 20), (3, 3)]
+
+
+def limit_topic(kafka: str, topic: str, size: int) -> None:
+    """From now on the topic takes no message of more bytes."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(timeout=30)
 
 
 def free_port() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,19 @@ from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze import queues
-from pipelines.bronze.queues import Gone, Partition, Span, planned, stopped, stream
+from pipelines.bronze.by_offset.source import (
+    Gone,
+    Lost,
+    Offsets,
+    Partition,
+    Recreated,
+    Span,
+    Stopped,
+    _Reader,
+    planned,
+    stopped,
+    stream,
+)
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Sampling
 from pipelines.platform.warehouse import Warehouse, create_bronze
@@ -96,7 +110,7 @@ def test_a_stream_may_begin_at_offsets() -> None:
     begun = planned(HELD, {}, most=None, starting={"orders/0": 7})
     assert begun == {"orders/0": [7, 10], "items/eu/1": [0, 100]}
     assert planned(HELD, begun, most=None, starting={"orders/0": 4}) == begun
-    with pytest.raises(queues.Stopped) as error:
+    with pytest.raises(Stopped) as error:
         planned(HELD, {}, most=None, starting={"orders/0": 11})
     assert stopped_text(error.value) == "orders/0 ends at 10, below the offset 11 to begin at"
 
@@ -106,13 +120,13 @@ def test_where_spark_names_no_start_the_checkpoint_does(tmp_path: Path) -> None:
     client = Folder(tmp_path)
     client.put(ORDERS, ["a", "b"])
     reached = {"orders/0": [0, 1], "items/eu/1": [0, 9]}
-    reader = queues._Reader(client, "latest", lost="fail", reached=reached)
+    reader = _Reader(client, "latest", lost="fail", reached=reached)
     assert reader.latestOffset() == {"orders/0": [0, 2], "items/eu/1": [0, 9]}
-    assert queues._Reader(client, "latest", lost="fail").latestOffset() == {"orders/0": [2, 2]}
+    assert _Reader(client, "latest", lost="fail").latestOffset() == {"orders/0": [2, 2]}
 
 
 def test_a_queue_made_anew_is_told() -> None:
-    with pytest.raises(queues.Recreated) as error:
+    with pytest.raises(Recreated) as error:
         planned(HELD, {"orders/0": [0, 11]}, most=None, starting="earliest")
     assert stopped_text(error.value) == (
         "orders/0 was read up to 11 and ends at 10 now: it was deleted and made anew"
@@ -122,9 +136,9 @@ def test_a_queue_made_anew_is_told() -> None:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (queues.Lost("a/0 was made anew, it seems"), "set kafka.lost: go_on;"),
-        (queues.Recreated("a/0 is not read yet"), "raise the source's epoch, remove the folder /c"),
-        (queues.Stopped("a/0: made anew and not read yet"), "not read yet"),
+        (Lost("a/0 was made anew, it seems"), "set kafka.lost: go_on;"),
+        (Recreated("a/0 is not read yet"), "raise the source's epoch, remove the folder /c"),
+        (Stopped("a/0: made anew and not read yet"), "not read yet"),
     ],
 )
 def test_what_is_advised_follows_from_what_happened(error: Exception, advice: str) -> None:
@@ -135,8 +149,8 @@ def test_what_is_advised_follows_from_what_happened(error: Exception, advice: st
     said = str(queues.explained(handed_on, source, "/c"))
     assert advice in said and "\n" not in said
     assert ("go_on" in said, "epoch" in said) == (
-        type(error) is queues.Lost,
-        type(error) is queues.Recreated,
+        type(error) is Lost,
+        type(error) is Recreated,
     )
 
 
@@ -158,24 +172,24 @@ def test_a_sample_is_of_all_partitions(tmp_path: Path) -> None:
     assert len(queues.sampled(client, Sampling(99, newest=True))) == 8
 
 
-def slices(reader: Any, start: queues.Offsets, end: queues.Offsets) -> list[Any]:
-    return [part.value for part in reader.partitions(start, end)]
+def slices(reader: Any, start: Offsets, end: Offsets) -> list[Any]:
+    return [tuple(part.value) for part in reader.partitions(start, end)]
 
 
 def test_a_batch_done_again_has_the_same_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "TASK_MESSAGES", 4)
-    reader = queues._Reader(Folder(tmp_path), "earliest", lost="fail")
+    monkeypatch.setattr("pipelines.bronze.by_offset.source.TASK_MESSAGES", 4)
+    reader = _Reader(Folder(tmp_path), "earliest", lost="fail")
     end = {"orders/0": [3, 12], "items/eu/1": [0, 2]}
-    first = [(ORDERS, 3, 7), (ORDERS, 7, 11), (ORDERS, 11, 12), (ITEMS, 0, 2)]
+    first = [((ORDERS, 3, 7),), ((ORDERS, 7, 11),), ((ORDERS, 11, 12), (ITEMS, 0, 2))]
     assert slices(reader, {}, end) == first
     assert slices(reader, {"orders/0": [3, 11]}, end) == first[2:]
     assert slices(reader, end, end) == []
 
 
 def read(client: Folder, lost: str, start: int, end: int) -> list[tuple[Any, ...]]:
-    reader = queues._Reader(client, "earliest", lost=lost)
+    reader = _Reader(client, "earliest", lost=lost)
     (part,) = reader.partitions({"orders/0": [0, start]}, {"orders/0": [0, end]})
     rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
     return [(row["offset"], row["value"], row["headers"][0]["key"]) for row in rows]
@@ -191,11 +205,21 @@ def test_messages_gone_before_they_were_read(tmp_path: Path) -> None:
     ]
     assert read(client, "go_on", 1, 4) == [(1, None, GAP_HEADER)]
     assert read(client, "fail", 5, 6) == [(5, b"a", "secret")]
-    with pytest.raises(queues.Lost) as error:
+    with pytest.raises(Lost) as error:
         read(client, "fail", 2, 7)
     assert stopped_text(error.value) == (
         "orders/0 no longer holds its messages 2-4, which were not read yet"
     )
+
+
+@pytest.mark.parametrize("client", ["rabbitmq_streams", "rocketmq_topics"])
+def test_what_is_imported_anew_for_each_stream_is_little(client: str) -> None:
+    """The configuration's modules cost more than pyspark's, in each of four processes."""
+    loaded = f"import sys, pipelines.bronze.by_offset.{client}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True)
+    modules = set(done.stdout.split())
+    assert "pipelines.bronze.by_offset.source" in modules
+    assert not modules & {"pydantic", "msgspec", "ingest.config", "ingest.formats", "pika"}
 
 
 def test_a_stream_goes_on_where_it_ended(
@@ -234,7 +258,7 @@ def test_a_stream_goes_on_where_it_ended(
     client.put(ORDERS, ["o12"], lowest=12)
     with pytest.raises(PySparkException) as error:
         run()
-    assert isinstance(stopped(error.value), queues.Lost)
+    assert isinstance(stopped(error.value), Lost)
     assert stopped_text(error.value) == (
         "orders/0 no longer holds its messages 9-11, which were not read yet"
     )

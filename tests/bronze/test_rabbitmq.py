@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError, SourceError
-from pipelines.bronze import draining, queues
+from pipelines.bronze import draining
+from pipelines.bronze.by_offset.source import stream
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transports import transport_of
 from pipelines.platform.warehouse import Warehouse
@@ -98,8 +99,8 @@ def test_what_is_appended_comes_with_the_next_run(
     rabbit: RabbitServer, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several streams, in bounded batches and several tasks; new partitions of a super stream."""
-    monkeypatch.setattr(queues, "MOST_MESSAGES", 700)
-    monkeypatch.setattr(queues, "TASK_MESSAGES", 300)
+    monkeypatch.setattr("pipelines.bronze.by_offset.source.MOST_MESSAGES", 700)
+    monkeypatch.setattr("pipelines.bronze.by_offset.source.TASK_MESSAGES", 300)
     rabbit.declare("r2-0")
     rabbit.declare("r2-1")
     rabbit.publish("r2-0", numbered(1000))
@@ -220,8 +221,9 @@ def test_no_password_is_left_behind(
     from pipelines.bronze.rabbitmq import _client, _declared
     from pipelines.platform import session
 
-    stream = queues.stream(spark, _client(_declared(source)), checkpoint=str(warehouse / "none"))
-    jvm = stream._jdf.queryExecution()  # type: ignore[operator]
+    client = _client(_declared(source))
+    messages = stream(spark, client, checkpoint=str(warehouse / "none"))
+    jvm = messages._jdf.queryExecution()  # type: ignore[operator]
     assert secret.decode() not in jvm.logical().treeString() + jvm.toString()
     files = [file for file in warehouse.rglob("*") if file.is_file()]
     if session.LOG is not None:

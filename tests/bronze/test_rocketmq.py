@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
-from pipelines.bronze import queues
 from pipelines.bronze.remoting.connection import Access
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
@@ -60,7 +59,7 @@ def test_every_message_is_there_as_received(
     rocketmq: Server, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By both clients; in bounded batches, through a broker and a stream that are killed."""
-    monkeypatch.setattr(queues, "MOST_MESSAGES", 40)
+    monkeypatch.setattr("pipelines.bronze.by_offset.source.MOST_MESSAGES", 40)
     rocketmq.create_topic("orders", queues=2)
     sent = [Sent(b"%d" % n, n % 2, {"KEYS": f"k{n}", "TAGS": "ab"[n % 2]}) for n in range(70)]
     rocketmq.send("orders", sent)

@@ -102,13 +102,14 @@ import os, signal, sys, threading, time
 from pathlib import Path
 from ingest.config.settings import Settings
 from ingest.config.sources import Source
-from pipelines.bronze import draining, files, queues
+from pipelines.bronze import draining, files
+from pipelines.bronze.by_offset import source as by_offset
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import Warehouse
 
 warehouse, declared = sys.argv[1:]
-files.MOST_FILES = draining.MOST_MESSAGES = queues.MOST_MESSAGES = 200
+files.MOST_FILES = draining.MOST_MESSAGES = by_offset.MOST_MESSAGES = 200
 named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
 tables = Warehouse(named, spark(warehouse=Path(warehouse), memory="512m"))
 folder = tables.folder("bronze", "messages")

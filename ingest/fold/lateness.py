@@ -7,7 +7,7 @@ the batch is folded:
 
 | the stored row | an event makes its key late |
 |---|---|
-| there or not | that changes the key |
+| there or not | that changes the key, or is a half of such a change |
 | there or not | that shares its place in the source's log with another change of the key |
 | there or not | that is a partial image, where the batch also deletes the key |
 | there | at the row's place in the source's log, but another delivery than the row's (43) |
@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ingest.fold.fold import Change, identity, voided
-from ingest.position import SOURCE_PART, Pos
+from ingest.position import HALF, SOURCE_PART, Pos
 
 
 class LatenessBounds(NamedTuple):
@@ -152,7 +152,10 @@ def _at_or_below(event: Change, newest: Pos | None) -> bool:
 
 
 def changes_key(event: Change) -> bool:
-    """Whether the event gives its row another key."""
+    """Whether the event gives its row another key, or is the delete of two messages that do: what
+    it takes away may be another row's by then (39)."""
+    if event.op == "delete" and event.pos[HALF] == 0:
+        return True
     return event.key_before is not None and event.key_before != event.key
 
 

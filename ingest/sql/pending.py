@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.metadata import in_gold
-from ingest.sql.projection import CHANGES_KEY, Projection
+from ingest.sql.projection import CHANGES_KEY, LEAVES_KEY, Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_texts
 from ingest.sql.sequence import sequence_position
@@ -33,7 +33,7 @@ def _of_images(tenants: Collection[str]) -> str:
     """What is worked out before anything is grouped: so it is compiled with the reading of the
     files, and no image leaves it."""
     either = sql_texts(tenants)
-    return f"""{CHANGES_KEY} AS changes_key,
+    return f"""({CHANGES_KEY} OR {LEAVES_KEY}) AS changes_key,
   IF(kind = 'change' AND op <> 'delete', map_keys(coalesce(after, before)), NULL) AS names,
   {_WIDTH} AS width, op = 'update' AND map_values(before) = map_values(after) AS no_op,
   unix_micros(event_time) AS happened,
@@ -96,10 +96,11 @@ def schema_hints(silver: str, where: str) -> str:
 
 
 def key_changes(projection: Projection, changes: str) -> str:
-    """A row: how many changes gave their rows other keys, and the highest position of one."""
+    """A row: how many changes gave their rows other keys, or are a half of such a change, and the
+    highest position of one."""
     return (
         f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) "
-        f"WHERE {projection.changes_key}"
+        f"WHERE {projection.changes_key} OR {LEAVES_KEY}"
     )
 
 

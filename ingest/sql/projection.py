@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
-from ingest.position import in_log, pos_literal, source_part
+from ingest.position import HALF, in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text
 from ingest.sql.delivery import listed
@@ -191,6 +191,9 @@ CHANGES_KEY = (
     " OR map_keys(key_before) <> map_keys(key)))"
 )
 
+LEAVES_KEY = f"(op = 'delete' AND element_at(pos, {HALF}) = 0)"
+"""True for the delete of a change of the key that came in two messages."""
+
 
 def as_today(projection: Projection, changes: str) -> str:
     """SQL of the changes (silver rows) as they read under today's columns, masked, without values
@@ -226,7 +229,9 @@ def events(projection: Projection, changes: str) -> str:
     key_spellings = [
         sql_text(n) for key in projection.keys for n in projection.spellings.get(key, (key,))
     ]
-    # What a row was called before is told by its key, whose texts may differ where it does not.
+    # What a row was called before is told by its key, whose texts may differ where it does not. A
+    # change of the key may come in two messages, of which the delete has the row before.
+    leaves_key = f"{projection.changes_key} OR {LEAVES_KEY}"
     others = (
         f"map_filter(before, (k, v) -> k NOT IN ({', '.join(key_spellings)}))"
         if key_spellings
@@ -237,7 +242,7 @@ def events(projection: Projection, changes: str) -> str:
   IF(op = 'truncate', NULL, {projection.key_text()}) AS key,
   IF({projection.changes_key}, {projection.key_text(before=True)}, NULL) AS key_before,
   IF(op IN ('delete', 'truncate'), NULL, {image}) AS image,
-  IF({projection.changes_key}, {others}, before) AS before,
+  IF({leaves_key}, {others}, before) AS before,
   coalesce(after_image = 'partial', false) AS partial,
   CAST(unix_micros(event_time) AS bigint) AS event_time, {tx} AS tx,
   value_hash AS digest, batch, {listed()},

@@ -240,6 +240,35 @@ def test_30_soft_deletes_batch_by_batch_equal_the_fold(
     }
 
 
+def test_39_the_last_half_of_a_key_swap_takes_no_other_row() -> None:
+    one, two = ("1",), ("2",)
+    place = (0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1)
+
+    def at(number: int, half: int = 1) -> Pos:
+        return (*place[:2], number, *place[3:8], number, 0, half)
+
+    def row(key: Key, a: str) -> dict[str, Any]:
+        return {"id": key[0], "a": a}
+
+    def moved(number: int, old: Key, new: Key, a: str) -> list[Change]:
+        gone = Change("delete", at(number, 0), "t", old, before={"a": a}, transaction="x")
+        come = Change("insert", at(number), "t", new, old, image=row(new, a), transaction="x")
+        return [half._replace(digest=number) for half in (gone, come)]
+
+    first = [
+        Change("insert", at(n), "t", key, image=row(key, a), digest=n)
+        for n, key, a in ((1, one, "A"), (2, two, "B"))
+    ]
+    *most, last = [*moved(5, one, two, "A"), *reversed(moved(6, two, one, "B"))]
+    gold = Gold()
+    for batch in (first, most, [last]):
+        gold.apply(batch)
+    assert {key: held.row for key, held in gold.rows.items()} == {
+        one: row(one, "B"),
+        two: row(two, "A"),
+    }
+
+
 def test_49_a_snapshot_after_the_stream_folds_only_what_a_delete_names() -> None:
     def event(op: str, number: int, key: int, phase: int = 1) -> Change:
         image = None if op == "delete" else {"id": str(key)}

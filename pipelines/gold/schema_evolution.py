@@ -13,11 +13,12 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from pipelines.gold.encodings import Doubt, check_encodings
-from pipelines.gold.plan import named_keys, shard_of
+from pipelines.gold.plan import declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
+from pipelines.ledger.shared_columns import keyed_by_others
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, has_values
 from pipelines.targets.progress import Progress, highest
@@ -37,6 +38,7 @@ def create_target(
     Gives whether it is new.
     """
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
+    sent = ledger.feeding_now[route.target] = _columns_sent(feeding, pending)
     if warehouse.exists("gold", route.target):
         check_contract(warehouse, route.target, contract=contract, soft=soft)
         _check_excluded(warehouse, route)
@@ -49,11 +51,32 @@ def create_target(
     # Where there is no key it is a column all the same.
     first = contract.keys or shard_of(route)
     wanted = wanted_columns(route, first, types, images=sorted(images))
+    begun: dict[SourceTable, Mapping[str, str]] = {}
     for table, stats in feeding.items():
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
-        wanted = ledger.beginning(table, wanted, first, lowest=lowest)
+        begun[table] = ledger.beginning(table, wanted, first, lowest=lowest)
+    wanted = {
+        name: type_
+        for name, type_ in wanted.items()
+        # What one source table has dropped, or waits for, others may have.
+        if any(name in begun[t] for t in feeding if name.lower() in sent[t])
+        or all(name in columns for columns in begun.values())
+    }
     create(warehouse, route.target, wanted, contract=contract, soft=soft)
     return True
+
+
+def _columns_sent(
+    feeding: Mapping[SourceTable, Sequence[BatchStats]], pending: PendingChanges
+) -> dict[SourceTable, set[str]]:
+    """The columns, in lower case, that each source table's changes come with, in images or by
+    their types."""
+    sent: dict[SourceTable, set[str]] = {}
+    for table, stats in feeding.items():
+        names = {name for each in stats for image in each.images for name in image}
+        names |= {column.name for listed in pending.types.get(table, ()) for column in listed}
+        sent[table] = {name.lower() for name in names}
+    return sent
 
 
 def _check_excluded(warehouse: Warehouse, route: Route) -> None:
@@ -158,6 +181,9 @@ def _check_key(feeding: Feeding) -> None:
     """Enter other keys that the YAML or the messages name now; the target's own stays."""
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     keys = feeding.contract.keys
+    declared = declared_keys(ledger.config, route, table, lineage=ledger.lineage(table))
+    if not declared and keyed_by_others(ledger, table, route.target):
+        return
     found = named_keys(ledger.config, route, feeding.stats, lineage=ledger.lineage(table))
     held = {key.lower() for key in keys}
     top = highest(each.highest for each in feeding.stats) or ()

@@ -2,38 +2,83 @@
 
 Each source table has its own ALTERs, at times and in an order of its own. Until the last of them
 has dropped or renamed a column, the target keeps it for those that still have it; of the others'
-rows it holds nothing from then on, as they are folded again.
+rows it holds nothing from then on, as they are folded again. The first that gets another key gives
+it to the target: the messages of the others may name the old one until they follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from ingest.ddl.changes import AddColumn, ColumnChange, DropColumn, RenameColumn, ended, takes_over
+from ingest.ddl.changes import (
+    AddColumn,
+    ChangeKey,
+    ColumnChange,
+    DropColumn,
+    RenameColumn,
+    ended,
+    takes_over,
+)
 from ingest.names import SourceTable, label_of
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.store import EntryStore
 
 
 def others(store: EntryStore, entry: Entry) -> list[SourceTable]:
-    """The other source tables that feed the entry's target, under their first names."""
-    progress = store.progress_by_target.get((store.source, entry.target or ""))
+    """The other source tables that feed the entry's target, or begin to in this run, under their
+    first names."""
+    return _beside(store, entry.table, entry.target or "")
+
+
+def _beside(store: EntryStore, table: SourceTable, target: str) -> list[SourceTable]:
+    found = dict.fromkeys([*_applied(store, target), *_beginning(store, target)])
+    found.pop(store.first_names.get(table, table), None)
+    return list(found)
+
+
+def _applied(store: EntryStore, target: str) -> list[SourceTable]:
+    """The source tables whose changes the target has."""
+    progress = store.progress_by_target.get((store.source, target))
     if progress is None:
         return []
     first = store.first_names
     fed = (SourceTable(store.source, *names) for names in progress.tables)
     known = dict.fromkeys(first.get(table, table) for table in fed)
-    known.pop(first.get(entry.table, entry.table), None)
     return [table for table in known if label_of(table) in progress.watermarks]
+
+
+def _beginning(store: EntryStore, target: str) -> dict[SourceTable, Collection[str]]:
+    """The source tables whose first changes the target gets in this run, with the columns that
+    they send."""
+    applied = {*_applied(store, target)}
+    coming = store.feeding_now.get(target, {})
+    return {table: sent for table, sent in coming.items() if table not in applied}
+
+
+def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
+    """Whether the target has the key that others of its source tables were given, and this one was
+    not yet."""
+
+    def rekeyed(table: SourceTable) -> bool:
+        applied = (entry for entry in store.of(table) if entry.status == "applied")
+        return any(isinstance(effect, ChangeKey) for entry in applied for effect in entry.effects)
+
+    return not rekeyed(table) and any(map(rekeyed, _beside(store, table, target)))
 
 
 def held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
     """Whether another source table of the target still has the column."""
     progress = store.progress_by_target.get((store.source, entry.target or ""))
     unsent = progress.unsent if progress is not None else {}
+    beginning = _beginning(store, entry.target or "")
+
+    def sends(table: SourceTable) -> bool:
+        if table in beginning:
+            return column.lower() in beginning[table]
+        return column.lower() not in unsent.get(label_of(table), ())
+
     return any(
-        ended(store.lineage(table), column) is None
-        and column.lower() not in unsent.get(label_of(table), ())
+        ended(store.lineage(table), column) is None and sends(table)
         for table in others(store, entry)
     )
 

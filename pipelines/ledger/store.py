@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 
@@ -35,6 +35,9 @@ class EntryStore:
         self.source = source
         # An empty one too is the run's own, which its record fills.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
+        self.feeding_now: dict[str, Mapping[SourceTable, Collection[str]]] = {}
+        """Of targets that are brought forward now the source tables with changes for them, each
+        with the columns (in lower case) that it sends."""
         self._unsaved: dict[str, Entry] = {}
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()

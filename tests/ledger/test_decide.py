@@ -24,7 +24,7 @@ from ingest.names import SourceTable
 from pipelines.ledger.decisions import Verdict, decide, overtaken
 from pipelines.ledger.entries import Entry, Overtaken, added_again
 from pipelines.ledger.review import effects_on
-from pipelines.ledger.shared_columns import without_others
+from pipelines.ledger.shared_columns import keyed_by_others, without_others
 from pipelines.targets.progress import Progress, Watermarks
 
 TABLE = SourceTable("s", "shop", None, "crate")
@@ -115,6 +115,28 @@ def test_effects_on_a_target(stated: list[SchemaChange], expected: list[SchemaCh
     assert list(found) == expected
 
 
+def test_a_key_that_another_source_table_was_given() -> None:
+    one, two = (SourceTable("s", "shop", None, name) for name in ("one", "two"))
+    entries: dict[SourceTable, list[Entry]] = {one: [], two: []}
+    store: Any = SimpleNamespace(
+        source="s",
+        progress_by_target={},
+        feeding_now={"t": {one: {"id"}, two: {"id"}}},
+        first_names={},
+        of=lambda table: entries[table],
+    )
+    assert not keyed_by_others(store, two, "t")
+    rekeyed = Entry(id="k", table=one, target="t", effects=(ChangeKey(("id", "k")),))
+    entries[one] = [rekeyed]
+    assert not keyed_by_others(store, two, "t")
+    entries[one] = [replace(rekeyed, status="applied")]
+    assert keyed_by_others(store, two, "t")
+    assert not keyed_by_others(store, two, "other")
+    # Once it has followed, what it names counts again.
+    entries[two] = [replace(rekeyed, table=two, status="applied")]
+    assert not keyed_by_others(store, two, "t")
+
+
 def test_columns_stay_while_another_source_table_of_the_target_has_them() -> None:
     one, two = (SourceTable("s", "shop", None, name) for name in ("one", "two"))
     gone: dict[SourceTable, Lineage] = {one: (), two: ()}
@@ -128,6 +150,7 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     store: Any = SimpleNamespace(
         source="s",
         progress_by_target={("s", "t"): progress},
+        feeding_now={},
         first_names={},
         lineage=lambda table: gone[table],
     )
@@ -149,3 +172,8 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     # A table that feeds the target alone does as it likes.
     gone[two] = ()
     assert left(replace(changed, target="other")) == proposed
+    # One whose first changes come in this very run has what it sends.
+    store.progress_by_target, store.feeding_now = {}, {"t": {one: {"a", "b"}, two: {"a"}}}
+    assert left() == proposed[1:]
+    gone[two] = lineage([((4,), DropColumn("a"), False)])
+    assert left() == proposed

@@ -123,7 +123,7 @@ def test_what_is_resolved_is_not_dismissed(spark: SparkSession, tmp_path: Path) 
 
 
 def test_people_are_shown_open_rejects_first(spark: SparkSession) -> None:
-    places = "'t' AS topic, 0 AS `partition`, 0 AS offset, 0 AS `row`, 'gold' AS stage"
+    places = "0 AS epoch, 't' AS topic, 0 AS `partition`, 0 AS offset, 0 AS `row`, 'gold' AS stage"
     given = "VALUES ('a', 'resolved'), ('b', 'open'), ('c', 'dismissed'), ('d', 'open')"
     found = (
         f"SELECT *, {places}, 'x' AS target, X'00' AS value FROM ({given}) AS r (source, status)"

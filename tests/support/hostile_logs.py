@@ -218,24 +218,69 @@ def _moved(row: Row | None, place: int) -> Row | None:
     return None if row is None else {**row, "id": row["id"] + KEYS_OF_A_LOG * place}
 
 
-def debezium(logged: LoggedChange, dress: Dress, chance: random.Random, *, base: int) -> str:
+class Sent(NamedTuple):
+    """A message of Debezium: its value, its Kafka key and its headers."""
+
+    payload: str
+    key: str | None = None
+    headers: tuple[str, ...] = ()
+
+
+def debezium(
+    logged: LoggedChange, dress: Dress, chance: random.Random, *, base: int, halves: bool = False
+) -> list[Sent]:
     """A change as Debezium sends it, stamped anew each time; positions are counted from `base`.
 
-    Values are spelt as the source's log has them, the same whenever they are sent.
+    A change of the key is one update; with `halves`, in every second log of a table, a delete and a
+    create that name each other's key. Values are spelt as the source's log has them, the same
+    whenever they are sent.
     """
     spelling = random.Random(f"{dress.table} {logged.number}")
-    after = logged.after
+    before, after = logged.before, logged.after
     if logged.partial and after is not None:
         after = {name: after.get(name, UNAVAILABLE) for name in LOGICAL}
+    old, new = dress.image(before, spelling), dress.image(after, spelling)
+    if halves and old is not None and new is not None and comes_in_halves(logged):
+        name = dress.names["id"]
+        left, taken = (json.dumps({name: image[name]}) for image in (old, new))
+        gone = _envelope("delete", old, None, logged=logged, dress=dress, chance=chance, base=base)
+        come = _envelope("insert", None, new, logged=logged, dress=dress, chance=chance, base=base)
+        return [
+            Sent(gone, left, ("__debezium.newkey", taken)),
+            Sent(come, taken, ("__debezium.oldkey", left)),
+        ]
+    return [
+        Sent(_envelope(logged.op, old, new, logged=logged, dress=dress, chance=chance, base=base))
+    ]
+
+
+def comes_in_halves(logged: LoggedChange) -> bool:
+    """Whether the change is one of the key, in every second log of a table."""
+    before, after = logged.before, logged.after
+    if before is None or after is None or before["id"] == after["id"]:
+        return False
+    return bool(before["id"] // KEYS_OF_A_LOG % 2 == 0)
+
+
+def _envelope(
+    op: str,
+    before: Mapping[str, str | None] | None,
+    after: Mapping[str, str | None] | None,
+    *,
+    logged: LoggedChange,
+    dress: Dress,
+    chance: random.Random,
+    base: int,
+) -> str:
     number = logged.number - base
     ops = {"insert": "c", "update": "u", "delete": "d", "snapshot": "r", "truncate": "t"}
     value = {
-        "before": dress.image(logged.before, spelling),
-        "after": dress.image(after, spelling),
+        "before": before,
+        "after": after,
         "source": {
             "connector": "mysql",
             "ts_ms": START + logged.number,
-            "snapshot": "true" if logged.op == "snapshot" else "false",
+            "snapshot": "true" if op == "snapshot" else "false",
             "db": DB,
             "table": dress.table,
             "file": f"binlog.{999_990 + number // 7:06d}",
@@ -243,7 +288,7 @@ def debezium(logged: LoggedChange, dress: Dress, chance: random.Random, *, base:
             "row": 0,
             "gtid": None,
         },
-        "op": ops[logged.op],
+        "op": ops[op],
         "ts_ms": START + chance.randrange(10**6),
         "transaction": {
             "id": f"tx{logged.transaction}",
@@ -289,11 +334,14 @@ class Line(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    payload: str
+    sent: Sent
 
     def captured(self) -> str:
         """As `kcat -J` prints it."""
-        line = {"topic": "hostile", "ts": self.timestamp, "key": None, "payload": self.payload}
+        payload, key, headers = self.sent
+        line = {"topic": "hostile", "ts": self.timestamp, "key": key, "payload": payload}
+        if headers:
+            line["headers"] = list(headers)
         return json.dumps({**line, "partition": self.partition, "offset": self.offset})
 
 
@@ -310,25 +358,32 @@ def by_arrival(logs: Logs, chance: random.Random, *, partitions: int) -> list[Li
     for place in turns:
         lane, offset = place % partitions, offsets[place % partitions]
         clock = START + 20 * offset - chance.choice((0, 0, 7, 50, 3_000))
-        lines.append(Line(lane, offset, clock, canal(next(waiting[place]), logs[place][0], chance)))
+        text = canal(next(waiting[place]), logs[place][0], chance)
+        lines.append(Line(lane, offset, clock, Sent(text)))
         offsets[lane] += 1
     return lines
 
 
-def by_source(logs: Logs, chance: random.Random, *, partitions: int) -> list[Line]:
+def by_source(
+    logs: Logs, chance: random.Random, *, partitions: int, halves: bool = False
+) -> list[Line]:
     """The logs as a connector sends them: each delivery at a new place, some changes twice.
 
-    Positions are counted from the first change of each log.
+    Positions are counted from the first change of each log. `halves`: see `debezium`.
     """
-    sent = [(dress, logged, of_table[0].number) for dress, of_table in logs for logged in of_table]
-    sent += chance.sample(sent, len(sent) // 5)
+    told = [(dress, logged, of_table[0].number) for dress, of_table in logs for logged in of_table]
+    told += chance.sample(told, len(told) // 5)
+    sent = [
+        message
+        for dress, logged, base in told
+        for message in debezium(logged, dress, chance, base=base, halves=halves)
+    ]
     chance.shuffle(sent)
     offsets = [0] * partitions
     lines = []
-    for dress, logged, base in sent:
+    for message in sent:
         lane = chance.randrange(partitions)
-        text = debezium(logged, dress, chance, base=base)
-        lines.append(Line(lane, offsets[lane], START + chance.randrange(10**6), text))
+        lines.append(Line(lane, offsets[lane], START + chance.randrange(10**6), message))
         offsets[lane] += 1
     return lines
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.project import Answer, Project, canal, canal_ddl
+from tests.support.project import Answer, Project, canal, canal_ddl, project_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOP = """\
@@ -59,24 +59,11 @@ MESSAGES: list[Any] = [
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Path, Answer]:
     """A project after its first run, and what that printed."""
-    import contextlib
-    import io
-
     folder = tmp_path_factory.mktemp("filled")
-    out, err = io.StringIO(), io.StringIO()
-
-    def taken() -> tuple[str, str]:
-        found = out.getvalue(), err.getvalue()
-        for stream in (out, err):
-            stream.seek(0)
-            stream.truncate()
-        return found
-
-    project = Project(folder, taken)
-    project.write("conf/sources/shop.yml", SHOP)
-    project.write("conf/tables/shop.yml", TABLES)
-    project.land("shop.jsonl", MESSAGES)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with project_in(folder) as project:
+        project.write("conf/sources/shop.yml", SHOP)
+        project.write("conf/tables/shop.yml", TABLES)
+        project.land("shop.jsonl", MESSAGES)
         answer = project.ingest("run", "--json")
     return folder, answer
 

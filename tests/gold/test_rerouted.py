@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.project import Project, canal, canal_ddl
+from tests.support.project import Project, canal, canal_ddl, project_in
 
 SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/*.jsonl\n"
 T0 = 1_700_000_000_000
@@ -102,18 +100,8 @@ def played(
 ) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each target after the last of five runs, and what a sixth did."""
     folder = tmp_path_factory.mktemp("rerouted")
-    out, err = io.StringIO(), io.StringIO()
-
-    def taken() -> tuple[str, str]:
-        found = out.getvalue(), err.getvalue()
-        for stream in (out, err):
-            stream.seek(0)
-            stream.truncate()
-        return found
-
-    project = Project(folder, taken)
-    project.write("conf/sources/shop.yml", SHOP)
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with project_in(folder) as project:
+        project.write("conf/sources/shop.yml", SHOP)
         led(project, *without(BOTH, "shop.inks"), COINS)
         run(
             project,

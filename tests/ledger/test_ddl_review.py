@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.project import Project, canal, canal_ddl
+from tests.support.project import Project, canal, canal_ddl, project_in
 
 pytestmark = pytest.mark.usefixtures("frugal")
 
@@ -837,26 +837,14 @@ def land(project: Project, number: int) -> None:
 def played(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Any:
     """The project after all rounds and decisions, what was pending before them, what came of the
     decisions and the runs, and the ledger at the end."""
-    import contextlib
-    import io
-
-    out, err = io.StringIO(), io.StringIO()
-
-    def taken() -> tuple[str, str]:
-        found = out.getvalue(), err.getvalue()
-        for stream in (out, err):
-            stream.seek(0)
-            stream.truncate()
-        return found
-
-    project = Project(tmp_path_factory.mktemp("review"), taken)
-    project.write("conf/sources/shop.yml", SOURCE)
-    entries = [f"  - {{from: shop.{t}, {c.options}}}" for t, c in CASES.items() if c.options]
-    project.write(
-        "conf/tables/shop.yml", "\n".join(["source: shop", "tables:", "  - from: '*'", *entries])
-    )
-    answers = []
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with project_in(tmp_path_factory.mktemp("review")) as project:
+        project.write("conf/sources/shop.yml", SOURCE)
+        entries = [f"  - {{from: shop.{t}, {c.options}}}" for t, c in CASES.items() if c.options]
+        project.write(
+            "conf/tables/shop.yml",
+            "\n".join(["source: shop", "tables:", "  - from: '*'", *entries]),
+        )
+        answers = []
         land(project, 0)
         answers.append(project.ingest("run"))
         land(project, 1)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.browser import Page, browser, chromium
-from tests.support.project import Project, canal, canal_ddl
+from tests.support.project import Project, canal, canal_ddl, project_in
 
 EVIL = "<script>document.title='taken'</script>"
 IMAGE = "<img src=http://127.0.0.1:9/x onerror=\"document.title='taken'\">"
@@ -46,21 +46,11 @@ LATEST = [canal("item", "UPDATE", PEN, old={"price": "0"}, es=T0 + 8000, id_=8)]
 def filled(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
     """A project after three runs, the last of which brought what is late."""
     folder = tmp_path_factory.mktemp("filled")
-    out, err = io.StringIO(), io.StringIO()
-
-    def taken() -> tuple[str, str]:
-        found = out.getvalue(), err.getvalue()
-        for stream in (out, err):
-            stream.seek(0)
-            stream.truncate()
-        return found
-
-    project = Project(folder, taken)
-    project.write("conf/ingest.yml", SETTINGS)
-    project.write("conf/sources/shop.yml", SOURCE)
-    for number, messages in enumerate((FIRST, LATER, LATEST)):
-        project.land(f"{number}.jsonl", messages)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with project_in(folder) as project:
+        project.write("conf/ingest.yml", SETTINGS)
+        project.write("conf/sources/shop.yml", SOURCE)
+        for number, messages in enumerate((FIRST, LATER, LATEST)):
+            project.land(f"{number}.jsonl", messages)
             assert project.ingest("run").code == 1
     return project
 

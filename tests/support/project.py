@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +57,22 @@ class Project:
             assert isinstance(end.code, int)
             code = end.code
         return Answer(code, *self._capture())
+
+
+@contextlib.contextmanager
+def project_in(folder: Path) -> Iterator[Project]:
+    """A project for fixtures that live longer than a test: what is printed inside is its own."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def printed() -> tuple[str, str]:
+        texts = out.getvalue(), err.getvalue()
+        for stream in (out, err):
+            stream.seek(0)
+            stream.truncate()
+        return texts
+
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        yield Project(folder, printed)
 
 
 def canal(

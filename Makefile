@@ -35,7 +35,7 @@ test: setup
 	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-long: setup
-	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m long
+	@$(JAVA) && $(CLASSES) && $(BIN)/pytest -m "slow or long"
 
 # Against real database servers; what is not there and cannot be installed is skipped with one line.
 # INGEST_LIVE_SEEDS: how many loads are played on each; INGEST_LIVE_ROWS: rows of the large table.

@@ -486,6 +486,7 @@ def begin_anew(project: Project) -> None:
         assert project.ingest("reconcile", table).code == 0
 
 
+@pytest.mark.slow
 def test_the_first_hours(
     tmp_path: Path,
     spark: SparkSession,

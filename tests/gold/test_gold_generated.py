@@ -101,6 +101,7 @@ def rows_of(spark: SparkSession, root: Path, table: str) -> dict[int, dict[str, 
     return {row["id"]: {name: row[name] for name in ("id", "a", "b", "c")} for row in kept}
 
 
+@pytest.mark.slow
 def test_gold_is_what_the_databases_hold(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

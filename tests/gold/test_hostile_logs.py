@@ -356,7 +356,6 @@ def differing(got: list[Any], wanted: list[Any]) -> str | None:
     return f"{len(got)} where {len(wanted)} are expected; more {more[:4]}, less {less[:4]}"
 
 
-@pytest.mark.slow
 def test_a_hundred_hostile_logs(
     spark: SparkSession,
     tmp_path: Path,

@@ -95,6 +95,7 @@ def expected(database: Database, mode: str) -> Rows:
     return sorted(rows, key=str)
 
 
+@pytest.mark.slow
 def test_every_mode_is_what_the_databases_went_through(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def server() -> Any:
         yield running
 
 
+@pytest.mark.slow
 def test_a_run_asks_the_registry(
     server: RegistryServer,
     tmp_path: Path,

@@ -14,6 +14,7 @@ PEN = {"id": "1", "name": "pen", "price": "1.10"}
 CUP = {"id": "1", "name": "cup", "price": "4.00"}
 
 
+@pytest.mark.slow
 def test_their_messages_are_not_mixed(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

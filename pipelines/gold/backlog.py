@@ -42,7 +42,8 @@ def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
         first = ledger.first_names.get(table, table)
-        route = None if ghost(first.table) else ledger.route(first)
+        # What names no table stays in silver.
+        route = None if not first.table or ghost(first.table) else ledger.route(first)
         if route is None:
             continue
         progress = progress_of_route(ledger, route)

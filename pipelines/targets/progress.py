@@ -279,10 +279,11 @@ def create_progress(warehouse: Warehouse) -> None:
 
 
 class _State(msgspec.Struct, kw_only=True):
-    """What the column `state` has of Progress, as JSON. `tables`: names, and the batch of each."""
+    """What the column `state` has of Progress, as JSON. `tables`: names, and the batch of each; of
+    changes that name no table the last of the three is null."""
 
     watermarks: dict[str, Watermarks] = {}
-    tables: list[tuple[str | None, str | None, str, int]] = []
+    tables: list[tuple[str | None, str | None, Any, int]] = []
     below: Pos | None = None
     partly_applied: int | None = None
     contract: TargetContract | None = None

@@ -22,6 +22,26 @@ def row(table: str, id_: int, **more: str) -> dict[str, object]:
     return canal(table, "INSERT", columns, es=1_700_000_000_000 + id_, id_=id_, types=types)
 
 
+def test_what_names_no_table_stays_in_silver_and_stops_no_later_run(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/eu.yml", SOURCE.format(name="eu"))
+    nameless = [
+        {**row("o", 7), "table": None},
+        {**canal_ddl("o", "CREATE DATABASE more", es=1_700_000_000_008, id_=8), "table": None},
+    ]
+    project.land("eu-1.jsonl", [row("o", 1), *nameless])
+    project.land("eu-2.jsonl", [{**row("o", 9), "table": None, "database": None}])
+    first = project.ingest("run")
+    assert (first.code, "changes that name no table stay in silver" in first.err) == (0, True)
+    project.land("eu-3.jsonl", [row("o", 10), {**row("o", 11), "table": None}])
+    assert project.ingest("run").code == 0
+    assert project.ingest("status").code == 0
+    found = project.ingest("sql", "SELECT id FROM gold.shop_o ORDER BY id", "--json")
+    assert found.records == [{"id": 1}, {"id": 10}]
+
+
 def test_what_is_refused(
     spark: SparkSession,
     tmp_path: Path,

@@ -5,8 +5,8 @@
 
     config = load("conf")
     session = spark(warehouse=Path(config.settings.warehouse))
-    warehouse = Warehouse(config.settings, session, root=str(config.root))
-    outcome = run(warehouse, config)
+    warehouse = Warehouse(config, session)
+    outcome = run(warehouse)
 
 The names below are the library's (`pipelines.operations.library` says what each does); what else
 the packages hold is theirs and may change. Each is imported when it is first asked for.

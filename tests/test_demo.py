@@ -103,7 +103,7 @@ ORDERS: dict[str, tuple[str, str, list[int], list[int]]] = {
 @pytest.fixture(scope="module")
 def tables(demo: Demo, spark: SparkSession) -> Warehouse:
     """The demo's warehouse."""
-    return Warehouse(load(demo.folder / "conf", environ={}).settings, spark)
+    return Warehouse(load(demo.folder / "conf", environ={}), spark)
 
 
 def rows(tables: Warehouse, target: str, key: str) -> list[dict[str, Any]]:

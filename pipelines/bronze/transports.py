@@ -26,16 +26,13 @@ def transport_of(source: Source) -> Transport:
     return TRANSPORTS[source.transport]
 
 
-def unread_of(
-    transport: Transport, warehouse: Warehouse, source: Source, *, root: str
-) -> int | None:
+def unread_of(transport: Transport, warehouse: Warehouse, source: Source) -> int | None:
     """How many files or messages the source's transport holds that bronze has not; None for files
     of a URI, which only a run lists.
 
-    Relative files start at `root`, the project's folder. Raises IngestError with the reason where
-    the transport cannot be asked now.
+    Raises IngestError with the reason where the transport cannot be asked now.
     """
     count = transport.unread(warehouse, source)
     if count is None and not (source.files is not None and is_uri(source.files.path)):
-        transport.reach(source, root)
+        transport.reach(source, warehouse.root)
     return count

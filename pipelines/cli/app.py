@@ -202,14 +202,13 @@ def _stage(name: str, stages: tuple[str, ...], text: str) -> None:
             warehouse = call.warehouse
             take()
             if targets is not None:
-                check_there(targets, warehouse, call.config)
+                check_there(targets, warehouse)
             from pipelines.cli.outcome import show_outcome
             from pipelines.operations.run import Run
             from pipelines.platform.table_layout import note_layout
 
             run = Run(
                 warehouse,
-                call.config,
                 call.console,
                 sources=named,
                 targets=targets,
@@ -327,7 +326,7 @@ def sql(call: Invocation, query: str, write: bool) -> None:
     from pipelines.operations.views import register
 
     with bad_sql(call):
-        register(warehouse, call.config, query)
+        register(warehouse, query)
         frame = warehouse.session.sql(query)
         print_frame(call, frame)
 

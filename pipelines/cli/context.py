@@ -79,7 +79,7 @@ class Invocation:
         for text in adapted(session, settings.catalog):
             self.console.say(text)
         check_log_store(session, settings)
-        warehouse = Warehouse(settings, session, root=str(self.config.root))
+        warehouse = Warehouse(self.config, session)
         most = 0.0 if self.no_wait else self.max_wait
         warehouse.patience = Patience(most=most, say=self.console.say)
         if not self.any_layout:
@@ -195,7 +195,7 @@ def bad_sql(call: Invocation) -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        text = unknown_table(call.warehouse, call.config, error)
+        text = unknown_table(call.warehouse, error)
         if text is None:
             text = str(error).strip().split("\n")[0]
         raise ConfigError([Mistake("query", None, text)]) from None

@@ -23,7 +23,7 @@ def show_plan(call: Invocation, sources: Sequence[str]) -> None:
         said.append(described_of(what, error))
 
     with call.console.waiting("looking at what waits"):
-        made = plan(call.warehouse, call.config, sources, failed=failed)
+        made = plan(call.warehouse, sources, failed=failed)
     parts: list[tuple[_Rows, Callable[[_Rows], list[screens.Shown]], str]] = [
         (_dicts(SOURCE, made.sources), screens.planned_sources, "no sources"),
         (_dicts(PARTITION, made.partitions), screens.planned_partitions, ""),

@@ -37,10 +37,10 @@ def report(call: Invocation, out: str) -> None:
     from pipelines.reporting.page import check_libraries, page
 
     check_libraries()
-    warehouse, config = call.warehouse, call.config
+    warehouse = call.warehouse
     with call.console.progress("report", STEPS) as advance:
-        found = facts(warehouse, config, advance=advance)
-    failing = findings(config.settings.checks, found.sources, found.tables)
+        found = facts(warehouse, advance=advance)
+    failing = findings(warehouse.settings.checks, found.sources, found.tables)
     html = page(found, failing, warehouse_name=_warehouse_name(call))
     try:
         write_whole(Path(out), html.encode())
@@ -55,7 +55,7 @@ def report(call: Invocation, out: str) -> None:
 
 def check_status(call: Invocation) -> None:
     """Name what is parked or beyond its bounds, and tell the webhook where that has changed."""
-    warehouse, config = call.warehouse, call.config
+    warehouse = call.warehouse
     from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
     from pipelines.platform.failures import described_of
     from pipelines.reporting.checks import findings
@@ -68,18 +68,17 @@ def check_status(call: Invocation) -> None:
         unknown.append(described_of(what, error))
 
     quiet = Advance(lambda _, __: None)
-    sources = source_rows(warehouse, config, failed=failed)
-    tables = table_rows(warehouse, config, advance=quiet, failed=failed, counting=False)
+    sources = source_rows(warehouse, failed=failed)
+    tables = table_rows(warehouse, advance=quiet, failed=failed, counting=False)
     found = findings(
-        config.settings.checks,
+        warehouse.settings.checks,
         [dict(zip(SOURCE, row, strict=True)) for row in sources],
         [dict(zip(TABLE, row, strict=True)) for row in tables],
     )
     _show(call, found)
-    if config.settings.checks.webhook:
-        wrong = tell(
-            warehouse, config.settings.checks.webhook, found, warehouse_name=_warehouse_name(call)
-        )
+    webhook = warehouse.settings.checks.webhook
+    if webhook:
+        wrong = tell(warehouse, webhook, found, warehouse_name=_warehouse_name(call))
         unknown += [wrong] if wrong is not None else []
     for text in unknown:
         call.console.say(text)

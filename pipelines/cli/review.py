@@ -72,7 +72,7 @@ def _decision(verb: str, text: str) -> None:
 
         with call.console.waiting(f"ddl {verb}: waiting for gold to be free, then at work"):
             decided = decisions.decide(
-                warehouse, call.config, verb, ids=ids, by=by or getpass.getuser(), why=why
+                warehouse, verb, ids=ids, by=by or getpass.getuser(), why=why
             )
         chosen = {entry.id for entry in decided}
         rows = [row for row in ddl(warehouse) if row[0] in chosen]
@@ -258,7 +258,7 @@ def replay_rejects(call: Invocation, source: str | None, code: str | None) -> No
     failed = False
     for name in sources:
         try:
-            done.append(replay(warehouse, call.config, name, code=code))
+            done.append(replay(warehouse, name, code=code))
         except Exception as error:
             # What one source meets is its own.
             failed = True

@@ -31,7 +31,7 @@ def serve_review(call: Invocation, *, host: str, port: int) -> None:
 
         settings = call.config.settings
         warehouse_name = settings.catalog or str(settings.warehouse)
-        site = Site(LedgerReview(warehouse, call.config), warehouse_name, getpass.getuser())
+        site = Site(LedgerReview(warehouse), warehouse_name, getpass.getuser())
         try:
             with serving(site, host=host, port=port) as address:
                 if call.json:

@@ -66,26 +66,32 @@ def _look(call: Invocation) -> Status:
     from pipelines.operations.status import SOURCE, TABLE, gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
 
-    warehouse, config = call.warehouse, call.config
+    warehouse = call.warehouse
     said: list[str] = []
 
     def failed(what: str, error: Exception) -> None:
         said.append(described_of(what, error))
 
-    sources = source_rows(warehouse, config, failed=failed)
+    sources = source_rows(warehouse, failed=failed)
     with call.console.progress("tables", len(gold_tables(warehouse))) as advance:
-        tables = table_rows(warehouse, config, advance=advance, failed=failed)
-    about = (warehouse, config, [*config.sources])
+        tables = table_rows(warehouse, advance=advance, failed=failed)
+    names = [*warehouse.config.sources]
     found = [dict(zip(SOURCE, row, strict=True)) for row in sources]
     rejected = [
-        f"source {row['source']}: {what_may_be_wrong(config.sources[row['source']])}"
+        f"source {row['source']}: {what_may_be_wrong(warehouse.config.sources[row['source']])}"
         for row in found
         if screens.source_state(row) == "all rejected"
     ]
     return Status(
         found,
         [dict(zip(TABLE, row, strict=True)) for row in tables],
-        [*said, *rejected, *gap_notes(warehouse), *unmatched(*about), *untyped(*about)],
+        [
+            *said,
+            *rejected,
+            *gap_notes(warehouse),
+            *unmatched(warehouse, names),
+            *untyped(warehouse, names),
+        ],
         bool(said),
     )
 

@@ -41,7 +41,7 @@ def history(call: Invocation, table: str, keys: tuple[str, ...]) -> None:
     warehouse = call.warehouse
     from pipelines.operations.views import history_frame
 
-    frame, columns = history_frame(warehouse, call.config, table, key=wanted)
+    frame, columns = history_frame(warehouse, table, key=wanted)
     if call.json:
         print_frame(call, frame)
     else:
@@ -81,9 +81,7 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
     from pipelines.gold.reconstruction import as_of
 
     warehouse = call.warehouse
-    with as_of(
-        warehouse, call.config, target, tables=routes[target], moment=moment
-    ) as reconstruction:
+    with as_of(warehouse, target, tables=routes[target], moment=moment) as reconstruction:
         shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
         reconstruction.tried(
             lambda rows: print_frame(
@@ -112,7 +110,7 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     from pipelines.operations.run import Outcome
 
     with call.console.waiting(f"rebuilding {target}"):
-        done = rebuild(call.warehouse, call.config, target, routes=routes, confirmed=yes)
+        done = rebuild(call.warehouse, target, routes=routes, confirmed=yes)
     for change in done.changes:
         call.console.say(f"{target}: {change.text}")
     if done.refused:
@@ -148,13 +146,13 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
     target, routes = _target(call, table)
     from pipelines.operations.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
 
-    warehouse, config = call.warehouse, call.config
+    warehouse = call.warehouse
     with call.console.waiting(f"reconciling {target}"):
         if snapshot is None:
-            found = reconcile(warehouse, config, target, routes=routes)
+            found = reconcile(warehouse, target, routes=routes)
         else:
             found = reconcile_snapshot(
-                warehouse, config, target, routes=routes, path=snapshot, format_=format_
+                warehouse, target, routes=routes, path=snapshot, format_=format_
             )
     if found.differences:
         call.console.rows(DIFFERENCE, found.differences)
@@ -172,11 +170,11 @@ def maintain(call: Invocation) -> None:
 
     Rows are deleted only if retention is set, and never what still has to be decoded or merged.
     """
-    warehouse, config = call.warehouse, call.config
+    warehouse = call.warehouse
     from pipelines.operations.maintain import MAINTAINED, maintain, steps
 
     with call.console.progress("maintain", steps(warehouse)) as advance:
-        done = maintain(warehouse, config, advance=advance)
+        done = maintain(warehouse, advance=advance)
     call.console.rows(MAINTAINED, [table.row() for table in done], shown=MAINTAINED[1:])
     failed = [f"{table.table}: {text}" for table in done for text in table.failed]
     for text in failed:
@@ -223,7 +221,7 @@ def redecode(call: Invocation, source: str) -> None:
     from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):
-        done = redecode(warehouse, call.config, name)
+        done = redecode(warehouse, name)
     call.console.rows(REDECODED, [("redecoded", name, *done[:4])], shown=REDECODED[1:])
     if done.kept:
         gone = counted(done.kept, "messages")
@@ -287,14 +285,14 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
 
     if source is not None:
         [what] = call.sources([source])
-        projects.check(call.warehouse, call.config, what)
+        projects.check(call.warehouse, what)
         found = of_source(call.warehouse, what, bronze=bronze)
         if yes:
             found = reset_source(call.warehouse, what, bronze=bronze)
     else:
         what, owner = _made_target(call, table or "")
         if owner in call.config.sources:
-            projects.check(call.warehouse, call.config, owner)
+            projects.check(call.warehouse, owner)
         found = of_target(call.warehouse, owner, what)
         if yes:
             found = reset_target(call.warehouse, owner, what)
@@ -335,7 +333,8 @@ def erase(
 
     with call.console.waiting(f"erasing from {target}"):
         done = erase(
-            *(call.warehouse, call.config, target),
+            call.warehouse,
+            target,
             routes=routes,
             key=dict(key.partition("=")[::2] for key in keys),
             reason=reason,
@@ -367,7 +366,7 @@ def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:
     warehouse = call.warehouse
     from pipelines.gold.known_targets import known_targets, one_of
 
-    routes = known_targets(warehouse, call.config).routes
+    routes = known_targets(warehouse).routes
     return one_of(table, routes, warehouse.settings), routes
 
 

@@ -87,7 +87,8 @@ def advance(
         feeding = Feeding(route, table, of_table, contract, pending, ledger)
         row, columns = grown(feeding, row, fresh=fresh)
         batch = table_batch(
-            *(warehouse, ledger.config, _feed(feeding, columns)),
+            warehouse,
+            _feed(feeding, columns),
             contract=contract,
             columns=columns,
             watermarks=row.watermarks.get(label_of(table), Watermarks()),
@@ -128,7 +129,8 @@ def _keys(
         return progress.contract.keys
     first = next(iter(new))
     return key_of(
-        *(ledger.warehouse, ledger.config, route),
+        ledger.warehouse,
+        route,
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ingest.config.load import Config
 from ingest.config.mistakes import nearest
 from ingest.config.modes import mode_of
 from ingest.config.routes import Route
@@ -143,7 +142,7 @@ def applied_batches(
     return {**progress.tables, **now}
 
 
-def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> Iterator[str]:
+def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
     """A sentence for each name or pattern that means no table gold has seen of its source, be it
     mistyped or not come yet, and for each source with changes that name no table."""
     if not warehouse.exists("gold", "_progress"):
@@ -156,12 +155,12 @@ def unmatched(warehouse: Warehouse, config: Config, sources: Sequence[str]) -> I
         if any(last and not table[2] for table, last in tables.items()):
             yield f"source {source}: changes that name no table stay in silver; set default_table"
         names = [".".join(name for name in table if name) for table in came]
-        patterns = (p for entry in config.tables[source].tables for p in entry.patterns)
+        patterns = (p for entry in warehouse.config.tables[source].tables for p in entry.patterns)
         for pattern in patterns if came else ():
             if not any(matches(pattern, db=d, schema=s, table=t) for d, s, t in came):
                 near = nearest(pattern, names)
                 yield f"source {source}: no table so far matches `from: {pattern}`{near}"
-        declared = config.sources[source]
+        declared = warehouse.config.sources[source]
         for key, tables_with in (("keys", declared.keys), ("columns", declared.columns)):
             for name in tables_with if came else ():
                 if not any(declared_for({name: True}, table) for table in came):

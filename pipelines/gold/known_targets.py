@@ -52,18 +52,19 @@ def routes(
     return found
 
 
-def known_targets(warehouse: Warehouse, config: Config) -> KnownTargets:
+def known_targets(warehouse: Warehouse) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    by_target = routes(config, source_tables(warehouse), renames(load_entries(warehouse).values()))
-    by_target = _without_parked(warehouse, config, by_target)
+    first_names = renames(load_entries(warehouse).values())
+    by_target = routes(warehouse.config, source_tables(warehouse), first_names)
+    by_target = _without_parked(warehouse, by_target)
     return KnownTargets(by_target, tuple(sorted({*by_target, *gold_tables(warehouse)})))
 
 
-def _without_parked(warehouse: Warehouse, config: Config, found: RoutesByTarget) -> RoutesByTarget:
+def _without_parked(warehouse: Warehouse, found: RoutesByTarget) -> RoutesByTarget:
     """The ways without source tables that are parked by themselves (semantics.md, 70)."""
     if not warehouse.exists("gold", "_progress"):
         return found
-    feeding = feeders(config, load_progress(warehouse))
+    feeding = feeders(warehouse.config, load_progress(warehouse))
     clashes = collisions((route for tables in found.values() for route in tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
@@ -117,15 +118,15 @@ def no_target(target: str, names: Iterable[str]) -> str:
     return f"there is no target {target}: no source table leads there{near_or_all(target, names)}"
 
 
-def check_there(asked: Sequence[str], warehouse: Warehouse, config: Config) -> None:
+def check_there(asked: Sequence[str], warehouse: Warehouse) -> None:
     """Raise ConfigError for targets that do not exist, once there are any: those that the
     configuration names in full may still come."""
-    names = known_targets(warehouse, config).names
+    names = known_targets(warehouse).names
     if not names:
         return
     written = {
         entry.target
-        for tables in config.tables.values()
+        for tables in warehouse.config.tables.values()
         for entry in tables.tables
         if "target" in entry.model_fields_set and "{" not in entry.target
     }

@@ -95,7 +95,6 @@ def histories(
 
 def history_batches(
     warehouse: Warehouse,
-    config: Config,
     feeds: Iterable[Feed],
     *,
     contract: TargetContract,
@@ -111,7 +110,7 @@ def history_batches(
             known = watermarks.get(label_of(feed.table), Watermarks())
             kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
             batch = _table_batch(
-                warehouse, config, feed, contract=contract, columns=columns, watermarks=kept
+                warehouse, feed, contract=contract, columns=columns, watermarks=kept
             )
             batches.append(replace(batch, only=only, shared=shared))
     return with_truncates(warehouse, batches)
@@ -119,7 +118,6 @@ def history_batches(
 
 def table_batch(
     warehouse: Warehouse,
-    config: Config,
     feed: Feed,
     *,
     contract: TargetContract,
@@ -134,9 +132,7 @@ def table_batch(
 ) -> TableBatch:
     """What a source table has new for its target, in silver's batches above `above`. `version`: the
     target's when that was last recorded."""
-    batch = _table_batch(
-        warehouse, config, feed, contract=contract, columns=columns, watermarks=watermarks
-    )
+    batch = _table_batch(warehouse, feed, contract=contract, columns=columns, watermarks=watermarks)
     now = None
     if not contract.keeps.latest:
         now = recorded(warehouse, feed.route.target, version, fresh=fresh)
@@ -149,7 +145,6 @@ def table_batch(
 
 def _table_batch(
     warehouse: Warehouse,
-    config: Config,
     feed: Feed,
     *,
     contract: TargetContract,
@@ -158,9 +153,9 @@ def _table_batch(
 ) -> TableBatch:
     route, stats = feed.route, feed.stats
     if route.mask_secret is not None:
-        offer_secret(warehouse.session, config.mask_secret)
+        offer_secret(warehouse.session, warehouse.config.mask_secret)
     projection = projection_of(
-        config, feed, contract.keys, columns=columns, known=watermarks.spellings
+        warehouse.config, feed, contract.keys, columns=columns, known=watermarks.spellings
     )
     projection = replace(projection, keeps_states=not contract.keeps.latest)
     if watermarks.key_overridden:
@@ -173,7 +168,7 @@ def _table_batch(
         stats, missing_order_keys = with_sequence_positions(
             warehouse, stats, feed.later_names, projection=projection
         )
-    source = config.sources[feed.table.source]
+    source = warehouse.config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
         later_names=feed.later_names,
@@ -263,7 +258,6 @@ def one_key(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 def key_of(
     warehouse: Warehouse,
-    config: Config,
     route: Route,
     *,
     stats: Sequence[BatchStats],
@@ -278,7 +272,7 @@ def key_of(
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = one_key(named_keys(config, route, stats, lineage=lineage)) or hinted_keys
+    named = one_key(named_keys(warehouse.config, route, stats, lineage=lineage)) or hinted_keys
     return named + shard_of(route) if named else ()
 
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
-from ingest.config.load import Config
 from ingest.config.modes import TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import Lineage
@@ -71,7 +70,6 @@ class Reconstruction:
     def __init__(
         self,
         warehouse: Warehouse,
-        config: Config,
         target: str,
         *,
         tables: Sequence[tuple[SourceTable, Route]],
@@ -101,9 +99,9 @@ class Reconstruction:
             last=last,
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
-        _check_encodings(warehouse, config, found.feeds if today else (), entries_of=of)
+        _check_encodings(warehouse, found.feeds if today else (), entries_of=of)
         self.typed_names = _typed_names(found.feeds) | stated_names(self.entries)
-        self.keys = self._key(config, found, today=today, before=before)
+        self.keys = self._key(found, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
@@ -116,7 +114,7 @@ class Reconstruction:
         if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
             only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
         self.batches = history_batches(
-            *(warehouse, config, found.feeds),
+            *(warehouse, found.feeds),
             contract=self.contract,
             columns=columns,
             watermarks=watermarks,
@@ -130,14 +128,14 @@ class Reconstruction:
         self.names = [*columns, *self.added]
 
     def _key(
-        self, config: Config, found: Histories, *, today: bool, before: TargetContract | None
+        self, found: Histories, *, today: bool, before: TargetContract | None
     ) -> tuple[str, ...]:
         """The key columns: those that the target has or, where it is gone, had, unless those of
         today are asked for and the YAML names some."""
         first, *_ = found.feeds
         stats = [each for feed in found.feeds for each in feed.stats]
         named = (
-            declared_keys(config, self.route, first.table, lineage=first.lineage)
+            declared_keys(self.warehouse.config, self.route, first.table, lineage=first.lineage)
             if today and stats
             else ()
         )
@@ -153,7 +151,6 @@ class Reconstruction:
         lineage = first.lineage
         return key_of(
             self.warehouse,
-            config,
             self.route,
             stats=stats,
             lineage=lineage,
@@ -268,7 +265,6 @@ def _folded(names: Iterable[str]) -> set[str]:
 
 def as_applied(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
@@ -279,7 +275,8 @@ def as_applied(
     or, `today`, would have if it were made today."""
     last, only = progress.applied
     return Reconstruction(
-        *(warehouse, config, target),
+        warehouse,
+        target,
         tables=tables,
         watermarks=progress.watermarks,
         last=last,
@@ -291,7 +288,6 @@ def as_applied(
 
 def as_of(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
@@ -310,7 +306,7 @@ def as_of(
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
     return Reconstruction(
-        warehouse, config, target, tables=tables, watermarks=watermarks, only=moment.until
+        warehouse, target, tables=tables, watermarks=watermarks, only=moment.until
     )
 
 
@@ -320,7 +316,6 @@ def _typed_names(feeds: Iterable[Feed]) -> set[str]:
 
 def _check_encodings(
     warehouse: Warehouse,
-    config: Config,
     feeds: Iterable[Feed],
     *,
     entries_of: Callable[[SourceTable], list[Entry]],
@@ -329,7 +324,7 @@ def _check_encodings(
         return has_values(warehouse, feed.stats, feed.later_names, **doubt._asdict())
 
     for feed in feeds:
-        source = config.sources[feed.table.source]
+        source = warehouse.config.sources[feed.table.source]
         limits = source.limits.filled()
         entries = [entry for entry in entries_of(feed.table) if entry.statement]
         said = ((e.pos, statement_of(e, limits)) for e in entries if e.pos)

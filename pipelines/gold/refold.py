@@ -53,14 +53,15 @@ from pipelines.terminal.console import counted
 def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | None:
     """All of a source table that its target, which keeps rows as they are, has applied; None where
     there is no change, no target or no key."""
-    warehouse, config = ledger.warehouse, ledger.config
+    warehouse = ledger.warehouse
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     check_masks(route, progress.contract if progress is not None else None)
     last, only = progress.applied if progress is not None else (None, "true")
     watermarks = progress.watermarks if progress is not None else {}
     found = histories(
-        *(warehouse, {table: route}),
+        warehouse,
+        {table: route},
         first_names=ledger.first_names,
         lineage=ledger.lineage,
         last=last,
@@ -68,11 +69,12 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     [feed] = found.feeds
     if columns is None or not feed.stats:
         return None
-    keys = key_of(warehouse, config, route, stats=feed.stats, lineage=feed.lineage)
+    keys = key_of(warehouse, route, stats=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
     [batch] = history_batches(
-        *(warehouse, config, [feed]),
+        warehouse,
+        [feed],
         contract=TargetContract.by(route, "scd1", keys),
         columns=columns,
         watermarks=watermarks,
@@ -175,13 +177,11 @@ def fill(
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress_by_target.get((ledger.source, route.target))
-    routes = known_targets(ledger.warehouse, ledger.config).routes.get(route.target)
+    routes = known_targets(ledger.warehouse).routes.get(route.target)
     if progress is None or not progress.applied[0] or not routes:
         return None
     check_masks(route, progress.contract)
-    return as_applied(
-        ledger.warehouse, ledger.config, route.target, tables=routes, progress=progress
-    )
+    return as_applied(ledger.warehouse, route.target, tables=routes, progress=progress)
 
 
 def backfill(ledger: Ledger, route: Route) -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from pyspark import inheritable_thread_target
 
-from ingest.config.load import Config
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route, collisions
 from ingest.ddl.parse import ghost
@@ -101,7 +100,6 @@ class Request:
 
 def merge_tables(
     warehouse: Warehouse,
-    config: Config,
     *,
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
@@ -132,7 +130,7 @@ def merge_tables(
         for source in sources:
             if stop():
                 break
-            ledger = partial(Ledger, warehouse, config, source, progress_by_target=progress)
+            ledger = partial(Ledger, warehouse, source, progress_by_target=progress)
             try:
                 merged = _merge_source(ledger, request)
                 done += [*merged, *_parked_anyway(ledger(), request, merged)]
@@ -156,12 +154,12 @@ class Foreseen(NamedTuple):
 
 
 def foreseen(
-    warehouse: Warehouse, config: Config, source: str, *, progress_by_target: ProgressByTarget
+    warehouse: Warehouse, source: str, *, progress_by_target: ProgressByTarget
 ) -> Foreseen:
     """What `merge_tables` would do for a source; nothing is written."""
     cursor = source_cursor(progress_by_target, source)
-    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
-    limit = publish_limit(warehouse, config, source, above=cursor.batch)
+    ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
+    limit = publish_limit(warehouse, source, above=cursor.batch)
     coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
     ledger.log_statements(coming.pending)
     tasks, apart = _tasks(ledger, cursor, _under_first_names(ledger, coming))
@@ -190,7 +188,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     # A run ended in the middle of a schema change, or a rebuild before it had reviewed what waits.
     ledger.review_retyped()
     _finish(ledger)
-    limit = publish_limit(ledger.warehouse, ledger.config, ledger.source, above=cursor.batch)
+    limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.batch)
     backlog = backlog_of(ledger, cursor)
     if _nothing_new(ledger, cursor, limit) and not backlog:
         return [], False

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ingest.config.declaration import Declaration
-from ingest.config.load import Config
 from pipelines.gold.known_targets import gold_tables
 from pipelines.ledger.entries import load_entries
 from pipelines.platform.checkpoints import read_note, write_whole
@@ -30,18 +29,16 @@ def silver_commit(warehouse: Warehouse) -> str:
     return warehouse.stamp("silver", "cdc")
 
 
-def unchanged(warehouse: Warehouse, config: Config, sources: Collection[str]) -> bool:
+def unchanged(warehouse: Warehouse, sources: Collection[str]) -> bool:
     """Whether a pass over these sources would find what the last one left."""
     remembered = read_note(_file(warehouse))
     if any(source not in remembered for source in sources):
         return False
-    now = state(warehouse, config)
+    now = state(warehouse)
     return all(remembered[source] == now for source in sources)
 
 
-def remember(
-    warehouse: Warehouse, config: Config, sources: Collection[str], *, silver: str
-) -> None:
+def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> None:
     """After a pass over these sources with nothing to say. `silver`: its commit before the pass."""
     parked = any(
         progress.status != "ok"
@@ -52,16 +49,15 @@ def remember(
     begun = any(entry.status == "approved" for found in entries for entry in found)
     if parked or begun or silver_commit(warehouse) != silver:
         return
-    remembered = {
-        **read_note(_file(warehouse)),
-        **dict.fromkeys(sources, state(warehouse, config)),
-    }
-    kept = {source: state for source, state in remembered.items() if source in config.sources}
+    remembered = {**read_note(_file(warehouse)), **dict.fromkeys(sources, state(warehouse))}
+    there = warehouse.config.sources
+    kept = {source: state for source, state in remembered.items() if source in there}
     write_whole(_file(warehouse), json.dumps(kept).encode())
 
 
-def state(warehouse: Warehouse, config: Config) -> str:
+def state(warehouse: Warehouse) -> str:
     """What a pass depends on, as one text. No secret is part of it, of one only its name."""
+    config = warehouse.config
     digest = hashlib.sha256(repr((config.settings, config.sources, config.tables)).encode())
     for source in config.sources.values():
         # What a source's `repr` leaves out, since a secret may be among them.

@@ -44,7 +44,8 @@ def try_again(
         return row
     found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
     batches = history_batches(
-        *(warehouse, ledger.config, found.feeds),
+        warehouse,
+        found.feeds,
         contract=contract,
         columns=columns_of(warehouse, route.target) or {},
         watermarks=row.watermarks,

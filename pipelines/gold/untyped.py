@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import AddColumn, AlterColumnType
@@ -50,7 +49,6 @@ def stated_names(entries: Iterable[Entry]) -> set[str]:
 
 def untyped(
     warehouse: Warehouse,
-    config: Config,
     sources: Sequence[str],
     *,
     targets: Collection[str] | None = None,
@@ -65,7 +63,7 @@ def untyped(
         if targets is not None and target not in targets:
             continue
         labels = sorted(progress.watermarks)
-        declared = _declared(config.sources[source], progress.tables)
+        declared = _declared(warehouse.config.sources[source], progress.tables)
         lacking = [name for name in progress.untyped if source_name(name).lower() not in declared]
         if not lacking:
             continue

@@ -15,7 +15,6 @@ from typing import NamedTuple, assert_never
 
 from pyspark.errors import PySparkException
 
-from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.settings import DdlChoice, DdlPolicy
 from ingest.ddl.changes import (
@@ -116,12 +115,11 @@ class Ledger(EntryStore):
     def __init__(
         self,
         warehouse: Warehouse,
-        config: Config,
         source: str,
         *,
         progress_by_target: ProgressByTarget | None = None,
     ) -> None:
-        super().__init__(warehouse, config, source, progress_by_target=progress_by_target)
+        super().__init__(warehouse, source, progress_by_target=progress_by_target)
         self._waiting: dict[SourceTable, list[Entry]] = {}
         self._new: set[str] = set()
 

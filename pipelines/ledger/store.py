@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 
-from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.ddl.changes import Lineage, RenameTable
 from ingest.ddl.model import Statement
@@ -25,13 +24,12 @@ class EntryStore:
     def __init__(
         self,
         warehouse: Warehouse,
-        config: Config,
         source: str,
         *,
         progress_by_target: ProgressByTarget | None = None,
     ) -> None:
         self.warehouse = warehouse
-        self.config = config
+        self.config = warehouse.config
         self.source = source
         # An empty one too is the run's own, which its record fills.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}

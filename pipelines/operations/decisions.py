@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ingest.config.load import Config
 from ingest.config.mistakes import nearest
 from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
@@ -53,7 +52,7 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
 
 
 def decide(
-    warehouse: Warehouse, config: Config, verb: str, *, ids: Sequence[str], by: str, why: str | None
+    warehouse: Warehouse, verb: str, *, ids: Sequence[str], by: str, why: str | None
 ) -> list[Entry]:
     """Approve or reject entries, now; gives them as they then are, `failed` ones included.
 
@@ -68,7 +67,7 @@ def decide(
             for asked in find(warehouse, ids, verb):
                 source = asked.table.source
                 ledger = ledgers.setdefault(
-                    source, Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+                    source, Ledger(warehouse, source, progress_by_target=progress_by_target)
                 )
                 entry = ledger.entries[asked.id]
                 if entry.status not in SETTLED[verb]:
@@ -82,13 +81,11 @@ def decide(
             for ledger in ledgers.values():
                 ledger.save()
     for source in ledgers:
-        _bring_on(warehouse, config, source, decided=done)
+        _bring_on(warehouse, source, decided=done)
     return done
 
 
-def _bring_on(
-    warehouse: Warehouse, config: Config, source: str, *, decided: Sequence[Entry]
-) -> None:
+def _bring_on(warehouse: Warehouse, source: str, *, decided: Sequence[Entry]) -> None:
     """Apply what waited for new generations of tables."""
     targets = {
         entry.target
@@ -99,7 +96,7 @@ def _bring_on(
         if entry.target is not None
     }
     if targets:
-        merge_tables(warehouse, config, sources=[source], targets=sorted(targets))
+        merge_tables(warehouse, sources=[source], targets=sorted(targets))
 
 
 def counted(ledger: Ledger, entry: Entry) -> Entry:

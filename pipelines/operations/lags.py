@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from ingest.config.load import Config
 from ingest.names import SourceTable
 from ingest.sql.counts import waiting
 from pipelines.gold.backlog import backlog_of
@@ -31,35 +30,36 @@ def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str,
     return {row["source"]: row["since"] for row in found if row["since"] is not None}
 
 
-def unapplied_since(warehouse: Warehouse, config: Config) -> dict[str, datetime]:
+def unapplied_since(warehouse: Warehouse) -> dict[str, datetime]:
     """By target, when the oldest change was decoded that waits for it."""
     if not warehouse.exists("silver", "cdc"):
         return {}
-    asked = waiting.unapplied(warehouse.name("silver", "cdc"), _waiting(warehouse, config))
+    asked = waiting.unapplied(warehouse.name("silver", "cdc"), _waiting(warehouse))
     found = records(warehouse.session.sql(asked))
     if not found:
         return {}
     since = {SourceTable(*list(row.values())[:4]): row["since"] for row in found}
     first_names = renames(load_entries(warehouse).values())
     oldest: dict[str, datetime] = {}
-    for target, tables in routes(config, since, first_names).items():
+    for target, tables in routes(warehouse.config, since, first_names).items():
         oldest[target] = min(since[table] for table, _ in tables)
     return oldest
 
 
-def _waiting(warehouse: Warehouse, config: Config) -> list[str]:
+def _waiting(warehouse: Warehouse) -> list[str]:
     """SQL true for changes that gold has not looked at; and for those of source tables that their
     target has not applied, where there are any."""
     there = warehouse.exists("gold", "_progress")
     progress = load_progress(warehouse) if there else {}
     cursors = {source: p for (source, target), p in progress.items() if target == SOURCE_CURSOR}
+    declared = warehouse.config.sources
     beyond = waiting.beyond(
-        {name: cursors[name].batch if name in cursors else None for name in config.sources}
+        {name: cursors[name].batch if name in cursors else None for name in declared}
     )
     lags: dict[tuple[str | None, ...], int] = {}
     for source, cursor in cursors.items() if progress else ():
-        if source in config.sources:
-            ledger = Ledger(warehouse, config, source, progress_by_target=progress)
+        if source in declared:
+            ledger = Ledger(warehouse, source, progress_by_target=progress)
             for first, above in backlog_of(ledger, cursor).items():
                 for table in (first, *later_names(first, ledger.first_names)):
                     lags[tuple(table)] = above

@@ -5,8 +5,8 @@
 
     config = load("conf")
     session = spark(warehouse=Path(config.settings.warehouse))
-    warehouse = Warehouse(config.settings, session, root=str(config.root))
-    outcome = run(warehouse, config)
+    warehouse = Warehouse(config, session)
+    outcome = run(warehouse)
 
 What the command would print on standard error goes to the logger `pipelines`.
 """
@@ -19,7 +19,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from ingest.config.load import Config
 from ingest.sql.history.asof import at_pos, at_time
 from pipelines.gold import reconstruction
 from pipelines.gold.known_targets import RoutesByTarget, known_targets, one_of
@@ -47,7 +46,6 @@ class _Logged(Console):
 
 def run(
     warehouse: Warehouse,
-    config: Config,
     *,
     sources: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
@@ -58,10 +56,11 @@ def run(
     Of `sources` and for `targets` alone where they are given. A source or table that fails is in
     the outcome, whose `code` is that of the command, and the others go on.
     """
-    named = list(sources) if sources is not None else list(config.sources)
+    named = list(sources) if sources is not None else list(warehouse.config.sources)
     console = _Logged(json=True)
     at_work = Run(
-        *(warehouse, config, console),
+        warehouse,
+        console,
         sources=named,
         targets=targets,
         stages=stages,
@@ -70,31 +69,28 @@ def run(
     return at_work.until_done()
 
 
-def rebuild(
-    warehouse: Warehouse, config: Config, target: str, *, confirmed: bool = False
-) -> Rebuilt:
+def rebuild(warehouse: Warehouse, target: str, *, confirmed: bool = False) -> Rebuilt:
     """Make a target anew from silver, as `ingest rebuild` does; `confirmed`: also where that
     changes its key or mode.
 
     Raises ConfigError where there is no such target, TableError where it can have no rows.
     """
-    name, routes = _target(warehouse, config, target)
-    return rebuilding.rebuild(warehouse, config, name, routes=routes, confirmed=confirmed)
+    name, routes = _target(warehouse, target)
+    return rebuilding.rebuild(warehouse, name, routes=routes, confirmed=confirmed)
 
 
-def reconcile(warehouse: Warehouse, config: Config, target: str) -> Reconciled:
+def reconcile(warehouse: Warehouse, target: str) -> Reconciled:
     """Compare a target with its history, as `ingest reconcile` does; `right` says whether they
     agree.
 
     Raises ConfigError where there is no such target, TableError where it has no table.
     """
-    name, routes = _target(warehouse, config, target)
-    return reconciling.reconcile(warehouse, config, name, routes=routes)
+    name, routes = _target(warehouse, target)
+    return reconciling.reconcile(warehouse, name, routes=routes)
 
 
 def as_of(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     time: str | None = None,
@@ -109,15 +105,13 @@ def as_of(
     if (time is None) == (pos is None):
         raise ValueError("expected either time or pos")
     moment = at_time(time) if time is not None else at_pos(pos or "")
-    name, routes = _target(warehouse, config, target)
-    with reconstruction.as_of(
-        warehouse, config, name, tables=routes[name], moment=moment
-    ) as past_state:
+    name, routes = _target(warehouse, target)
+    with reconstruction.as_of(warehouse, name, tables=routes[name], moment=moment) as past_state:
         # Evaluated here: what it reads from is taken back behind.
         return past_state.tried(lambda rows: past_state.typed(rows).localCheckpoint())
 
 
-def _target(warehouse: Warehouse, config: Config, text: str) -> tuple[str, RoutesByTarget]:
+def _target(warehouse: Warehouse, text: str) -> tuple[str, RoutesByTarget]:
     """The target that is meant, and where every target's rows come from."""
-    routes = known_targets(warehouse, config).routes
+    routes = known_targets(warehouse).routes
     return one_of(text, routes, warehouse.settings), routes

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ingest.config.load import Config
 from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables, known_targets
 from pipelines.operations.retention import trim_bronze, trim_progress, trim_runs, trim_target
@@ -59,18 +58,16 @@ class Maintained:
             self.failed.append(f"{what}{': ' if what else ''}{described(error)}")
 
 
-def maintain(
-    warehouse: Warehouse, config: Config, *, advance: Callable[[str, bool], None]
-) -> list[Maintained]:
+def maintain(warehouse: Warehouse, *, advance: Callable[[str, bool], None]) -> list[Maintained]:
     """Retention, compaction and clean-up of every table there is, one row each.
 
     `advance` is told each table that is done.
     """
     done: list[Maintained] = []
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
-        rows = source_rows(warehouse, config, failed=lambda _, __: None)
+        rows = source_rows(warehouse, failed=lambda _, __: None)
         lag = {row[1]: int(row[3]) for row in rows}
-        for result in _each(warehouse, config, lag):
+        for result in _each(warehouse, lag):
             done.append(result)
             advance(result.table, True)
     return done
@@ -81,21 +78,21 @@ def steps(warehouse: Warehouse) -> int:
     return 2 + len(gold_tables(warehouse)) + len(_OWN)
 
 
-def _each(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Iterator[Maintained]:
+def _each(warehouse: Warehouse, lag: dict[str, int]) -> Iterator[Maintained]:
     if warehouse.exists("bronze", "messages"):
-        yield _bronze(warehouse, config, lag)
+        yield _bronze(warehouse, lag)
     if warehouse.exists("silver", "cdc"):
-        yield _silver(warehouse, config)
+        yield _silver(warehouse)
     for name in [*gold_tables(warehouse), *_OWN]:
         if warehouse.exists("gold", name):
-            yield _compacted(warehouse, "gold", name, days=config.settings.retention.runs)
+            yield _compacted(warehouse, "gold", name, days=warehouse.settings.retention.runs)
 
 
-def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Maintained:
+def _bronze(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
     done = Maintained("bronze.messages")
     with done.part():
         done.before = done.after = _files(warehouse, "bronze", "messages")
-    days = config.settings.retention.bronze
+    days = warehouse.settings.retention.bronze
     for source, behind in lag.items():
         if behind:
             waiting = counted(behind, "messages", "wait")
@@ -112,16 +109,16 @@ def _bronze(warehouse: Warehouse, config: Config, lag: dict[str, int]) -> Mainta
     return done
 
 
-def _silver(warehouse: Warehouse, config: Config) -> Maintained:
+def _silver(warehouse: Warehouse) -> Maintained:
     done = Maintained("silver.cdc")
     with done.part():
         done.before = done.after = _files(warehouse, "silver", "cdc")
-    days = config.settings.retention.silver
+    days = warehouse.settings.retention.silver
     if days is not None:
-        for target, tables in known_targets(warehouse, config).routes.items():
+        for target, tables in known_targets(warehouse).routes.items():
             with done.part(target):
-                done.trimmed += trim_target(warehouse, config, target, tables=tables, days=days)
-    for source in config.sources:
+                done.trimmed += trim_target(warehouse, target, tables=tables, days=days)
+    for source in warehouse.config.sources:
         with done.part(source):
             _compact(warehouse, "silver", "cdc", source=source, cluster=("table", "batch"))
     with done.part():

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.errors import IngestError
 from ingest.names import label_of
@@ -53,7 +52,7 @@ class Beyond(NamedTuple):
     partitions: Sequence[Waiting]
 
 
-def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed: Failed) -> Plan:
+def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Plan:
     """What the next run of these sources would do; `failed` is told of what cannot be looked up.
 
     A table's `action` is `create`, `merge` or `park`. A schema change's is `apply`, `review` (it
@@ -66,19 +65,17 @@ def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed
         progress_by_target = load_progress(warehouse)
     per_message = _events_per_message(warehouse)
     for name in sources:
-        source = config.sources[name]
+        source = warehouse.config.sources[name]
         try:
-            check(warehouse, config, name)
+            check(warehouse, name)
         except IngestError as error:
             failed(f"source {name}", error)
             continue
-        held = beyond(warehouse, source, failed, root=str(config.root))
+        held = beyond(warehouse, source, failed)
         made.partitions.extend(
             ["partition", name, *span, span.end - span.start] for span in held.partitions
         )
-        coming = _foreseen(
-            warehouse, config, name, progress_by_target=progress_by_target, failed=failed
-        )
+        coming = _foreseen(warehouse, name, progress_by_target=progress_by_target, failed=failed)
         estimate = _estimate(
             per_message.get(name),
             messages=(held.messages or 0) + lag.get(name, 0),
@@ -93,7 +90,6 @@ def plan(warehouse: Warehouse, config: Config, sources: Sequence[str], *, failed
 
 def _foreseen(
     warehouse: Warehouse,
-    config: Config,
     source: str,
     *,
     progress_by_target: ProgressByTarget,
@@ -101,21 +97,21 @@ def _foreseen(
 ) -> Foreseen:
     if warehouse.exists("silver", "cdc"):
         try:
-            return foreseen(warehouse, config, source, progress_by_target=progress_by_target)
+            return foreseen(warehouse, source, progress_by_target=progress_by_target)
         except Exception as error:
             failed(f"source {source}", error)
     return Foreseen({}, {}, [], None)
 
 
-def beyond(warehouse: Warehouse, source: Source, failed: Failed, *, root: str) -> Beyond:
+def beyond(warehouse: Warehouse, source: Source, failed: Failed) -> Beyond:
     """What the source's transport holds that bronze has not read; `failed` is told why, where that
-    cannot be known now. `root` is the project's folder."""
+    cannot be known now."""
     transport = transport_of(source)
     try:
         if transport.waiting is not None:
             partitions = transport.waiting(warehouse, source)
             return Beyond(None, sum(span.end - span.start for span in partitions), partitions)
-        count = unread_of(transport, warehouse, source, root=root)
+        count = unread_of(transport, warehouse, source)
         return Beyond(None, count, ()) if source.files is None else Beyond(count, None, ())
     except Exception as error:
         # What one source meets is its own.

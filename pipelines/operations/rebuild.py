@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ingest.config.load import Config
 from ingest.config.modes import TargetContract
 from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
@@ -77,7 +76,6 @@ class Rebuilt(NamedTuple):
 
 def rebuild(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     routes: RoutesByTarget,
@@ -89,8 +87,8 @@ def rebuild(
     """
     began = time.monotonic()
     source = routes[target][0][0].source
-    if source in config.sources:
-        projects.check(warehouse, config, source)
+    if source in warehouse.config.sources:
+        projects.check(warehouse, source)
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, source, target)
@@ -98,7 +96,7 @@ def rebuild(
             raise TableError(progress.why_outdated)
         if progress.applied[0]:
             with as_applied(
-                warehouse, config, target, tables=routes[target], progress=progress, today=True
+                warehouse, target, tables=routes[target], progress=progress, today=True
             ) as reconstruction:
                 gone = not warehouse.exists("gold", target)
                 changes = [] if gone else _changes(reconstruction, progress.contract)
@@ -111,10 +109,10 @@ def rebuild(
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
             record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
             write_entries(warehouse, _confirmed(reconstruction))
-            ledger = Ledger(warehouse, config, source)
+            ledger = Ledger(warehouse, source)
             ledger.review_again(filter(retypes, reconstruction.entries), reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
-    merged = merge_tables(warehouse, config, sources=[source], targets=[target])
+    merged = merge_tables(warehouse, sources=[source], targets=[target])
     return done._replace(merged=merged)
 
 

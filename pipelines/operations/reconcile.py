@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ingest.config.load import Config
 from ingest.errors import TableError
 from ingest.sql.history.compare import (
     DIFFERENT,
@@ -95,9 +94,7 @@ class Reconciled(NamedTuple):
         return summary
 
 
-def reconcile(
-    warehouse: Warehouse, config: Config, target: str, *, routes: RoutesByTarget
-) -> Reconciled:
+def reconcile(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
     Raises TableError where there is no such table.
@@ -105,9 +102,7 @@ def reconcile(
     with lease(warehouse, "gold"):
         progress = progress_of(warehouse, routes[target][0][0].source, target)
         gold = _pinned(warehouse, target)
-    with as_applied(
-        warehouse, config, target, tables=routes[target], progress=progress
-    ) as reconstruction:
+    with as_applied(warehouse, target, tables=routes[target], progress=progress) as reconstruction:
         compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
@@ -130,7 +125,6 @@ def reconcile(
 
 def reconcile_snapshot(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     routes: RoutesByTarget,
@@ -145,13 +139,11 @@ def reconcile_snapshot(
     progress = progress_of(warehouse, routes[target][0][0].source, target)
     gold = _pinned(warehouse, target)
     with Reconstruction(
-        warehouse, config, target, tables=routes[target], watermarks=progress.watermarks
+        warehouse, target, tables=routes[target], watermarks=progress.watermarks
     ) as reconstruction:
         if not reconstruction.contract.keeps.keyed:
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
-        snapshot, columns = snapshot_rows(
-            warehouse, config, reconstruction, path=path, format_=format_
-        )
+        snapshot, columns = snapshot_rows(warehouse, reconstruction, path=path, format_=format_)
         present = " AND ".join(reconstruction.present) or "true"
         gold = narrowed(gold, columns, present)
         mine = _side(warehouse, summary(gold, columns))

@@ -22,7 +22,6 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
@@ -73,10 +72,10 @@ class Redecoded(NamedTuple):
     merged: list[Merged]
 
 
-def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
+def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     """Decode a source again, see above, and rebuild its targets."""
-    declared = config.sources[source]
-    projects.check(warehouse, config, source)
+    declared = warehouse.config.sources[source]
+    projects.check(warehouse, source)
     create_bronze(warehouse)
     if not warehouse.exists("silver", "cdc"):
         declarations.remember(warehouse, declared)
@@ -89,20 +88,20 @@ def redecode(warehouse: Warehouse, config: Config, source: str) -> Redecoded:
         _forget_rejects(warehouse, source)
         _empty_again(warehouse, source)
         declarations.remember(warehouse, declared)
-        rebuilt = _reached(warehouse, config, source)
-    targets = {target: _rebuilt(warehouse, config, target) for target in rebuilt}
+        rebuilt = _reached(warehouse, source)
+    targets = {target: _rebuilt(warehouse, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
-    merged = merge_tables(warehouse, config, sources=[source])
+    merged = merge_tables(warehouse, sources=[source])
     return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
 
 
-def _rebuilt(warehouse: Warehouse, config: Config, target: str) -> Rebuilt | str:
+def _rebuilt(warehouse: Warehouse, target: str) -> Rebuilt | str:
     """What a rebuild did, or why there was none."""
-    routes = known_targets(warehouse, config).routes
+    routes = known_targets(warehouse).routes
     if target not in routes:
         return "no source table leads there any more"
     try:
-        return rebuild(warehouse, config, target, routes=routes, confirmed=False)
+        return rebuild(warehouse, target, routes=routes, confirmed=False)
     except IngestError as error:
         return str(error)
 
@@ -189,23 +188,21 @@ def _empty_again(warehouse: Warehouse, source: str) -> None:
     append_truncates(warehouse, [e for e in entries if recreates(e) and e.status == "applied"])
 
 
-def _reached(warehouse: Warehouse, config: Config, source: str) -> list[str]:
+def _reached(warehouse: Warehouse, source: str) -> list[str]:
     """Note how far each target of the source is once it is rebuilt from silver as it is now."""
     progress_by_target = load_progress(warehouse)
-    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+    ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {
-        table for route in known_targets(warehouse, config).routes.values() for table, _ in route
-    }
+    led = {table for route in known_targets(warehouse).routes.values() for table, _ in route}
     fed: dict[str, dict[Names, int]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
         route = ledger.route(ledger.first_names.get(name, name))
         if route is not None and name in led:
             fed.setdefault(route.target, {})[db, schema, table] = batch
-    limit, last = publish_limit(warehouse, config, source, above=0), last_batch(warehouse)
+    limit, last = publish_limit(warehouse, source, above=0), last_batch(warehouse)
     noted: list[Progress] = []
     for (of, target), progress in list(progress_by_target.items()):
         if of != source or target == SOURCE_CURSOR or progress.outdated is None:

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.codes import Code
-from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
@@ -61,21 +60,22 @@ class Replay(NamedTuple):
     merged: list[Merged]
 
 
-def replay(warehouse: Warehouse, config: Config, source: str, *, code: str | None) -> Replay:
+def replay(warehouse: Warehouse, source: str, *, code: str | None) -> Replay:
     """Try the open rejects of a source again, those with `code` alone where it is given.
 
     Raises SourceError where silver was decoded by other declarations than today's.
     """
-    projects.check(warehouse, config, source)
+    projects.check(warehouse, source)
     if not warehouse.exists("silver", "cdc"):
         return Replay((Replayed("decode", source, 0, 0), Replayed("gold", source, 0, 0)), [])
     with lease(warehouse, "silver"):
-        declarations.check(warehouse, config.sources[source])
-        decoded = _decoded(warehouse, config.sources[source], code)
-    merged = merge_tables(warehouse, config, sources=[source]) if decoded.resolved else []
-    merged += _created(warehouse, config, source)
+        declared = warehouse.config.sources[source]
+        declarations.check(warehouse, declared)
+        decoded = _decoded(warehouse, declared, code)
+    merged = merge_tables(warehouse, sources=[source]) if decoded.resolved else []
+    merged += _created(warehouse, source)
     with lease(warehouse, "gold"):
-        typed = _typed(warehouse, config, source, code=code)
+        typed = _typed(warehouse, source, code=code)
     return Replay((decoded, typed), merged)
 
 
@@ -157,7 +157,7 @@ def _messages(warehouse: Warehouse, source: str, code: str | None) -> DataFrame:
     return bronze.join(undecoded, list(MESSAGE), "left_semi")
 
 
-def _created(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
+def _created(warehouse: Warehouse, source: str) -> list[Merged]:
     """Targets that could not be made for want of a key, made where there is one now."""
     if not warehouse.exists("gold", "_rejects"):
         return []
@@ -165,15 +165,15 @@ def _created(warehouse: Warehouse, config: Config, source: str) -> list[Merged]:
     lacking = [target for target in waiting if not warehouse.exists("gold", target)]
     if not lacking:
         return []
-    return merge_tables(warehouse, config, sources=[source], targets=lacking)
+    return merge_tables(warehouse, sources=[source], targets=lacking)
 
 
-def _typed(warehouse: Warehouse, config: Config, source: str, *, code: str | None) -> Replayed:
+def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
     """Type the open rejects of gold once more."""
     if not warehouse.exists("gold", "_rejects"):
         return Replayed("gold", source, 0, 0)
     progress_by_target = load_progress(warehouse)
-    ledger = Ledger(warehouse, config, source, progress_by_target=progress_by_target)
+    ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     tried = resolved = 0
     for target in waiting_targets(warehouse, source, code):
         progress = progress_by_target.get((source, target))

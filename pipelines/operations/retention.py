@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
@@ -75,7 +74,6 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
 
 def trim_target(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
@@ -88,7 +86,7 @@ def trim_target(
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
-    with as_applied(warehouse, config, target, tables=tables, progress=progress) as reconstruction:
+    with as_applied(warehouse, target, tables=tables, progress=progress) as reconstruction:
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.
         if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from ingest.config.load import Config
 from ingest.config.sources import Source as Declared
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
@@ -149,7 +148,6 @@ class Run:
     def __init__(
         self,
         warehouse: Warehouse,
-        config: Config,
         console: Console,
         *,
         sources: Sequence[str],
@@ -161,7 +159,6 @@ class Run:
         """`watch` is given a reading after each pass, and whether it is the last one."""
         self._warehouse = warehouse
         warehouse.patience = warehouse.patience._replace(stop=stop)
-        self._config = config
         self._console = console
         self._sources = sources
         self._targets = targets
@@ -284,7 +281,7 @@ class Run:
             before=self._recorded,
             parked=sum(merged.error is not None for merged in outcome.tables.values()),
             exit_code=code,
-            errors=[without_any(text, self._config) for text in outcome.errors],
+            errors=[without_any(text, self._warehouse.config) for text in outcome.errors],
         )
         self._recorded = done
         try:
@@ -340,7 +337,7 @@ class Run:
         own = []
         for name in self._sources:
             try:
-                projects.take(self._warehouse, self._config, name)
+                projects.take(self._warehouse, name)
                 own.append(name)
             except Exception as error:
                 self._failed(name, error)
@@ -364,7 +361,7 @@ class Run:
 
     def _bronze(self, name: str, advance: Advance) -> int:
         """New messages of one source; how many."""
-        declared = self._config.sources[name]
+        declared = self._warehouse.config.sources[name]
         done = self.outcome.sources[name]
         rest, found, brought = self._rests.pop(name, None), None, 0
         if rest is not None and time.monotonic() < rest.until:
@@ -397,7 +394,7 @@ class Run:
 
     def _silver(self, name: str, advance: Advance) -> None:
         """What bronze has of one source, decoded."""
-        declared = self._config.sources[name]
+        declared = self._warehouse.config.sources[name]
         done = self.outcome.sources[name]
         decoded = self._attempt(
             name, lambda: decode_source(self._warehouse, declared, stop=self._stop)
@@ -415,28 +412,29 @@ class Run:
 
     def _gold(self, advance: Advance) -> None:
         """What silver has brought to the targets; nothing is looked at where nothing changed."""
-        about = (self._warehouse, self._config, self._sources)
         if self._targets is not None:
             self._merge(advance)
             return
         silver = self._looked_at(lambda: settled.silver_commit(self._warehouse))
-        if silver is not None and self._looked_at(lambda: settled.unchanged(*about)):
+        if silver is not None and self._looked_at(
+            lambda: settled.unchanged(self._warehouse, self._sources)
+        ):
             self.outcome.done += len(self._stages) == 1
             advance("gold: 0 tables with changes", False)
             return
-        state = self._looked_at(lambda: settled.state(*about[:2])) if self._parked else None
+        state = self._looked_at(lambda: settled.state(self._warehouse)) if self._parked else None
         if state is not None and state == self._left and not self._any_due():
             advance("gold: 0 tables with changes", False)
             return
         self._quiet = True
         merged = self._merge(advance)
         if self._quiet and silver is not None and not self._stop():
-            self._looked_at(lambda: settled.remember(*about, silver=silver))
+            self._looked_at(lambda: settled.remember(self._warehouse, self._sources, silver=silver))
         # What only waits for parked targets to be tried again.
         self._left = None
         again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
         if merged and self._parked and silver == again:
-            self._left = self._looked_at(lambda: settled.state(*about[:2]))
+            self._left = self._looked_at(lambda: settled.state(self._warehouse))
 
     def _any_due(self) -> bool:
         """Whether a parked target has rested enough."""
@@ -487,7 +485,6 @@ class Run:
             None,
             lambda: merge_tables(
                 self._warehouse,
-                self._config,
                 sources=self._sources,
                 targets=self._targets,
                 resting=self._resting(),
@@ -516,7 +513,7 @@ class Run:
             key = (row.source, row.target)
             self.outcome.tables[key] = _added(self.outcome.tables.get(key), row)
         if merged:
-            self._attempt(None, lambda: publish(self._warehouse, self._config))
+            self._attempt(None, lambda: publish(self._warehouse))
         self._log_merged(merged)
         advance(f"gold: {counted(len(merged), 'tables')} with changes", bool(merged))
         return not failing
@@ -543,7 +540,7 @@ class Run:
 
     def _failed(self, source: str | None, error: Exception, stage: str = "") -> None:
         """Say and note what failed."""
-        text = without_any(described(error), self._config)
+        text = without_any(described(error), self._warehouse.config)
         otel.failed(self.activity.telemetry, text)
         if source is not None:
             # What fails names its source for those who call it by itself.
@@ -563,7 +560,7 @@ class Run:
 
     def _stays(self, source: str, targets: set[str]) -> list[str]:
         """What of a source stays in silver, and why, and what of `targets` has no types."""
-        about = (self._warehouse, self._config, [source])
+        about = (self._warehouse, [source])
         return [*waiting(*about), *unmatched(*about), *untyped(*about, targets=targets)]
 
     def _warn(self, text: str, *, level: Level = "warning", source: str | None = None) -> None:
@@ -590,7 +587,7 @@ class Run:
         """Those that were asked for before anything was known of the source's tables."""
         if self._targets is None or "gold" not in self._stages:
             return
-        names = known_targets(self._warehouse, self._config).names
+        names = known_targets(self._warehouse).names
         for target in unknown_targets(self._targets, names):
             self._say(no_target(target, names))
             self.outcome.unknown.append(target)
@@ -599,7 +596,7 @@ class Run:
         """Sources and targets of which too much was set aside."""
         for name, done in self.outcome.sources.items():
             tables = [row for (of, _), row in self.outcome.tables.items() if of == name]
-            text = spoilt_source(self._config.sources[name], done, tables)
+            text = spoilt_source(self._warehouse.config.sources[name], done, tables)
             if text is not None:
                 self._say(text)
                 self.outcome.spoilt.append(text)

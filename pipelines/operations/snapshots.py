@@ -7,7 +7,6 @@ from pathlib import Path
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from ingest.config.load import Config
 from ingest.config.mistakes import unknown_word
 from ingest.errors import ConfigError, Mistake
 from ingest.sql.history.compare import as_target, with_texts
@@ -32,7 +31,6 @@ _BY_SUFFIX = {"jsonl": "json", "ndjson": "json", "tsv": "csv"}
 
 def snapshot_rows(
     warehouse: Warehouse,
-    config: Config,
     reconstruction: Reconstruction,
     *,
     path: str,
@@ -48,7 +46,7 @@ def snapshot_rows(
     missing = [key for key in reconstruction.keys if key not in columns]
     if missing:
         raise _wrong(f"expected the key column {', '.join(missing)}, got {', '.join(types)}")
-    zone = config.sources[reconstruction.source].time_zone
+    zone = warehouse.config.sources[reconstruction.source].time_zone
     # All batches of a target have its masks; one without history has no rows to compare.
     of_target = next((batch.projection.masks for batch in reconstruction.batches), {})
     masks = {name: mask for name, mask in of_target.items() if name in columns}

@@ -10,7 +10,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.config.load import Config
 from ingest.config.modes import label
 from ingest.config.sources import Source
 from ingest.decode.spec import placed_by_timestamp
@@ -44,7 +43,7 @@ Failed = Callable[[str, Exception], None]
 """Told what cannot be looked up, and why; the rest goes on."""
 
 
-def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list[list[Any]]:
+def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[list[Any]]:
     """A row a declared source: the columns SOURCE.
 
     `lag` counts messages of bronze that silver has not decoded, `lag_seconds` says how long the
@@ -66,7 +65,7 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     )
     back = _stepped_back(
         warehouse,
-        [name for name, source in config.sources.items() if placed_by_timestamp(source)],
+        [name for name, source in warehouse.config.sources.items() if placed_by_timestamp(source)],
     )
     gaps = _counts(
         *(warehouse, "silver", "cdc"), counted=lambda silver: counts.by_source(silver, counts.GAP)
@@ -74,7 +73,7 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
 
     def row(name: str, source: Source) -> list[Any]:
-        count, error = _unread(warehouse, config, source, failed=failed)
+        count, error = _unread(warehouse, source, failed=failed)
         return [
             "source",
             name,
@@ -88,7 +87,7 @@ def source_rows(warehouse: Warehouse, config: Config, *, failed: Failed) -> list
             error,
         ]
 
-    return [row(name, source) for name, source in config.sources.items()]
+    return [row(name, source) for name, source in warehouse.config.sources.items()]
 
 
 def _messages(warehouse: Warehouse) -> dict[str, int]:
@@ -130,7 +129,6 @@ def age(time: datetime | None) -> int | None:
 
 def table_rows(
     warehouse: Warehouse,
-    config: Config,
     *,
     advance: Advance,
     failed: Failed,
@@ -152,11 +150,11 @@ def table_rows(
     pending = Counter(entry[DDL.index("target")] for entry in ddl(warehouse, status="pending"))
     rejected = _rejected(warehouse)
     created = set(gold_tables(warehouse))
-    since = unapplied_since(warehouse, config)
+    since = unapplied_since(warehouse)
 
     def row(target: str) -> list[Any]:
         last_run = last_runs.get(target, {})
-        source = config.sources.get(last_run.get("source", ""))
+        source = warehouse.config.sources.get(last_run.get("source", ""))
         epoch = source.epoch if source is not None else 0
         total, old = (None, None) if target in created else (0, 0)
         if target in created and counting:
@@ -184,7 +182,7 @@ def table_rows(
             list(contract.masks or ()) if contract is not None else [],
         ]
 
-    with ThreadPoolExecutor(max_workers=config.settings.merge_threads) as pool:
+    with ThreadPoolExecutor(max_workers=warehouse.settings.merge_threads) as pool:
         return list(pool.map(row, sorted({*created, *last_runs})))
 
 
@@ -243,13 +241,12 @@ def gap_notes(warehouse: Warehouse) -> list[str]:
 
 
 def _unread(
-    warehouse: Warehouse, config: Config, source: Source, *, failed: Failed
+    warehouse: Warehouse, source: Source, *, failed: Failed
 ) -> tuple[int | None, str | None]:
     """How many files or messages the transport holds that bronze has not, or why nobody knows."""
     try:
-        check(warehouse, config, source.name)
-        root = str(config.root)
-        return unread_of(transport_of(source), warehouse, source, root=root), None
+        check(warehouse, source.name)
+        return unread_of(transport_of(source), warehouse, source), None
     except IngestError as error:
         failed(f"source {source.name}", error)
         return None, str(error)

@@ -52,16 +52,16 @@ class Registered(NamedTuple):
 _registered: WeakKeyDictionary[SparkSession, Registered] = WeakKeyDictionary()
 
 
-def silver_view(warehouse: Warehouse, config: Config, name: str) -> str:
+def silver_view(warehouse: Warehouse, name: str) -> str:
     """The query of one of VIEWS."""
     silver = warehouse.name("silver", "cdc")
     if name == "schemas":
         return texts.schemas(silver)
     if name == "transactions":
-        return transactions(warehouse, config)
+        return transactions(warehouse)
     kind = {"changes": "change", "ddl": "ddl", "rejects": "reject"}[name]
     query = select(silver, f"kind = '{kind}'")
-    return _without_joined(query, config) if name == "changes" else query
+    return _without_joined(query, warehouse.config) if name == "changes" else query
 
 
 def _without_joined(changes: str, config: Config) -> str:
@@ -106,7 +106,7 @@ def _tokens(query: str) -> list[str]:
     return texts
 
 
-def register(warehouse: Warehouse, config: Config, query: str) -> None:
+def register(warehouse: Warehouse, query: str) -> None:
     """Make known what `query` names of the four schemas; what does not exist is left to Spark."""
     session = warehouse.session
     if not warehouse.local:
@@ -119,20 +119,20 @@ def register(warehouse: Warehouse, config: Config, query: str) -> None:
         folder = warehouse.folder(_schemas(warehouse)[schema][0], "_").parent
         session.sql(definition.create_schema(schema_name, location=str(folder)))
         for layer in _schemas(warehouse)[schema]:
-            for name in offered(warehouse, config, layer):
+            for name in offered(warehouse, layer):
                 if table == "*" or table.casefold() == name.casefold():
-                    _register(warehouse, config, layer, name=name)
+                    _register(warehouse, layer, name=name)
 
 
-def offered(warehouse: Warehouse, config: Config, layer: str) -> list[str]:
+def offered(warehouse: Warehouse, layer: str) -> list[str]:
     """The tables and views of a layer that there are to query."""
     if layer == "history":
-        return sorted(known_targets(warehouse, config).routes)
+        return sorted(known_targets(warehouse).routes)
     names = warehouse.tables(layer)
     return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
 
 
-def unknown_table(warehouse: Warehouse, config: Config, error: AnalysisException) -> str | None:
+def unknown_table(warehouse: Warehouse, error: AnalysisException) -> str | None:
     """The sentence on a table that Spark did not find, with the nearest; None for other errors."""
     if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
         return None
@@ -144,7 +144,7 @@ def unknown_table(warehouse: Warehouse, config: Config, error: AnalysisException
         for known_schema, layers in (_schemas(warehouse) if warehouse.local else {}).items()
         if known_schema.casefold() == schema or schema not in map(str.casefold, _schemas(warehouse))
         for layer in layers
-        for table in offered(warehouse, config, layer)
+        for table in offered(warehouse, layer)
     ]
     there = nearest(name, names) if names else "; `ingest run` makes the tables"
     return f"there is no table or view {name}{there}"
@@ -158,13 +158,13 @@ def _schemas(warehouse: Warehouse) -> dict[str, list[str]]:
     return found
 
 
-def _register(warehouse: Warehouse, config: Config, layer: str, *, name: str) -> None:
+def _register(warehouse: Warehouse, layer: str, *, name: str) -> None:
     session = warehouse.session
     full = quoted(warehouse.schema(layer), name)
     names = _registered[session].names
     if layer == "history" or (layer == "silver" and name in VIEWS):
         view = history_query if layer == "history" else silver_view
-        session.sql(definition.create_view(full, view(warehouse, config, name)))
+        session.sql(definition.create_view(full, view(warehouse, name)))
         names[full] = "VIEW"
     elif full not in names:
         location = str(warehouse.folder(layer, name))
@@ -185,14 +185,14 @@ def _forget_others(warehouse: Warehouse) -> None:
         _registered[warehouse.session] = Registered(folder, {})
 
 
-def publish(warehouse: Warehouse, config: Config) -> None:
+def publish(warehouse: Warehouse) -> None:
     """Create the views in the catalog, those that are not there as they should be; locally there is
     nothing to do."""
     if warehouse.local or not warehouse.exists("silver", "cdc"):
         return
-    wanted = {("silver", view): silver_view(warehouse, config, view) for view in VIEWS}
-    for target, tables in known_targets(warehouse, config).routes.items():
-        wanted["history", target] = _view(warehouse, config, target, tables=tables)
+    wanted = {("silver", view): silver_view(warehouse, view) for view in VIEWS}
+    for target, tables in known_targets(warehouse).routes.items():
+        wanted["history", target] = _view(warehouse, target, tables=tables)
     assert warehouse.settings.catalog is not None
     schema_name = quoted(warehouse.settings.catalog, warehouse.schema("history"))
     warehouse.session.sql(definition.create_schema(schema_name))
@@ -221,15 +221,14 @@ def _noted(file: Path) -> dict[str, str]:
     return found
 
 
-def history_query(warehouse: Warehouse, config: Config, target: str) -> str:
+def history_query(warehouse: Warehouse, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
-    tables = known_targets(warehouse, config).routes[target]
-    return _view(warehouse, config, target, tables=tables)
+    tables = known_targets(warehouse).routes[target]
+    return _view(warehouse, target, tables=tables)
 
 
 def _view(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     tables: Sequence[tuple[SourceTable, Route]],
@@ -239,12 +238,11 @@ def _view(
     read = namings(entries, [table for table, _ in tables])
     without = hidden_by_masks(tables, read)
     columns = data_columns(warehouse, target, tables, without=without)
-    return history_view(warehouse, config, tables, columns=columns, read=read)
+    return history_view(warehouse, tables, columns=columns, read=read)
 
 
 def _history(
     warehouse: Warehouse,
-    config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
@@ -253,28 +251,26 @@ def _history(
     entries = load_entries(warehouse).values()
     read = namings(entries, [table for table, _ in tables])
     if any(route.mask_secret for _, route in tables):
-        offer_secret(warehouse.session, config.mask_secret)
-    return history_view(
-        warehouse, config, tables, columns=columns, read=read, looked=looked, secret=True
-    )
+        offer_secret(warehouse.session, warehouse.config.mask_secret)
+    return history_view(warehouse, tables, columns=columns, read=read, looked=looked, secret=True)
 
 
 def history_frame(
-    warehouse: Warehouse, config: Config, table: str, *, key: Mapping[str, str]
+    warehouse: Warehouse, table: str, *, key: Mapping[str, str]
 ) -> tuple[DataFrame, dict[str, str]]:
     """The changes of a target, or of those of its rows with `key`, in order; and its columns.
 
     Raises ConfigError for a table or column that does not exist, or a value that its column cannot
     have.
     """
-    routes = known_targets(warehouse, config).routes
+    routes = known_targets(warehouse).routes
     target = one_of(table, routes, warehouse.settings)
     columns = data_columns(warehouse, target, routes[target])
     where, looked = "true", None
     if key:
-        looked = _looked(warehouse, config, routes[target], target=target, columns=columns, key=key)
+        looked = _looked(warehouse, routes[target], target=target, columns=columns, key=key)
     query = _history(
-        warehouse, config, routes[target], columns=columns, looked=looked.columns if looked else ()
+        warehouse, routes[target], columns=columns, looked=looked.columns if looked else ()
     )
     if looked is not None:
         where = of_key(columns, looked, _earlier(warehouse, query, columns, looked=looked))
@@ -284,7 +280,6 @@ def history_frame(
 
 def _looked(
     warehouse: Warehouse,
-    config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     target: str,
@@ -301,7 +296,7 @@ def _looked(
     if wrong:
         raise ConfigError(wrong)
     asked = {by_case[name.casefold()]: value for name, value in key.items()}
-    zone = config.sources[tables[0][0].source].time_zone
+    zone = warehouse.config.sources[tables[0][0].source].time_zone
     spelled = [
         as_text(typed(sql_text(value), columns[name], zone), columns[name])
         for name, value in asked.items()

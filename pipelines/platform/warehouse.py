@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -33,6 +33,10 @@ from pipelines.platform.commit_log import (
     end_of,
 )
 from pipelines.platform.leases import Patience, check, lease
+
+if TYPE_CHECKING:
+    # Spark's workers import this module and read no configuration.
+    from ingest.config.load import Config
 
 T = TypeVar("T")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -60,14 +64,15 @@ BRONZE = (
 
 
 class Warehouse:
-    """The tables of one configuration, in one Spark session. `root`: the project's folder, from
-    which files are known."""
+    """The tables of one configuration, in one Spark session: what every verb works on.
 
-    def __init__(
-        self, settings: Settings, session: SparkSession, *, root: str | None = None
-    ) -> None:
-        self.settings = settings
-        self.root = root
+    `root`: the project's folder, from which files are known.
+    """
+
+    def __init__(self, config: Config, session: SparkSession) -> None:
+        self.config = config
+        self.settings = config.settings
+        self.root = str(config.root)
         self.session = session
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from pyspark.sql import functions as F
 
-from ingest.config.load import Config
 from ingest.errors import TableError
 from ingest.sql.privacy import erasure as texts
 from pipelines.gold.known_targets import RoutesByTarget
@@ -65,7 +64,6 @@ class Erased(NamedTuple):
 
 def erase(
     warehouse: Warehouse,
-    config: Config,
     target: str,
     *,
     routes: RoutesByTarget,
@@ -83,35 +81,34 @@ def erase(
         lease(warehouse, "gold"),
         lease(warehouse, "silver"),
         lease(warehouse, f"bronze/{source}"),
-        _history(warehouse, config, target, routes=routes) as history,
+        _history(warehouse, target, routes=routes) as history,
     ):
         _check_decoded(warehouse, source)
         asked = asked_key(history, key)
         person = find(history, asked)
-        found = _counted(history, config, person)
+        found = _counted(history, person)
         erasure = record.opened(
-            warehouse, source, target, key=key, reason=reason, secret=config.mask_secret
+            warehouse, source, target, key=key, reason=reason, secret=warehouse.config.mask_secret
         )
         begun = erasure.status != "begun" or bool(erasure.went)
         if not confirmed or not (person.rows or begun):
             return found
         if person.rows:
-            erasure = _removed(history, config, person, found=found, erasure=erasure)
+            erasure = _removed(history, person, found=found, erasure=erasure)
         if vacuum:
             erasure = absence.prove(history, person, erasure)
     return found._replace(erasure=erasure)
 
 
-def _history(
-    warehouse: Warehouse, config: Config, target: str, *, routes: RoutesByTarget
-) -> Reconstruction:
+def _history(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Reconstruction:
     """All that silver has of the target's source tables; raises TableError where no key tells whose
     a row is."""
     progress = progress_of(warehouse, routes[target][0][0].source, target)
     if progress.outdated == "decoding":
         raise TableError(progress.why_outdated)
     history = Reconstruction(
-        *(warehouse, config, target),
+        warehouse,
+        target,
         tables=routes[target],
         watermarks={},
         before=progress.contract,
@@ -135,7 +132,7 @@ def _check_decoded(warehouse: Warehouse, source: str) -> None:
         )
 
 
-def _counted(history: Reconstruction, config: Config, person: Person) -> Erased:
+def _counted(history: Reconstruction, person: Person) -> Erased:
     """How many rows of each table are the person's."""
     warehouse, frames, source = history.warehouse, history.frames, history.source
     session = warehouse.session
@@ -148,7 +145,7 @@ def _counted(history: Reconstruction, config: Config, person: Person) -> Erased:
 
     counts = {}
     if warehouse.exists("gold", history.target):
-        name, spans = warehouse.name("gold", history.target), _gold_spans(history, config, person)
+        name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
         counts[f"gold.{history.target}"] = count(
             texts.number_in_gold(name, spans, _of_gold(history))
         )
@@ -168,7 +165,7 @@ def _counted(history: Reconstruction, config: Config, person: Person) -> Erased:
 
 
 def _removed(
-    history: Reconstruction, config: Config, person: Person, *, found: Erased, erasure: Erasure
+    history: Reconstruction, person: Person, *, found: Erased, erasure: Erasure
 ) -> Erasure:
     """Take all of it out of the tables."""
     warehouse, source = history.warehouse, history.source
@@ -195,7 +192,7 @@ def _removed(
     held = history.frames.view(rows_table(person.rows))
     messages = history.frames.view(messages_table(person.messages))
     if warehouse.exists("gold", history.target):
-        name, spans = warehouse.name("gold", history.target), _gold_spans(history, config, person)
+        name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
         warehouse.execute(texts.from_gold(name, spans, _of_gold(history)))
     error = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
     if warehouse.exists("gold", "_rejects"):
@@ -234,7 +231,7 @@ def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
     warehouse.append(row, "silver", "cdc", once=("silver/erase", number), note=number)
 
 
-def _gold_spans(history: Reconstruction, config: Config, person: Person) -> str:
+def _gold_spans(history: Reconstruction, person: Person) -> str:
     """The person's spans as a relation, keys as gold has them."""
     masked = {
         number
@@ -244,10 +241,10 @@ def _gold_spans(history: Reconstruction, config: Config, person: Person) -> str:
     }
     table = spans_table(person.spans)
     if masked:
-        assert config.mask_secret is not None, "checked by the configuration"
-        digest = config.mask_secret.digest
+        secret = history.warehouse.config.mask_secret
+        assert secret is not None, "checked by the configuration"
         keys = [
-            tuple(digest(text) if i in masked else text for i, text in enumerate(span.key))
+            tuple(secret.digest(text) if i in masked else text for i, text in enumerate(span.key))
             for span in person.spans
         ]
         table = table.set_column(1, "key", array_of(keys))

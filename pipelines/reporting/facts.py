@@ -61,7 +61,7 @@ class Facts:
     failed: list[str]
 
 
-def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
+def facts(warehouse: Warehouse, *, advance: Advance) -> Facts:
     """All facts as they are now; `advance` is told what was looked up."""
     failed: list[str] = []
 
@@ -77,8 +77,8 @@ def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
         finally:
             advance(what, False)
 
-    sources = look("sources", lambda: _sources(warehouse, config, missed))
-    tables = look("tables", lambda: _tables(warehouse, config, missed))
+    sources = look("sources", lambda: _sources(warehouse, missed))
+    tables = look("tables", lambda: _tables(warehouse, missed))
     kinds = look("silver", lambda: _kinds(warehouse))
     return Facts(
         at=now(),
@@ -94,7 +94,7 @@ def facts(warehouse: Warehouse, config: Config, *, advance: Advance) -> Facts:
         runs=look("runs", lambda: _runs(warehouse)),
         applied=look("batches", lambda: _applied(warehouse)),
         slowest=look("slowest tables", lambda: _slowest(warehouse)),
-        rejects=look("rejects", lambda: _rejects(warehouse, config)),
+        rejects=look("rejects", lambda: _rejects(warehouse)),
         ddl=look("schema changes", lambda: _pending(warehouse)),
         storage=look("storage", lambda: _storage(warehouse)),
         failed=failed,
@@ -105,8 +105,8 @@ def _named(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Record
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-def _sources(warehouse: Warehouse, config: Config, missed: Callable[..., None]) -> list[Record]:
-    found = _named(SOURCE, source_rows(warehouse, config, failed=missed))
+def _sources(warehouse: Warehouse, missed: Callable[..., None]) -> list[Record]:
+    found = _named(SOURCE, source_rows(warehouse, failed=missed))
     newest: dict[str, datetime] = {}
     if warehouse.exists("bronze", "messages"):
         name = warehouse.name("bronze", "messages")
@@ -117,9 +117,9 @@ def _sources(warehouse: Warehouse, config: Config, missed: Callable[..., None]) 
     return [{**row, "newest": newest.get(row["source"])} for row in found]
 
 
-def _tables(warehouse: Warehouse, config: Config, missed: Callable[..., None]) -> list[Record]:
+def _tables(warehouse: Warehouse, missed: Callable[..., None]) -> list[Record]:
     quiet = Advance(lambda _, __: None)
-    return _named(TABLE, table_rows(warehouse, config, advance=quiet, failed=missed))
+    return _named(TABLE, table_rows(warehouse, advance=quiet, failed=missed))
 
 
 def _kinds(warehouse: Warehouse) -> list[Record]:
@@ -160,14 +160,14 @@ def _slowest(warehouse: Warehouse) -> list[Record]:
     return records(warehouse.session.sql(asked))
 
 
-def _rejects(warehouse: Warehouse, config: Config) -> list[Record]:
+def _rejects(warehouse: Warehouse) -> list[Record]:
     found = relation(warehouse, Wanted(status="open"))
     if found is None:
         return []
     asked = texts.rejects(found, most=MOST, example=EXAMPLE)
     found_rows = records(warehouse.session.sql(asked))
     for row in found_rows:
-        if row["stage"] == "decode" and _masks_columns(config, row["source"]):
+        if row["stage"] == "decode" and _masks_columns(warehouse.config, row["source"]):
             # No message that could not be read can be masked.
             row["example"] = {**row["example"], "error": _NOT_SHOWN, "value": None}
     return found_rows

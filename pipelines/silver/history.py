@@ -23,7 +23,6 @@ from pipelines.platform.warehouse import Warehouse
 
 def history_view(
     warehouse: Warehouse,
-    config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
@@ -41,7 +40,6 @@ def history_view(
     return union_all(
         _of_source(
             warehouse,
-            config,
             of_source,
             columns=columns,
             read=read,
@@ -90,7 +88,6 @@ def data_columns(
 
 def _of_source(
     warehouse: Warehouse,
-    config: Config,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
@@ -98,8 +95,8 @@ def _of_source(
     looked: Sequence[str],
     secret: bool,
 ) -> str:
-    source = config.sources[tables[0][0].source]
-    masks = _masks(config, tables, secret=secret)
+    source = warehouse.config.sources[tables[0][0].source]
+    masks = _masks(warehouse.config, tables, secret=secret)
     kept_out = {name for _, route in tables for name in route.exclude}
     if not secret:
         kept_out |= hidden_by_masks(tables, read)

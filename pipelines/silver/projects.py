@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from pipelines.platform.checkpoints import write_whole
@@ -64,17 +63,17 @@ class _Note(msgspec.Struct):
     reads: Reads
 
 
-def take(warehouse: Warehouse, config: Config, source: str) -> None:
+def take(warehouse: Warehouse, source: str) -> None:
     """Note that the source is this project's; raises SourceError where it is another's."""
-    noted, now = _notes(warehouse, config, source)
-    check(warehouse, config, source)
+    noted, now = _notes(warehouse, source)
+    check(warehouse, source)
     if noted != now:
         write_whole(Path(now.place), msgspec.json.encode(now))
 
 
-def check(warehouse: Warehouse, config: Config, source: str) -> None:
+def check(warehouse: Warehouse, source: str) -> None:
     """Raise SourceError where the source's name is that of another project's source."""
-    noted, now = _notes(warehouse, config, source)
+    noted, now = _notes(warehouse, source)
     if noted is not None and noted.place == now.place and _another(noted, now, source):
         raise SourceError(
             f"source {source}: expected it to be of one project, got two: on this warehouse it is "
@@ -152,10 +151,11 @@ def _declares(conf: str, source: str) -> bool:
     return False
 
 
-def _notes(warehouse: Warehouse, config: Config, source: str) -> tuple[_Note | None, _Note]:
+def _notes(warehouse: Warehouse, source: str) -> tuple[_Note | None, _Note]:
     """What is noted, and what there is to note. None where nothing is, or nothing that can be read:
     then today's counts."""
     file = Path(warehouse.checkpoint("projects", f"{source}.json"))
+    config = warehouse.config
     now = _Note(os.path.abspath(config.conf), str(file), reads(config.sources[source], config.root))
     try:
         return msgspec.json.decode(file.read_bytes(), type=_Note), now

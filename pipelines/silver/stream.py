@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, is_remote
 from pyspark.sql import functions as F
 
-from ingest.config.settings import Settings
+from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
@@ -116,7 +116,7 @@ def _stream(
 ) -> list[Counts]:
     """Run the stream to its end; what was appended, unless Spark Connect ran it elsewhere."""
     batches = _Batches(
-        settings=warehouse.settings,
+        config=replace(warehouse.config, sources={}, tables={}, mask_secret=None),
         source=source,
         checkpoint=checkpoint,
         writer=_writer(checkpoint),
@@ -147,13 +147,13 @@ def _stream(
 @dataclass(kw_only=True)
 class _Batches:
     """The micro-batches of one stream, appended. Where Spark runs it elsewhere it goes there whole,
-    so it holds no session.
+    so it holds no session, and of the configuration no other source's passwords.
 
     `writer`: the name of this checkpoint's appends. `tables`: about how many the source has.
     `unfinished`: the micro-batch that a killed run began. `last`: the number of the last append.
     """
 
-    settings: Settings
+    config: Config
     source: Source
     checkpoint: str
     writer: str
@@ -167,7 +167,7 @@ class _Batches:
         """Decode a micro-batch and append it, unless a killed run did; then join split updates."""
         if self.stopped():
             raise Stopped
-        warehouse = _in_session_of(batch, self.settings)
+        warehouse = _in_session_of(batch, self.config)
         once = (self.writer, number)
         appended = (
             warehouse.append_note("silver", "cdc", once) if number == self.unfinished else None
@@ -208,9 +208,9 @@ def _decode(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
     return decode({source.name: decode_spec(source)})
 
 
-def _in_session_of(batch: DataFrame, settings: Settings) -> Warehouse:
+def _in_session_of(batch: DataFrame, config: Config) -> Warehouse:
     """The tables in the stream's own session: what others write keeps its dictionaries."""
-    warehouse = Warehouse(settings, batch.sparkSession)
+    warehouse = Warehouse(config, batch.sparkSession)
     warehouse.session.conf.set(_DICTIONARIES, "false")
     return warehouse
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from ingest.config.load import Config
 from ingest.position import Pos, pos_literal
 from ingest.sql.history import transactions as texts
 from pipelines.platform.warehouse import Warehouse
@@ -54,17 +53,17 @@ class PublishLimit(NamedTuple):
 EVERYTHING = PublishLimit()
 
 
-def transactions(warehouse: Warehouse, config: Config) -> str:
+def transactions(warehouse: Warehouse) -> str:
     """SQL of the transactions: begin, end, whether complete, distinct events, tables."""
-    change = identity(config.sources.values())
+    change = identity(warehouse.config.sources.values())
     return texts.transactions(warehouse.name("silver", "cdc"), change=change)
 
 
-def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: int) -> PublishLimit:
+def publish_limit(warehouse: Warehouse, source: str, *, above: int) -> PublishLimit:
     """How far gold may go in what silver has of `source` above batch `above`."""
-    if config.tables[source].publish != "transaction":
+    if warehouse.config.tables[source].publish != "transaction":
         return EVERYTHING
-    waits = _lowest_open(warehouse, config, source, above=above)
+    waits = _lowest_open(warehouse, source, above=above)
     if waits is None:
         return EVERYTHING
     later = f"pos >= {pos_literal(waits.first)}"
@@ -75,13 +74,13 @@ def publish_limit(warehouse: Warehouse, config: Config, source: str, *, above: i
     return PublishLimit(f"coalesce(NOT ({later}), true)", int(first[0]) - 1, int(first[1]), waits)
 
 
-def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: int) -> Open | None:
+def _lowest_open(warehouse: Warehouse, source: str, *, above: int) -> Open | None:
     """The open transaction with the lowest position among those with changes above the batch."""
     session = warehouse.session
     all_of_source = partial(
         texts.transactions,
         warehouse.name("silver", "cdc"),
-        change=identity(config.sources.values()),
+        change=identity(warehouse.config.sources.values()),
         source=source,
     )
     met = texts.that_wait(all_of_source(above=above))
@@ -93,14 +92,14 @@ def _lowest_open(warehouse: Warehouse, config: Config, source: str, *, above: in
     return Open(row[0], tuple(row[1]), row[2], row[3]) if row is not None else None
 
 
-def waiting(warehouse: Warehouse, config: Config, sources: Iterable[str]) -> list[str]:
+def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
     """What gold waits for, a sentence each, where it publishes whole transactions only."""
-    sources = [name for name in sources if config.tables[name].publish == "transaction"]
+    sources = [name for name in sources if warehouse.config.tables[name].publish == "transaction"]
     progress_by_target = load_progress(warehouse) if sources else {}
     sentences = []
     for source in sources:
         cursor = source_cursor(progress_by_target, source)
-        waits = publish_limit(warehouse, config, source, above=cursor.batch).waits
+        waits = publish_limit(warehouse, source, above=cursor.batch).waits
         if waits is not None:
             sentences.append(f"source {source}: gold waits for the rest of {waits}")
     return sentences

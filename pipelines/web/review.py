@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 import orjson
 
-from ingest.config.load import Config
 from ingest.errors import ConfigError, Mistake
 from pipelines.ledger.entries import WAITING
 from pipelines.operations.decisions import decide
@@ -56,7 +55,6 @@ class LedgerReview:
     """The review of the ledger of a warehouse."""
 
     warehouse: Warehouse
-    config: Config
 
     def __post_init__(self) -> None:
         self._turn = Lock()
@@ -83,7 +81,7 @@ class LedgerReview:
             if fingerprint(now) != fingerprint(change):
                 text = f"{change['id']} is not what the page showed: look at it again"
                 raise ConfigError([Mistake("review", None, text)])
-            decide(self.warehouse, self.config, verb, ids=[change["id"]], by=by, why=why)
+            decide(self.warehouse, verb, ids=[change["id"]], by=by, why=why)
             return one_ddl(self.warehouse, change["id"])
 
 

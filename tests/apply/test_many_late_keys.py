@@ -96,7 +96,7 @@ def test_workers_do_what_the_driver_does(
     assert refolded_few[0] > 0
     assert refolded_many == [0] * len(NAMES)
     config = load(tmp_path / "many" / "conf", environ={})
-    left = Warehouse(config.settings, spark).tables("silver")
+    left = Warehouse(config, spark).tables("silver")
     assert left == ["cdc"]
 
 

@@ -51,7 +51,7 @@ def _batch(place: Installation, tables: Sequence[Table], number: int) -> Cost:
     write(place.landing / "shop" / f"{number:05}.jsonl", changes, debezium)
 
     def bring() -> None:
-        outcome = run_all(place.warehouse, place.config)
+        outcome = run_all(place.warehouse)
         if outcome.code:
             raise AssertionError(f"batch {number}: {outcome}")
 

@@ -52,7 +52,7 @@ class Installation:
                 entries = [{"from": f"shop.{table}", **(options or {})} for table in merge]
                 self._write(f"tables/{name}.yml", {"source": name, "tables": entries})
         self.config: Config = load(folder / "conf", environ={})
-        self.warehouse = Warehouse(self.config.settings, session)
+        self.warehouse = Warehouse(self.config, session)
 
     def bronze(self) -> Cost:
         """Read what has landed."""
@@ -71,7 +71,7 @@ class Installation:
         done: list[gold.Merged] = []
         cost = measured(
             lambda: done.extend(
-                gold.merge_tables(self.warehouse, self.config, sources=list(self.config.sources))
+                gold.merge_tables(self.warehouse, sources=list(self.config.sources))
             )
         )
         wrong = [merged for merged in done if merged.error or merged.rejected]

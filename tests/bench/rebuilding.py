@@ -43,12 +43,10 @@ def _brought(place: Installation, number: int, changes: list[Change]) -> Cost:
 
 
 def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure:
-    routes = known_targets(place.warehouse, place.config).routes
-    anew = measured(lambda: rebuild(place.warehouse, place.config, _TARGET, routes=routes))
+    routes = known_targets(place.warehouse).routes
+    anew = measured(lambda: rebuild(place.warehouse, _TARGET, routes=routes))
     found: list[Reconciled] = []
-    compared = measured(
-        lambda: found.append(reconcile(place.warehouse, place.config, _TARGET, routes=routes))
-    )
+    compared = measured(lambda: found.append(reconcile(place.warehouse, _TARGET, routes=routes)))
     if not found[0].equal:
         raise AssertionError(f"expected no difference from history, got {found[0].summary}")
     return Figure(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.warehouse import Warehouse
@@ -21,6 +20,7 @@ from tests.bench.processes import measured
 from tests.bench.wire import debezium
 from tests.support import kafka_broker, rocketmq_server
 from tests.support.rabbitmq_server import RabbitServer, install
+from tests.support.tables import tables_in
 from tests.support.transports import READER, Kafka, Place, Rabbit, Rocket
 
 _EVENTS = 20_000
@@ -32,9 +32,7 @@ def run(bench: Bench) -> Iterator[Figure]:
     """A figure for each transport but Kafka whose server is to be had here."""
     with ExitStack() as stack:
         places = _places(bench.folder, stack)
-        folder = str(bench.folder / "product")
-        named = Settings(warehouse=folder, checkpoints=f"{folder}/_checkpoints")
-        tables = Warehouse(named, bench.session)
+        tables = tables_in(bench.folder / "product", bench.session)
         table = Table(keys=bench.sized(_EVENTS) // 5, seed=bench.seed)
         sources = {name: _source(name, place) for name, place in places.items()}
         spent: dict[str, list[float]] = {name: [] for name in places}

@@ -18,7 +18,6 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
 from ingest.files.record import ERROR_HEADER
@@ -29,17 +28,14 @@ from pipelines.bronze.records import FILE_HEADER, Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
 from pipelines.platform.warehouse import Warehouse
+from tests.support.tables import tables_in, tables_of
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
-    return Warehouse(settings(warehouse), spark)
-
-
-def settings(warehouse: Path) -> Settings:
-    return Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
+    return tables_in(warehouse, spark)
 
 
 @pytest.fixture
@@ -242,7 +238,7 @@ def test_a_project_may_be_moved_and_copied(tables: Warehouse, tmp_path: Path) ->
     shared = put(outside / "c.jsonl", b"c0\n", modified=3)
 
     def ingest(project: Path) -> list[Bronze]:
-        there = Warehouse(tables.settings, tables.session, root=str(project))
+        there = tables_of(tables.settings, tables.session, root=project)
         sources = (
             files(project / "landing/*.jsonl"),
             files(outside / "*.jsonl", name="other"),
@@ -357,19 +353,15 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
-from pipelines.platform.warehouse import Warehouse
+from tests.support.tables import tables_in
 
 place = Path(sys.argv[1])
-tables = Warehouse(
-    Settings(warehouse=str(place), checkpoints=str(place / "_checkpoints")),
-    spark(warehouse=place, memory="512m"),
-)
+tables = tables_in(place, spark(warehouse=place, memory="512m"))
 source = Source.model_validate({"name": "shop", "files": {"path": sys.argv[2]}})
 bronze_files.MOST_FILES = 2
 

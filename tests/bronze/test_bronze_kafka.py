@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.config.transports import Kafka
 from ingest.errors import PlatformError, SourceError
@@ -45,12 +44,12 @@ from tests.support.kafka_broker import (
     produce,
 )
 from tests.support.project import Project, canal
+from tests.support.tables import tables_in
 
 
 @pytest.fixture
 def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
-    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
-    return Warehouse(named, spark)
+    return tables_in(warehouse, spark)
 
 
 def topics(servers: str, *names: str, name: str = "shop", epoch: int = 0, **more: Any) -> Source:

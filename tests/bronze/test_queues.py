@@ -13,7 +13,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze import queues
@@ -32,7 +31,8 @@ from pipelines.bronze.by_offset.source import (
 )
 from pipelines.bronze.stream import append_stream
 from pipelines.bronze.transport import Sampling
-from pipelines.platform.warehouse import Warehouse, create_bronze
+from pipelines.platform.warehouse import create_bronze
+from tests.support.tables import tables_in
 
 ORDERS, ITEMS = Partition("orders", 0), Partition("items/eu", 1)
 
@@ -229,8 +229,7 @@ def test_a_stream_goes_on_where_it_ended(
     folder = tmp_path / "queues"
     folder.mkdir()
     client = Folder(folder)
-    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
-    tables = Warehouse(named, spark)
+    tables = tables_in(warehouse, spark)
     create_bronze(tables)
     source = Source.model_validate({"name": "shop", "files": {"path": "-"}})
     checkpoint = tables.checkpoint("bronze", "shop")

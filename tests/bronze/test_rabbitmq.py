@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError, SourceError
 from pipelines.bronze import draining
@@ -22,6 +21,7 @@ from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transports import transport_of
 from pipelines.platform.warehouse import Warehouse
 from tests.support.rabbitmq_server import PASSWORDS, STREAM, RabbitServer, install
+from tests.support.tables import tables_in
 
 ROOT = Path(__file__).parents[2]
 QUORUM = {"x-queue-type": "quorum"}
@@ -41,8 +41,7 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
 
 @pytest.fixture
 def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
-    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
-    return Warehouse(named, spark)
+    return tables_in(warehouse, spark)
 
 
 def queued(server: RabbitServer, *names: str, user: str = "reader", **more: Any) -> Source:
@@ -235,12 +234,12 @@ def test_no_password_is_left_behind(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from pipelines.bronze import draining
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
 from pipelines.platform.warehouse import Warehouse
+from tests.support.tables import tables_in
 
 warehouse, declared, point = sys.argv[1:]
 if point == "landed":
@@ -248,8 +247,7 @@ if point == "landed":
     draining.Drain.acknowledge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 elif point == "noted":
     Warehouse.append = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
-tables = Warehouse(named, spark(warehouse=Path(warehouse)))
+tables = tables_in(Path(warehouse), spark(warehouse=Path(warehouse)))
 ingest_source(tables, Source.model_validate_json(declared))
 """
 

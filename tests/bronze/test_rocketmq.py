@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
 from pipelines.bronze.remoting.connection import Access
@@ -22,6 +21,7 @@ from pipelines.bronze.transport import Bronze
 from pipelines.bronze.transports import transport_of
 from pipelines.platform.warehouse import Warehouse
 from tests.support.rocketmq_server import Sent, Server, server
+from tests.support.tables import tables_in
 
 pytestmark = pytest.mark.live
 READER = Access("reader", "secret-word-9")
@@ -35,8 +35,7 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
-    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
-    return Warehouse(named, spark)
+    return tables_in(warehouse, spark)
 
 
 def topic(running: Server, *names: str, **more: Any) -> Source:

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
 from pipelines.bronze.source import ingest_source
@@ -26,6 +25,7 @@ from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import Broker
 from tests.support.rabbitmq_server import RabbitServer, install
 from tests.support.rocketmq_server import Server, server
+from tests.support.tables import tables_in
 from tests.support.transports import LARGE, READER, Files, Kafka, Place, Rabbit, Rocket
 
 ROOT = Path(__file__).parents[2]
@@ -75,8 +75,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def tables(spark: SparkSession, warehouse: Path) -> Warehouse:
-    named = Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints"))
-    return Warehouse(named, spark)
+    return tables_in(warehouse, spark)
 
 
 def declared(place: Place, **change: Any) -> Source:
@@ -100,18 +99,16 @@ def test_every_transport_has_a_place() -> None:
 KILLED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from pipelines.bronze import draining, files
 from pipelines.bronze.by_offset import source as by_offset
 from pipelines.bronze.source import ingest_source
 from pipelines.platform.session import spark
-from pipelines.platform.warehouse import Warehouse
+from tests.support.tables import tables_in
 
 warehouse, declared = sys.argv[1:]
 files.MOST_FILES = draining.MOST_MESSAGES = by_offset.MOST_MESSAGES = 200
-named = Settings(warehouse=warehouse, checkpoints=warehouse + "/_checkpoints")
-tables = Warehouse(named, spark(warehouse=Path(warehouse), memory="512m"))
+tables = tables_in(Path(warehouse), spark(warehouse=Path(warehouse), memory="512m"))
 folder = tables.folder("bronze", "messages")
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.config.settings import Settings
 from ingest.ddl.changes import AddColumn, DropColumn
 from ingest.errors import ConfigError
 from ingest.sql.rejects.listings import in_order
@@ -24,9 +23,9 @@ from pipelines.operations.listings import (
     rejects,
 )
 from pipelines.platform.upserts import upsert
-from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.rejects import REJECTS, create_rejects
 from tests.support.project import Project
+from tests.support.tables import tables_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +82,7 @@ def test_rejects_come_part_after_part(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the same order, and with their bytes, however they are cut."""
-    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), spark)
+    warehouse = tables_in(tmp_path, spark)
     columns = dict.fromkeys((name for name, _ in REJECTS))
     own = {"stage": "gold", "source": "s", "topic": "t", "partition": 0, "row": 0, "epoch": 0}
     found = [
@@ -108,7 +107,7 @@ def test_rejects_come_part_after_part(
 
 
 def test_what_is_resolved_is_not_dismissed(spark: SparkSession, tmp_path: Path) -> None:
-    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), spark)
+    warehouse = tables_in(tmp_path, spark)
     columns = dict.fromkeys((name for name, _ in REJECTS))
     own = {"stage": "gold", "source": "s", "topic": "t", "partition": 0, "row": 0, "epoch": 0}
     create_rejects(warehouse)

@@ -181,7 +181,7 @@ def compare(
         for farm in farms[name].values():
             farm.live(CHANGES)
     config = load(tmp_path / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
+    warehouse = Warehouse(config, spark)
     arriving = {n: batches(farms[n], chance, ordered=n == "ordered", count=count) for n in sources}
     for batch in range(count):
         for name, source in config.sources.items():
@@ -190,7 +190,7 @@ def compare(
             file.write_text("\n".join(next(arriving[name])) + "\n")
             bronze.ingest_source(warehouse, source)
             stream.decode_source(warehouse, source)
-        merged = gold.merge_tables(warehouse, config, sources=list(config.sources))
+        merged = gold.merge_tables(warehouse, sources=list(config.sources))
         assert [done for done in merged if done.error] == []
     rows = warehouse.read("silver", "cdc")
     rejected = rows.where("kind = 'reject'").select("source", "error_code", "error")

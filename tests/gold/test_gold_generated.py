@@ -85,11 +85,11 @@ def configure(root: Path) -> None:
 def run_once(spark: SparkSession, root: Path) -> list[gold.Merged]:
     """Bronze, silver, gold, as `ingest run` does them."""
     config = load(root / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
+    warehouse = Warehouse(config, spark)
     for source in config.sources.values():
         bronze.ingest_source(warehouse, source)
         stream.decode_source(warehouse, source)
-    return gold.merge_tables(warehouse, config, sources=list(config.sources))
+    return gold.merge_tables(warehouse, sources=list(config.sources))
 
 
 def rows_of(spark: SparkSession, root: Path, table: str) -> dict[int, dict[str, Any]]:
@@ -127,11 +127,11 @@ def test_gold_is_what_the_databases_hold(
     held = {name: database.rows for name, database in databases.items()}
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
     config = load(tmp_path / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
-    routes = known_targets(warehouse, config).routes
+    warehouse = Warehouse(config, spark)
+    routes = known_targets(warehouse).routes
     assert len(routes) == len(databases)
     for target in routes:
-        assert reconcile(warehouse, config, target, routes=routes).differences == []
-        rebuild(warehouse, config, target, routes=routes)
-        assert reconcile(warehouse, config, target, routes=routes).equal
+        assert reconcile(warehouse, target, routes=routes).differences == []
+        rebuild(warehouse, target, routes=routes)
+        assert reconcile(warehouse, target, routes=routes).equal
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held

@@ -288,8 +288,8 @@ def test_history_makes_the_same(finished: Finished) -> None:
 def test_made_anew_beside_changes_that_wait(finished: Finished) -> None:
     """For a key that another source table's row holds (27)."""
     laboratory, name = finished.laboratory, "r27_shard_key_conflict_that_stays"
-    warehouse, config = laboratory.warehouse, laboratory.config
-    rebuild(warehouse, config, name, routes=known_targets(warehouse, config).routes)
+    warehouse = laboratory.warehouse
+    rebuild(warehouse, name, routes=known_targets(warehouse).routes)
     assert laboratory.rows(name) == finished.gold[ROUNDS][name]
     waiting = [{"code": "shard_key_conflict", "status": "open"}]
     assert _narrowed(laboratory.rejects()[name], waiting) == waiting
@@ -299,8 +299,8 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
     """Two deliveries of one event, which SQL alone cannot tell apart: also who only counts rows is
     given those of the exact fold."""
     laboratory, name = finished.laboratory, "r43_redelivery_of_a_tied_event"
-    warehouse, config = laboratory.warehouse, laboratory.config
-    tables = known_targets(warehouse, config).routes[name]
+    warehouse = laboratory.warehouse
+    tables = known_targets(warehouse).routes[name]
     progress = progress_of(warehouse, tables[0][0].source, name)
     asked: list[str] = []
 
@@ -308,7 +308,7 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
         asked.append(rows)
         return int(warehouse.session.sql(f"SELECT count(*) FROM ({rows})").collect()[0][0])
 
-    with as_applied(warehouse, config, name, tables=tables, progress=progress) as reconstruction:
+    with as_applied(warehouse, name, tables=tables, progress=progress) as reconstruction:
         assert reconstruction.tried(counted) == len(finished.gold[ROUNDS][name])
     assert len(asked) == 2
 

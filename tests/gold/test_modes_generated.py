@@ -127,10 +127,10 @@ def test_every_mode_is_what_the_databases_went_through(
     assert [merged.error for merged in run_once(spark, tmp_path) if merged.error] == []
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted
     config = load(tmp_path / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
-    routes = known_targets(warehouse, config).routes
+    warehouse = Warehouse(config, spark)
+    routes = known_targets(warehouse).routes
     for target in routes:
-        assert reconcile(warehouse, config, target, routes=routes).differences == []
-        rebuild(warehouse, config, target, routes=routes)
-        assert reconcile(warehouse, config, target, routes=routes).equal
+        assert reconcile(warehouse, target, routes=routes).differences == []
+        rebuild(warehouse, target, routes=routes)
+        assert reconcile(warehouse, target, routes=routes).equal
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted

@@ -172,12 +172,12 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
     monkeypatch.setattr(
         "pipelines.gold.untyped.load_progress", lambda _: {("bills", "bill"): progress}
     )
-    warehouse: Any = SimpleNamespace(exists=lambda *_: True)
 
     def told(columns: dict[str, Any]) -> list[str]:
         given = {"name": "bills", "files": {"path": "in/*"}, "columns": columns}
-        config: Any = SimpleNamespace(sources={"bills": Source.model_validate(given)})
-        return list(untyped(warehouse, config, ["bills"]))
+        config = SimpleNamespace(sources={"bills": Source.model_validate(given)})
+        warehouse: Any = SimpleNamespace(config=config, exists=lambda *_: True)
+        return list(untyped(warehouse, ["bills"]))
 
     [text] = told({})
     assert "the types of id, Due, paid: string" in text

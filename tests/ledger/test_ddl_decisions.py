@@ -128,7 +128,7 @@ def test_columns_that_are_swapped_are_swapped_once(
         query = f"SELECT id, a, b FROM gold.shop_{table}"
         assert project.ingest("sql", query, "--json").records == [{"id": 1, "a": 7, "b": "x"}]
         config = load(project.folder / "conf", environ={})
-        target = Warehouse(config.settings, spark).name("gold", f"shop_{table}")
+        target = Warehouse(config, spark).name("gold", f"shop_{table}")
         made = spark.sql(f"DESCRIBE HISTORY {target}").where("operation = 'RENAME COLUMN'")
         assert made.count() == 3
 
@@ -146,12 +146,12 @@ def dying(statements: Callable[..., list[str]], done: int) -> Callable[..., Iter
 def test_two_approvals_at_once(project: Project, spark: SparkSession) -> None:
     """The second waits, finds the change made and does nothing."""
     config = load(project.folder / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
+    warehouse = Warehouse(config, spark)
     id_ = entry(project, "shared")["id"]
     done: list[tuple[str, str | None]] = []
 
     def approve(name: str) -> None:
-        (found,) = decisions.decide(warehouse, config, "approve", ids=[id_], by=name, why=None)
+        (found,) = decisions.decide(warehouse, "approve", ids=[id_], by=name, why=None)
         done.append((found.status, found.decided_by))
 
     both = [threading.Thread(target=approve, args=(name,)) for name in ("ada", "bob")]

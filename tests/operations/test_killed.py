@@ -127,7 +127,7 @@ def _of(project: Project) -> list[int]:
 
 def _tables(project: Project, spark: SparkSession) -> dict[str, list[str]]:
     """What all tables hold, without times of processing and numbers of appends."""
-    warehouse = Warehouse(load(project.folder / "conf", environ={}).settings, spark)
+    warehouse = Warehouse(load(project.folder / "conf", environ={}), spark)
 
     def held(layer: str, table: str, *without: str) -> list[str]:
         rows = records(warehouse.read(layer, table).drop(*without))

@@ -35,27 +35,27 @@ def test_from_a_configuration_to_tables(
     project.land("1.jsonl", [sent(1, "a", es=T0 + 1_000), sent(2, "b", es=T0 + 2_000)])
     project.land("2.jsonl", [sent(1, "c", es=T0 + 3_000, type_="UPDATE"), "{"])
     config = load(tmp_path / "conf")
-    warehouse = Warehouse(config.settings, spark, root=str(config.root))
+    warehouse = Warehouse(config, spark)
     with caplog.at_level(logging.INFO, "pipelines"):
-        outcome = run(warehouse, config)
+        outcome = run(warehouse)
     assert (outcome.code, outcome.sources["shop"].messages, outcome.sources["shop"].rejects) == (
         *(0, 4),
         1,
     )
     assert "run: bronze shop: 4 messages" in caplog.messages
     capsys.readouterr()
-    assert run(warehouse, config, stages=("gold",)).tables == {}
+    assert run(warehouse, stages=("gold",)).tables == {}
     assert capsys.readouterr() == ("", "")
 
     def rows(frame: object) -> list[tuple[int, str]]:
         return sorted((row["id"], row["name"]) for row in frame.collect())  # type: ignore[attr-defined]
 
     assert rows(warehouse.read("gold", "shop_item")) == [(1, "c"), (2, "b")]
-    then = as_of(warehouse, config, "shop_item", time="2023-11-14T22:13:22Z")
+    then = as_of(warehouse, "shop_item", time="2023-11-14T22:13:22Z")
     assert rows(then) == [(1, "a"), (2, "b")]
-    assert reconcile(warehouse, config, "gold.shop_item").right
-    assert rebuild(warehouse, config, "shop_item").rows == 2
+    assert reconcile(warehouse, "gold.shop_item").right
+    assert rebuild(warehouse, "shop_item").rows == 2
     with pytest.raises(ConfigError, match="expected a target table, got `items`"):
-        reconcile(warehouse, config, "items")
+        reconcile(warehouse, "items")
     with pytest.raises(ValueError, match="either time or pos"):
-        as_of(warehouse, config, "shop_item")
+        as_of(warehouse, "shop_item")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.config.settings import Settings
 from ingest.config.sources import Source
 from ingest.errors import PlatformError
 from pipelines.bronze.files import FILES
@@ -18,9 +17,9 @@ from pipelines.bronze.kafka import waiting
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Reached, Transport, Waiting
 from pipelines.operations.plan import beyond
-from pipelines.platform.warehouse import Warehouse
 from tests.support.kafka_broker import Record, age_out, create_topic, produce
 from tests.support.project import Project, canal, canal_ddl
+from tests.support.tables import NOWHERE, tables_in
 
 T0 = 1_700_000_000_000
 SHOP = "name: shop\nformat: canal\norder: source\nfiles:\n  path: landing/shop*.jsonl\n"
@@ -139,16 +138,13 @@ def test_messages_of_queues_are_no_files(
     monkeypatch.setattr("pipelines.operations.plan.transport_of", lambda _: made)
     where = {"files": {"path": "in/*.jsonl"}, "rabbitmq": QUEUE}
     source = Source.model_validate({"name": "till", transport: where[transport]})
-    warehouse = cast("Warehouse", None)
-    found = beyond(warehouse, source, lambda _, error: told.append(str(error)), root="/nowhere")
+    found = beyond(tables_in(NOWHERE), source, lambda _, error: told.append(str(error)))
     assert found == (*held, ())
     assert told == (["source till: nobody answers"] if unread is None else [])
 
 
 def test_a_topics_messages_are_counted(kafka: str, spark: SparkSession, warehouse: Path) -> None:
-    tables = Warehouse(
-        Settings(warehouse=str(warehouse), checkpoints=str(warehouse / "_checkpoints")), spark
-    )
+    tables = tables_in(warehouse, spark)
     create_topic(kafka, "plan.a", partitions=2)
     produce(kafka, "plan.a", [Record(b"a", partition=0), Record(b"b", partition=0)])
 

@@ -80,7 +80,7 @@ def test_what_a_pass_depends_on(tmp_path: Path) -> None:
         (conf / "sources").mkdir(parents=True, exist_ok=True)
         (conf / "sources" / "shop.yml").write_text(source.format(secret=secret, times=times))
         config = load(conf, environ={})
-        return settled.state(Warehouse(config.settings, cast("SparkSession", None)), config)
+        return settled.state(Warehouse(config, cast("SparkSession", None)))
 
     one = state(secret="s3cret", times="adaptive")
     assert one == state(secret="other", times="adaptive")

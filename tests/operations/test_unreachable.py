@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ingest.config.load import load
 from ingest.errors import PlatformError
@@ -14,8 +15,8 @@ from pipelines.bronze.transport import Bronze
 from pipelines.gold.run import Merged
 from pipelines.operations import run
 from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
-from pipelines.platform.leases import Patience
 from pipelines.platform.signals import Stop
+from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import Console
 
 DEAD = PlatformError("source dead: no broker answers")
@@ -28,12 +29,10 @@ def _run(folder: Path) -> Run:
         (folder / f"sources/{name}.yml").write_text(
             f"name: {name}\nformat: canal\nfiles: {{path: 'landing/{name}/*'}}\n"
         )
-    place = str(folder / "checkpoints")
-    warehouse = cast(
-        Any, SimpleNamespace(patience=Patience(), checkpoint=lambda *of: "/".join((place, *of)))
-    )
+    config = load(folder, overrides={"checkpoints": str(folder / "checkpoints")})
     return Run(
-        *(warehouse, load(folder), Console(json=True)),
+        Warehouse(config, cast("SparkSession", None)),
+        Console(json=True),
         sources=["dead", "shop"],
         targets=None,
         stages=("bronze",),

@@ -19,6 +19,7 @@ from pipelines.platform.leases import Holder, Patience, TableLog, check, lease
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse, create_silver
 from tests.support.project import Project
+from tests.support.tables import tables_of
 
 SCHEMAS = ("bronze", "silver", "gold", "history")
 
@@ -59,8 +60,8 @@ def test_views_are_created_in_a_catalog(
         "checkpoints": str(tmp_path / "checkpoints"),
     }
     config = load(tmp_path / "conf", overrides=settings, environ={})
-    warehouse = Warehouse(config.settings, spark)
-    publish(warehouse, config)
+    warehouse = Warehouse(config, spark)
+    publish(warehouse)
     create_silver(warehouse)
     control = "kind, source, op, tx_id, topic, partition, offset, row"
     change = f"{control}, format, db, `table`, pos, value_hash, after, batch, event_time"
@@ -79,7 +80,7 @@ def test_views_are_created_in_a_catalog(
         f"INSERT INTO {table} ({control}) VALUES ('control','shop','commit','t1','topic',0,7,0), "
         "('control','shop','begin','t2','topic',0,8,0)"
     )
-    publish(warehouse, config)
+    publish(warehouse)
     spark.sql("DROP VIEW published_silver.ddl")
     created = []
     asked = SparkSession.sql
@@ -90,7 +91,7 @@ def test_views_are_created_in_a_catalog(
 
     with monkeypatch.context() as patch:
         patch.setattr(type(spark), "sql", noting)
-        publish(warehouse, config)
+        publish(warehouse)
     # Only what is not there as it should be.
     assert [text.split()[4] for text in created] == ["`spark_catalog`.`published_silver`.`ddl`"]
     columns = "op, id, pos[8] AS offset"
@@ -128,11 +129,11 @@ def test_a_lease_on_tables_of_a_catalog(
         schemas=Schemas(bronze="leased_bronze", silver="leased_silver", gold="leased_gold"),
         checkpoints=str(tmp_path),
     )
-    tables = Warehouse(settings, spark)
+    tables = tables_of(settings, spark)
     log = TableLog(tables, "gold")
     with lease(tables, "gold"):
         check(tables)
-        other = Warehouse(settings, spark)
+        other = tables_of(settings, spark)
         other.patience = Patience(most=0)
         with pytest.raises(LeaseHeld, match=f"gold is held by process {os.getpid()} on "):
             with lease(other, "gold"):

@@ -11,17 +11,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ingest.config.settings import Settings
 from pipelines.platform.warehouse import Warehouse
+from tests.support.tables import tables_in
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
-    # Nothing here asks Spark.
-    return Warehouse(Settings(warehouse=str(tmp_path)), cast(SparkSession, None))
+    return tables_in(tmp_path)
 
 
 def commit(warehouse: Warehouse, version: int) -> Path:

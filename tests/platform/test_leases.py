@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -20,10 +19,8 @@ from ingest.config.settings import Settings
 from ingest.errors import LeaseHeld, LeaseLost
 from pipelines.platform import leases
 from pipelines.platform.leases import FolderLog, Holder, Patience, held
-from pipelines.platform.warehouse import Warehouse, create_bronze, writable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pipelines.platform.warehouse import create_bronze, writable
+from tests.support.tables import tables_in
 
 ROOT = Path(__file__).parents[2]
 WORK = """
@@ -233,7 +230,7 @@ def test_a_share_that_cannot_be_reached_costs_the_lease(
 
 def test_bronze_is_made_by_one_driver(tmp_path: Path) -> None:
     """The first run of each of two drivers: two that made one table at once both failed."""
-    warehouse = Warehouse(Settings(warehouse=str(tmp_path)), cast("SparkSession", None))
+    warehouse = tables_in(tmp_path)
     warehouse.patience = Patience(most=0)
     with held(FolderLog(tmp_path / "_leases" / "bronze"), "bronze", Patience()):
         with pytest.raises(LeaseHeld, match="bronze is held by process"):

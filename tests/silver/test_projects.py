@@ -8,50 +8,42 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
-from ingest.config.load import Config, load
+from ingest.config.load import load
 from ingest.errors import SourceError
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 
 FILES = "files: {path: 'landing/shop/*.jsonl'}"
 TOPICS = "kafka: {bootstrap_servers: 'a:1,b:1', topics: [orders, items]}"
-Project = Callable[..., Config]
-
-
-class Checkpoints:
-    """What of a warehouse is asked for here."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def checkpoint(self, *parts: str) -> str:
-        return str(Path(self.folder, *parts))
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> Warehouse:
-    return cast(Warehouse, Checkpoints(tmp_path / "lake"))
+Project = Callable[..., Warehouse]
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    def make(name: str, reads: str = FILES) -> Config:
+    def make(name: str, reads: str = FILES, *, lake: str = "lake") -> Warehouse:
         conf = tmp_path / name / "conf"
         (conf / "sources").mkdir(parents=True, exist_ok=True)
         (conf / "sources/shop.yml").write_text(f"name: shop\n{reads}\n")
-        return load(conf, environ={})
+        return tables(conf, tmp_path / lake)
 
     return make
 
 
-def test_a_name_is_one_projects(lake: Warehouse, project: Project, tmp_path: Path) -> None:
-    projects.take(lake, project("one"), "shop")
-    projects.take(lake, project("one"), "shop")
+def tables(conf: Path, lake: Path) -> Warehouse:
+    """Those of a project in the lake that it shares; nothing here asks Spark."""
+    config = load(conf, overrides={"checkpoints": str(lake)}, environ={})
+    return Warehouse(config, cast("SparkSession", None))
+
+
+def test_a_name_is_one_projects(project: Project, tmp_path: Path) -> None:
+    projects.take(project("one"), "shop")
+    projects.take(project("one"), "shop")
     two = project("two")
     for verb in (projects.check, projects.take):
         with pytest.raises(SourceError) as caught:
-            verb(lake, two, "shop")
+            verb(two, "shop")
     note = tmp_path / "lake/projects/shop.json"
     assert str(caught.value) == (
         "source shop: expected it to be of one project, got two: on this warehouse it is that of "
@@ -60,44 +52,39 @@ def test_a_name_is_one_projects(lake: Warehouse, project: Project, tmp_path: Pat
         f"warehouse of its own; if it takes the other's place, remove {note} and run again"
     )
     note.unlink()
-    projects.take(lake, two, "shop")
+    projects.take(two, "shop")
     with pytest.raises(SourceError, match="got two"):
-        projects.check(lake, project("one"), "shop")
-    projects.forget(lake, "shop")
-    projects.check(lake, project("one"), "shop")
+        projects.check(project("one"), "shop")
+    projects.forget(project("one"), "shop")
+    projects.check(project("one"), "shop")
 
 
-def test_a_source_may_read_elsewhere_from_now_on(lake: Warehouse, project: Project) -> None:
+def test_a_source_may_read_elsewhere_from_now_on(project: Project) -> None:
     for reads in (FILES, "files: {path: 'other/**/*'}", TOPICS, TOPICS.replace("orders", "sales")):
-        projects.take(lake, project("one", reads), "shop")
+        projects.take(project("one", reads), "shop")
 
 
-def test_a_project_may_be_moved(lake: Warehouse, project: Project, tmp_path: Path) -> None:
-    projects.take(lake, project("one"), "shop")
+def test_a_project_may_be_moved(project: Project, tmp_path: Path) -> None:
+    projects.take(project("one"), "shop")
     shutil.rmtree(tmp_path / "one")
-    projects.take(lake, project("[two]"), "shop")
+    projects.take(project("[two]"), "shop")
     # What lies elsewhere in another folder may be the same or not: it is asked.
     shutil.rmtree(tmp_path / "[two]")
     with pytest.raises(SourceError, match="got two"):
-        projects.take(lake, project("three", "files: {path: 'other/*'}"), "shop")
+        projects.take(project("three", "files: {path: 'other/*'}"), "shop")
 
 
-def test_a_project_may_be_copied_with_its_warehouse(
-    lake: Warehouse, project: Project, tmp_path: Path
-) -> None:
-    projects.take(lake, project("one"), "shop")
+def test_a_project_may_be_copied_with_its_warehouse(project: Project, tmp_path: Path) -> None:
+    projects.take(project("one"), "shop")
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")
-    copied = cast(Warehouse, Checkpoints(tmp_path / "copy"))
-    projects.take(copied, project("two"), "shop")
-    projects.take(lake, project("one"), "shop")
+    projects.take(project("two", lake="copy"), "shop")
+    projects.take(project("one"), "shop")
 
 
-def test_a_project_may_be_seen_by_two_paths(
-    lake: Warehouse, project: Project, tmp_path: Path
-) -> None:
-    projects.take(lake, project("one"), "shop")
+def test_a_project_may_be_seen_by_two_paths(project: Project, tmp_path: Path) -> None:
+    projects.take(project("one"), "shop")
     (tmp_path / "link").symlink_to(tmp_path / "one")
-    projects.take(lake, load(tmp_path / "link/conf", environ={}), "shop")
+    projects.take(tables(tmp_path / "link/conf", tmp_path / "lake"), "shop")
 
 
 RABBIT = "rabbitmq: {servers: 'q:5672', queues: [orders], password: x}"
@@ -123,22 +110,20 @@ RABBIT = "rabbitmq: {servers: 'q:5672', queues: [orders], password: x}"
     ],
 )
 def test_two_projects_may_read_the_same(
-    lake: Warehouse, project: Project, before: str, now: str, same: bool
+    project: Project, before: str, now: str, same: bool
 ) -> None:
-    projects.take(lake, project("one", before), "shop")
+    projects.take(project("one", before), "shop")
     two = project("two", now)
     if same:
-        projects.take(lake, two, "shop")
+        projects.take(two, "shop")
     else:
         with pytest.raises(SourceError, match="got two"):
-            projects.take(lake, two, "shop")
+            projects.take(two, "shop")
 
 
-def test_a_note_that_is_damaged_is_written_anew(
-    lake: Warehouse, project: Project, tmp_path: Path
-) -> None:
+def test_a_note_that_is_damaged_is_written_anew(project: Project, tmp_path: Path) -> None:
     (tmp_path / "lake/projects").mkdir(parents=True)
     (tmp_path / "lake/projects/shop.json").write_text("{")
-    projects.take(lake, project("one"), "shop")
+    projects.take(project("one"), "shop")
     with pytest.raises(SourceError, match="got two"):
-        projects.take(lake, project("two"), "shop")
+        projects.take(project("two"), "shop")

@@ -147,7 +147,7 @@ class Farm:
         self.project = project
         project.write("conf/sources/farm.yml", SOURCE)
         config = load(project.folder / "conf", environ={})
-        self.warehouse = Warehouse(config.settings, spark)
+        self.warehouse = Warehouse(config, spark)
         self.source = config.sources["farm"]
         self.offset = 0
         self.file = 0

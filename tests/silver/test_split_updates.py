@@ -58,7 +58,7 @@ def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
             f"name: {name}\nformat: {format_}\nfiles: {{path: landing/{name}-*.jsonl}}\n",
         )
     config = load(tmp_path / "conf", environ={})
-    warehouse = Warehouse(config.settings, spark)
+    warehouse = Warehouse(config, spark)
 
     def decode(name: str) -> None:
         bronze.ingest_source(warehouse, config.sources[name])
@@ -78,7 +78,7 @@ def test_a_pair_is_joined_by_the_run_after_one_that_was_killed(
     decode("farm")
     decode("zoo")
     decode("zoo")
-    query = silver_view(warehouse, config, "changes")
+    query = silver_view(warehouse, "changes")
     shown = spark.sql(
         "SELECT source, op, before['beast'] AS was, after['beast'] AS is_, batch, warnings "
         f"FROM ({query}) ORDER BY batch"

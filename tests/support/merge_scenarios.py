@@ -110,7 +110,7 @@ class Laboratory:
     @cached_property
     def warehouse(self) -> Warehouse:
         """Where the tables are."""
-        return Warehouse(self.config.settings, self._spark)
+        return Warehouse(self.config, self._spark)
 
     def land(self, number: int) -> None:
         """Every scenario's batch `number`, one file a source."""
@@ -129,9 +129,7 @@ class Laboratory:
 
     def merge(self, targets: Sequence[str] | None = None) -> list[gold.Merged]:
         """Gold, once."""
-        return gold.merge_tables(
-            self.warehouse, self.config, sources=list(self.config.sources), targets=targets
-        )
+        return gold.merge_tables(self.warehouse, sources=list(self.config.sources), targets=targets)
 
     def forget_silver(self) -> None:
         """Lose silver's checkpoints: every message is decoded and appended once more."""
@@ -152,7 +150,7 @@ class Laboratory:
         """Know of the tables only what they hold, as another process does."""
         self._spark.catalog.clearCache()
         self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-        self.warehouse = Warehouse(self.config.settings, self._spark)
+        self.warehouse = Warehouse(self.config, self._spark)
 
     def rows(self, target: str) -> list[Row]:
         """A gold table, in key order; none where it was never made.
@@ -206,16 +204,13 @@ class Laboratory:
 
     def history(self, target: str) -> list[Row]:
         """Every change of a target, in order."""
-        frame, _ = history_frame(self.warehouse, self.config, target, key={})
+        frame, _ = history_frame(self.warehouse, target, key={})
         return list(map(plain, records(frame)))
 
     def differing(self, targets: Iterable[str]) -> dict[str, str]:
         """The targets that are not what history makes of them, and how they differ."""
-        routes = known_targets(self.warehouse, self.config).routes
-        found = {
-            target: reconcile(self.warehouse, self.config, target, routes=routes)
-            for target in targets
-        }
+        routes = known_targets(self.warehouse).routes
+        found = {target: reconcile(self.warehouse, target, routes=routes) for target in targets}
         return {
             target: f"{compared.summary} {compared.differences}"
             for target, compared in found.items()

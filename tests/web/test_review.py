@@ -43,7 +43,7 @@ def project(
     )
     assert project.ingest("run").code == 0
     config = load(project.folder / "conf", environ={})
-    review = LedgerReview(Warehouse(config.settings, spark, root=str(config.root)), config)
+    review = LedgerReview(Warehouse(config, spark))
     with serving(Site(review, "warehouse", "ada")) as address:
         yield project, Client(address)
 

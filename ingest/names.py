@@ -26,12 +26,14 @@ _WILDCARDS = {"*": ".*", "?": "."}
 
 
 class SourceTable(NamedTuple):
-    """A table of a source by the source's own names, case kept; None where it has no such level."""
+    """A table of a source by the source's own names, case kept; None where it has no such level.
+
+    `table` is None for what names no table, which lives in silver only."""
 
     source: str
     db: str | None
     schema: str | None
-    table: str
+    table: str | None
 
     def __str__(self) -> str:
         names = (self.db, self.schema, self.table)

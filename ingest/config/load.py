@@ -60,8 +60,12 @@ class Config:
         """The project's folder, in which the conf folder lies."""
         return self.conf.parent
 
-    def route(self, source: str, *, db: str | None, schema: str | None, table: str) -> Route | None:
-        """Where a table of `source` goes; None: it lives in silver only."""
+    def route(
+        self, source: str, *, db: str | None, schema: str | None, table: str | None
+    ) -> Route | None:
+        """Where a table of `source` goes; None: it lives in silver only, as what names no table."""
+        if not table:
+            return None
         secret = self.mask_secret.name if self.mask_secret is not None else None
         return route(
             self.tables[source], db, schema, table=table, ddl=self.settings.ddl, secret=secret

@@ -151,7 +151,7 @@ def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
     for source in sources:
         cursor = progress_by_target.get((source, SOURCE_CURSOR))
         tables = cursor.tables if cursor is not None else {}
-        came = [table for table in tables if table[2]]
+        came = [(db, schema, table) for db, schema, table in tables if table]
         if any(last and not table[2] for table, last in tables.items()):
             yield f"source {source}: changes that name no table stay in silver; set default_table"
         names = [".".join(name for name in table if name) for table in came]

@@ -421,9 +421,10 @@ def known_as(
 ) -> SourceTable:
     """The table under the name that its rows have. A shadow table may have got more underscores
     than one: pt-online-schema-change puts them before its name until that is free."""
-    named = table
-    while _folded(named) not in known and statement.ghost and named.table.startswith("_"):
-        named = named._replace(table=named.table[1:])
+    named, name = table, table.table or ""
+    while _folded(named) not in known and statement.ghost and name.startswith("_"):
+        name = name[1:]
+        named = named._replace(table=name)
     return known.get(_folded(named), table)
 
 

@@ -111,8 +111,6 @@ class EntryStore:
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold; None where it lives in silver only."""
-        if not table.table:
-            return None
         return self.config.route(table.source, db=table.db, schema=table.schema, table=table.table)
 
     def applied(self, entry: Entry) -> Pos | None:

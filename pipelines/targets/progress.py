@@ -52,8 +52,8 @@ PROGRESS = (
 
 Outdated = Literal["decoding", "decoded", "unconfirmed"]
 """Silver is being decoded again, or has been, and the rebuild is to be confirmed."""
-Names = tuple[str | None, str | None, str]
-"""Database, schema and table."""
+Names = tuple[str | None, str | None, str | None]
+"""Database, schema and table; no table for changes that name none."""
 
 
 class Horizon(NamedTuple):
@@ -283,7 +283,7 @@ class _State(msgspec.Struct, kw_only=True):
     changes that name no table the last of the three is null."""
 
     watermarks: dict[str, Watermarks] = {}
-    tables: list[tuple[str | None, str | None, Any, int]] = []
+    tables: list[tuple[str | None, str | None, str | None, int]] = []
     below: Pos | None = None
     partly_applied: int | None = None
     contract: TargetContract | None = None

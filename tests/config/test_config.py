@@ -215,6 +215,8 @@ def test_one_source_with_one_transport_is_enough(conf: Conf, tmp_path: Path) -> 
     way = found.route("shop", db="barn", schema=None, table="cows")
     assert way is not None
     assert way.target == "barn_cows"
+    for nameless in (None, ""):
+        assert found.route("shop", db="barn", schema=None, table=nameless) is None
     assert way.ddl == DdlPolicy(
         additive="apply", widening="apply", destructive="review", unparsed="review"
     )

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 def wrong_address(text: str) -> str:
     """What is wrong with an address of the web; empty where nothing is. It repeats nothing of the
     address, a part of which may be a secret."""
-    if not text.startswith(("http://", "https://")):
+    if not text.lower().startswith(("http://", "https://")):
         return "it has to begin with http:// or https://"
     try:
         parts = urlsplit(text)

@@ -146,6 +146,7 @@ def test_schemas_have_to_come_from_somewhere(tmp_path: Path, text: str, wrong: b
         ("http://registry:8081", None),
         ("https://ada:secret@registry/api/ccompat/v7/", None),
         ("http://[::1]:8081", None),
+        ("HTTP://registry:8081", None),
         ("localhost:8081", "it has to begin with http:// or https://"),
         ("registry", "it has to begin with http:// or https://"),
         ("file:///etc/passwd", "it has to begin with http:// or https://"),

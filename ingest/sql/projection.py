@@ -42,8 +42,8 @@ class Projection:
     images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
     column that tells which source table a row came from. `sequence`: the columns that order the
     rows, as the names images have them under and their type. `masks`: the target columns that have
-    something else in place of their values; what is read through `seen` has it. `keeps_states`: the
-    target shows every state of a row, not only the last.
+    something else in place of their values; what is read through `masked` has it.
+    `keeps_states`: the target shows every state of a row, not only the last.
     """
 
     keys: tuple[str, ...]

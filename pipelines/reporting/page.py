@@ -25,7 +25,7 @@ _LINE = 32
 
 
 def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> str:
-    """The page; `place` says what it is of."""
+    """The page; `warehouse_name` says what it is of."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

@@ -34,7 +34,7 @@ def check_libraries() -> None:
 
 
 def inbox_page(inbox: Inbox, *, warehouse_name: str) -> str:
-    """What waits, and what was decided; `place` says of which warehouse."""
+    """What waits, and what was decided, in the warehouse of that name."""
     return _rendered("inbox", inbox=inbox, warehouse_name=warehouse_name, title="Schema changes")
 
 

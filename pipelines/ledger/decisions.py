@@ -356,8 +356,10 @@ class Ledger(EntryStore):
 
     def review_retyped(self) -> None:
         """Review again what waits for another type of a column that has another one by now: a
-        rebuild was killed before it did."""
-        for entry in [entry for entry in self.entries.values() if retypes(entry)]:
+        rebuild was killed before it did. What failed may have been half done itself: who approves
+        it again sees it through."""
+        waiting = [e for e in self.entries.values() if e.status == "pending" and retypes(e)]
+        for entry in waiting:
             route = self.route(entry.table)
             if route is None or not self.warehouse.exists("gold", route.target):
                 continue

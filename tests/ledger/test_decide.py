@@ -21,7 +21,7 @@ from ingest.ddl.changes import (
     lineage,
 )
 from ingest.names import SourceTable
-from pipelines.ledger.decisions import Verdict, decide, overtaken
+from pipelines.ledger.decisions import Ledger, Verdict, decide, overtaken
 from pipelines.ledger.entries import Entry, Overtaken, added_again
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
@@ -113,6 +113,27 @@ def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:
 def test_effects_on_a_target(stated: list[SchemaChange], expected: list[SchemaChange]) -> None:
     found = effects_on(stated, {"id": "int", "n": "int"}, ["id"], exclude=["Hidden"])
     assert list(found) == expected
+
+
+def test_what_failed_halfway_is_left_to_who_approves_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its column may have the new type, and no values yet."""
+    again: list[Entry] = []
+    effects = (AlterColumnType("a", "string"),)
+    waiting = [
+        entry(status, 5, status=status, effects=effects, proposed=(*DROP, *ADD))
+        for status in ("pending", "failed", "rejected")
+    ]
+    ledger: Any = SimpleNamespace(
+        entries={each.id: each for each in waiting},
+        route=lambda _: SimpleNamespace(target="t"),
+        warehouse=SimpleNamespace(exists=lambda *_: True),
+        review_again=lambda entries, _: again.extend(entries),
+    )
+    monkeypatch.setattr("pipelines.ledger.decisions.proposed_now", lambda *_: ())
+    Ledger.review_retyped(ledger)
+    assert [each.id for each in again] == ["pending"]
 
 
 def test_a_key_that_another_source_table_was_given() -> None:

@@ -1,9 +1,11 @@
 """Small files put together as they come, so that a table is as quick to read after years of runs.
 
 Every run leaves a file or two in each table that it writes, and whoever reads the table opens them
-all. So a run counts what it has written, and compacts a table after every WRITES of them. Files of
-LARGE bytes stay as they are: each byte is written a few times in all, however long the history.
-Compaction changes no rows: streams over a table read nothing again, and readers are not disturbed.
+all; in the table's log it leaves four, and whoever looks for new commits lists them all. So a run
+counts what it has written, and after every WRITES of them it compacts a table and takes away what
+its log can do without. Files of LARGE bytes stay as they are: each byte is written a few times in
+all, however long the history. Compaction changes no rows: streams over a table read nothing again,
+and readers are not disturbed.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
         with lease(warehouse, "gold" if layer == "gold" else "silver"):
             if warehouse.exists(layer, table):
                 warehouse.execute(optimize(warehouse.name(layer, table)))
+                warehouse.clear_checksums(layer, table)
     except LeaseHeld:
         return False
     finally:

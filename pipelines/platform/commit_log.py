@@ -4,6 +4,7 @@ second."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +17,10 @@ _DRAFT = 5.0
 """Seconds after which a draft of a first commit is nobody's any more."""
 _LOOKED_AT = 64
 """Commits that are read to find whether one of them defines the table anew."""
+
+CHECKED = 100
+"""The newest commits, whose checksums stay: at least those since the last checkpoint."""
+_CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
 
 class Commit(NamedTuple):
@@ -51,6 +56,19 @@ def clear_failed_creation(log: Path) -> None:
     for empty in (log / "_staged_commits", log):
         with suppress(OSError):
             empty.rmdir()
+
+
+def clear_checksums(log: Path, end: CommitFile) -> None:
+    """Take away the checksums of all but the newest commits: Delta's of the table's state, which is
+    asked for at the log's end alone, and Hadoop's of both files, which are read unchecked without.
+    They are three of four files of a log, and Delta lists the whole folder whenever it looks for
+    new commits."""
+    with os.scandir(log) as files:
+        names = [file.name for file in files if file.name.endswith(".crc")]
+    for name in names:
+        found = _CHECKSUM.fullmatch(name)
+        if found is not None and int(found[1] or found[2]) <= end.version - CHECKED:
+            (log / name).unlink(missing_ok=True)
 
 
 def any_commit(log: Path) -> bool:

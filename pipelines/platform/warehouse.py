@@ -27,6 +27,7 @@ from pipelines.platform.commit_log import (
     Commit,
     CommitFile,
     any_commit,
+    clear_checksums,
     clear_failed_creation,
     commits,
     defined_since,
@@ -279,6 +280,12 @@ class Warehouse:
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
             return [Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}) for row in newest]
         return commits(self._log(layer, table), self._last(layer, table), most)
+
+    def clear_checksums(self, layer: str, table: str) -> None:
+        """Keep the log of a local table short; a catalog's is its platform's."""
+        last = self._last(layer, table) if self.local else None
+        if last is not None:
+            clear_checksums(self._log(layer, table), last)
 
     def _log(self, layer: str, table: str) -> Path:
         return self.folder(layer, table) / "_delta_log"

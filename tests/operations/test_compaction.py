@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ingest.sql.silver import among
 from pipelines.operations import compaction
+from pipelines.platform import commit_log
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
@@ -39,6 +40,7 @@ def test_a_long_life_in_few_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compaction, "WRITES", 3)
+    monkeypatch.setattr(commit_log, "CHECKED", 1)
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE)
     for number in range(5):
@@ -49,6 +51,12 @@ def test_a_long_life_in_few_files(
     # One file of the first three batches, and those of two.
     assert files["bronze/messages"] == files["silver/cdc"] == files["gold/_progress"] == 3, files
     assert files["gold/shop_item"] <= 3, files
+    # Of commits before the third batch the logs have no more than is needed to read them as then.
+    for table in tables:
+        log = warehouse / table / "_delta_log"
+        assert sorted(file.name for file in log.glob(f"*{1:020}*")) == [f"{1:020}.json"]
+        then = spark.read.format("delta").option("versionAsOf", 1).load(str(warehouse / table))
+        assert then.count() > 0
     # What is read of the newest batch is its file; of one before it, at most the next one's too.
     silver = f"delta.`{warehouse / 'silver/cdc'}`"
     for batches, opened in (([5], 1), ([4], 2), ([4, 5], 2)):

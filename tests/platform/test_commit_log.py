@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pipelines.platform.commit_log import CHECKED
 from pipelines.platform.warehouse import Warehouse
 from tests.support.tables import tables_in
 
@@ -25,7 +26,8 @@ def warehouse(tmp_path: Path) -> Warehouse:
 def commit(warehouse: Warehouse, version: int) -> Path:
     file = warehouse.folder("gold", "t") / "_delta_log" / f"{version:020}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    for name in (file.with_suffix(".crc"), file.with_name(f".{file.name}.crc")):
+    state = file.with_suffix(".crc")
+    for name in (state, *(each.with_name(f".{each.name}.crc") for each in (file, state))):
         name.touch()
     info = {"timestamp": version, "operation": "WRITE", "userMetadata": f"m {version}"}
     file.write_text(json.dumps({"commitInfo": info}) + "\n")
@@ -63,6 +65,24 @@ def test_a_log_that_was_cleaned_or_begun_anew(warehouse: Warehouse) -> None:
         file.unlink()
     commit(warehouse, 0)
     assert [found.version for found in warehouse.commits("gold", "t", 9)] == [0]
+
+
+def test_a_long_log_is_its_commits_and_little_else(warehouse: Warehouse) -> None:
+    warehouse.clear_checksums("gold", "t")
+    files = [commit(warehouse, version) for version in range(300)]
+    log = files[0].parent
+    others = [
+        *(log / f"{50:020}.checkpoint.parquet", log / f".{50:020}.checkpoint.parquet.crc"),
+        *(log / "_last_checkpoint", log / "._last_checkpoint.crc"),
+    ]
+    for other in others:
+        other.touch()
+    warehouse.clear_checksums("gold", "t")
+    # Delta lists them all, some ten times a run.
+    assert len(list(log.iterdir())) == 300 + 3 * CHECKED + len(others)
+    assert all(file.exists() for file in (*files, *others))
+    # What came last is as it was.
+    assert len([file for file in log.iterdir() if f"{300 - CHECKED:020}" in file.name]) == 4
 
 
 def test_whether_there_is_a_table_is_told_by_the_first_commit_met(

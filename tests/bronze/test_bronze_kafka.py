@@ -519,6 +519,7 @@ def test_logins_and_tls(
         assert "\n" not in str(error.value) and "no-such" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_what_tasks_do_not_tell_is_not_taken_for_a_loss(
     kafka_broker: Broker, tables: Warehouse
 ) -> None:

@@ -102,7 +102,7 @@ def right(project: Project, expected: list[str]) -> None:
         assert gold(project) == expected
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param("rows", marks=pytest.mark.slow), "versions, masked"])
 def test_a_person_is_gone_and_neighbours_are_whole(project: Project, mode: str) -> None:
     played(project, mode)
     before, changes = gold(project), silver(project)

@@ -125,7 +125,9 @@ def held(*folders: Path) -> str:
     return "\n".join(found)
 
 
-@pytest.mark.parametrize("mode", OPTIONS)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(m, marks=[pytest.mark.slow] * (m in ("scd1", "append"))) for m in OPTIONS]
+)
 def test_masked_rows_are_the_clear_ones_masked(
     projects: tuple[Project, Project], mode: str
 ) -> None:

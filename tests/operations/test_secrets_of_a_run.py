@@ -92,6 +92,7 @@ def command_lines() -> Iterator[str]:
             continue
 
 
+@pytest.mark.slow
 def test_secrets_are_nowhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ one key too many is folded again, and the result is the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -116,19 +117,16 @@ def find_prior_images(
     which shows when its image is read (`late_history.unfounded`).
     """
     doubts = doubts or {}
-    found = PriorImages({}, {}, {}, set(), without_hash(frames, batch), 0)
-    hits: dict[int, list[tuple[Pos, int, int]]] = {}
-    files, pending = 0, set(known)
+    seen, searched, pending = _Seen(), set[Key](), set(known)
+    unhashed = without_hash(frames, batch)
     for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
         wanted = {key: known[key] for key in pending}
         parts = {key: (below or {}).get(key, ())[:SOURCE_PART] for key in wanted}
-        files += _look(
-            frames, batch, wanted, parts=parts, span=span, what=what, found=found, hits=hits
-        )
+        _look(frames, batch, by_hash(wanted, parts), span=span, what=what, seen=seen)
         for key in list(pending):
-            base, named = found.bases.get(known[key], ()), found.named.get(known[key], ())
+            base, named = seen.bases.get(known[key], ()), seen.named.get(known[key], ())
             if span.top is None or (base and base > span.top[:SOURCE_PART]):
-                found.searched.add(key)
+                searched.add(key)
                 pending.remove(key)
             elif key in doubts:
                 # Named above its position, it is late, and its base is still to be found.
@@ -137,10 +135,11 @@ def find_prior_images(
                     pending.remove(key)
         if not pending:
             break
-    for hash_, listed in hits.items():
-        base = found.bases.get(hash_, ())
-        found.batches[hash_] = {number: n for top, number, n in listed if top >= base}
-    return found._replace(files=files)
+    batches = {
+        hash_: {number: n for top, number, n in listed if top >= seen.bases.get(hash_, ())}
+        for hash_, listed in seen.batches.items()
+    }
+    return PriorImages(seen.bases, batches, seen.named, searched, unhashed, seen.files)
 
 
 def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> Iterator[Span]:
@@ -159,37 +158,36 @@ def spans(high_positions: Sequence[tuple[int, Pos]], above: int, last: int) -> I
     yield Span(range(1, last + 1), None)
 
 
-def _look(
-    frames: Frames,
-    batch: TableBatch,
-    known: Mapping[Key, int],
-    *,
-    parts: Mapping[Key, Pos],
-    span: Span,
-    what: str,
-    found: PriorImages,
-    hits: dict[int, list[tuple[Pos, int, int]]],
-) -> int:
-    """Read a span for the keys, into `found` and `hits`; gives the number of files.
+@dataclass
+class _Seen:
+    """What was read so far, by the hashes of keys; see PriorImages. `batches`: of each batch its
+    highest position, its number and how many changes it has."""
 
-    `parts`: the position that each key's base has to lie below. `hits`: by hash, of each batch its
-    highest position, its number and how many changes it has.
-    """
-    where = f"{CHANGES} AND {among(span.batches)} AND {of_hashes(known.values())}"
+    bases: dict[int, Pos] = field(default_factory=dict)
+    named: dict[int, Pos] = field(default_factory=dict)
+    batches: dict[int, list[tuple[Pos, int, int]]] = field(default_factory=dict)
+    files: int = 0
+
+
+def _look(
+    frames: Frames, batch: TableBatch, sought: pa.Table, *, span: Span, what: str, seen: _Seen
+) -> None:
+    """Read a span for the keys sought, each with the position that its base has to lie below."""
+    of_these = of_hashes(sought["hash"].to_pylist())
     changes = frames.sql(
         late_history.prior_images(
-            batch.history(where),
-            frames.view(by_hash(known, parts)),
+            batch.history(f"{CHANGES} AND {among(span.batches)} AND {of_these}"),
+            frames.view(sought),
             soft=batch.soft,
             above=batch.above,
             named=what,
         )
     )
     for hash_, of_batch, number, top, base, named in rows(changes):
-        hits.setdefault(hash_, []).append((tuple(top), of_batch, number))
-        found.bases[hash_] = max(found.bases.get(hash_, ()), tuple(base or ()))
-        found.named[hash_] = max(found.named.get(hash_, ()), tuple(named or ()))
-    return len(changes.inputFiles())
+        seen.batches.setdefault(hash_, []).append((tuple(top), of_batch, number))
+        seen.bases[hash_] = max(seen.bases.get(hash_, ()), tuple(base or ()))
+        seen.named[hash_] = max(seen.named.get(hash_, ()), tuple(named or ()))
+    seen.files += len(changes.inputFiles())
 
 
 def based(batch: TableBatch) -> bool:

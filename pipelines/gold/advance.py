@@ -17,7 +17,9 @@ from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
 from pipelines.gold.plan import (
     Feed,
+    TargetTable,
     key_of,
+    recorded,
     reject_keyless,
     table_batch,
 )
@@ -89,16 +91,15 @@ def advance(
         batch = table_batch(
             warehouse,
             _feed(feeding, columns),
-            contract=contract,
-            columns=columns,
-            watermarks=row.watermarks.get(label_of(table), Watermarks()),
+            TargetTable(contract=contract, columns=columns, fresh=fresh, shared=shared),
+            progress=row,
             above=task.above[table],
             only=pending.limit.only,
-            fresh=fresh,
-            shared=shared,
-            newest=row.freshness,
-            version=None if again else _version(row),
         )
+        if not contract.keeps.latest:
+            known = None if again else _version(row)
+            version = recorded(warehouse, route.target, known, fresh=fresh)
+            batch = replace(batch, version=version)
         if number == 0 and len(new) > 1 and not contract.keeps.latest:
             # What a killed run left of the others no longer shows once the first is recorded.
             again = again or batch.version is None

@@ -23,21 +23,11 @@ from ingest.position import Pos
 from ingest.values.source_types import DECIMALS, parse_type
 from ingest.wire.declared import declared_for
 from pipelines.ledger.statements import typed_columns
-from pipelines.silver.pending import BatchStats
+from pipelines.silver.pending import BatchStats, ColumnValues
 from pipelines.targets.progress import highest
 
 _FORMAT = "debezium"
 _ADAPTIVE = ("adaptive", "adaptive_time_microseconds")
-
-
-class Doubt(NamedTuple):
-    """Values that may be other ones: those of `column` above a position, and below another one
-    where that is given, with so many `digits` behind the point; None: however they are spelled."""
-
-    column: str
-    above: Pos
-    below: Pos | None
-    digits: int | None
 
 
 def check_encodings(
@@ -47,7 +37,7 @@ def check_encodings(
     *,
     types: Sequence[Sequence[ColumnType]],
     stats: Sequence[BatchStats],
-    met: Callable[[Doubt], bool],
+    met: Callable[[ColumnValues], bool],
 ) -> None:
     """See that `columns:` reads the changes as the statements before them say.
 
@@ -83,7 +73,7 @@ def check_encodings(
 
 def _doubts(
     name: str, type_: str, made: Sequence[tuple[Pos, str]], *, options: Mapping[str, Any]
-) -> Iterable[tuple[Doubt, str]]:
+) -> Iterable[tuple[ColumnValues, str]]:
     """What may be read wrongly of a column declared as `type_` that statements made others, each
     with the type that it has by then."""
     read = _encoding(type_, options)
@@ -92,7 +82,7 @@ def _doubts(
         written = _encoding(new, options)
         if read is not None and written is not None and read != written:
             bytes_or_text = read.kind == written.kind == "unscaled" and _may_be_text(options)
-            yield Doubt(name, pos, below, read.digits if bytes_or_text else None), new
+            yield ColumnValues(name, pos, below, read.digits if bytes_or_text else None), new
 
 
 def _by_declaration(name: str, type_: str, types: Sequence[Sequence[ColumnType]]) -> bool:

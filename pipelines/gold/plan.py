@@ -8,7 +8,8 @@ history (`history_batches`), and what must be asked of Spark for it is asked her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ingest.config.load import Config
@@ -32,7 +33,7 @@ from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_sequence_positions
-from pipelines.targets.progress import Watermarks
+from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, with_spellings
 
@@ -66,6 +67,34 @@ class Histories(NamedTuple):
     keys: Mapping[SourceTable, tuple[str, ...]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetTable:
+    """The target that batches are for: what it was made for, and its columns. `fresh`: it was made
+    in this run; `shared`: several source tables feed it."""
+
+    contract: TargetContract
+    columns: dict[str, str]
+    fresh: bool = False
+    shared: bool = False
+
+
+class Extent(NamedTuple):
+    """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
+    `only`, and of each source table what `watermarks` say of where it was trimmed."""
+
+    watermarks: Mapping[str, Watermarks] = MappingProxyType({})
+    last: int | None = None
+    only: str = "true"
+
+    @classmethod
+    def applied(cls, progress: Progress) -> Extent:
+        """As much as was applied to a target."""
+        return cls(progress.watermarks, *progress.applied)
+
+
+ALL_HISTORY = Extent()
+
+
 def histories(
     warehouse: Warehouse,
     routes: Mapping[SourceTable, Route],
@@ -94,69 +123,43 @@ def histories(
 
 
 def history_batches(
-    warehouse: Warehouse,
-    feeds: Iterable[Feed],
-    *,
-    contract: TargetContract,
-    columns: dict[str, str],
-    watermarks: Mapping[str, Watermarks],
-    only: str = "true",
-    shared: bool = False,
+    warehouse: Warehouse, feeds: Iterable[Feed], target: TargetTable, *, extent: Extent
 ) -> list[TableBatch]:
     """The histories of source tables of a target, each a batch that begins at 0."""
     batches = []
     for feed in feeds:
         if feed.stats:
-            known = watermarks.get(label_of(feed.table), Watermarks())
+            known = extent.watermarks.get(label_of(feed.table), Watermarks())
             kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
-            batch = _table_batch(
-                warehouse, feed, contract=contract, columns=columns, watermarks=kept
-            )
-            batches.append(replace(batch, only=only, shared=shared))
+            batch = _table_batch(warehouse, feed, target, watermarks=kept)
+            batches.append(replace(batch, only=extent.only))
     return with_truncates(warehouse, batches)
 
 
 def table_batch(
     warehouse: Warehouse,
     feed: Feed,
+    target: TargetTable,
     *,
-    contract: TargetContract,
-    columns: dict[str, str],
-    watermarks: Watermarks,
+    progress: Progress,
     above: int,
     only: str,
-    fresh: bool,
-    shared: bool,
-    newest: int | None,
-    version: int | None,
 ) -> TableBatch:
-    """What a source table has new for its target, in silver's batches above `above`. `version`: the
-    target's when that was last recorded."""
-    batch = _table_batch(warehouse, feed, contract=contract, columns=columns, watermarks=watermarks)
-    now = None
-    if not contract.keeps.latest:
-        now = recorded(warehouse, feed.route.target, version, fresh=fresh)
-    batch = replace(
-        batch, above=above, only=only, fresh=fresh, shared=shared, newest=newest, version=now
-    )
+    """What a source table has new for its target, in silver's batches above `above`."""
+    watermarks = progress.watermarks.get(label_of(feed.table), Watermarks())
+    batch = _table_batch(warehouse, feed, target, watermarks=watermarks)
+    batch = replace(batch, above=above, only=only, newest=progress.freshness)
     [whole] = with_truncates(warehouse, [batch])
     return whole
 
 
 def _table_batch(
-    warehouse: Warehouse,
-    feed: Feed,
-    *,
-    contract: TargetContract,
-    columns: dict[str, str],
-    watermarks: Watermarks,
+    warehouse: Warehouse, feed: Feed, target: TargetTable, *, watermarks: Watermarks
 ) -> TableBatch:
-    route, stats = feed.route, feed.stats
+    route, stats, contract = feed.route, feed.stats, target.contract
     if route.mask_secret is not None:
         offer_secret(warehouse.session, warehouse.config.mask_secret)
-    projection = projection_of(
-        warehouse.config, feed, contract.keys, columns=columns, known=watermarks.spellings
-    )
+    projection = projection_of(warehouse.config, feed, target, known=watermarks.spellings)
     projection = replace(projection, keeps_states=not contract.keeps.latest)
     if watermarks.key_overridden:
         # Silver's own keys and hashes then are not the target's.
@@ -187,6 +190,8 @@ def _table_batch(
             tenant=one_tenant(source, stats, watermarks.tenant),
         ),
         missing_order_keys=missing_order_keys,
+        fresh=target.fresh,
+        shared=target.shared,
     )
 
 
@@ -300,15 +305,11 @@ def declared_keys(
 
 
 def projection_of(
-    config: Config,
-    feed: Feed,
-    keys: tuple[str, ...],
-    *,
-    columns: dict[str, str],
-    known: tuple[str, ...],
+    config: Config, feed: Feed, target: TargetTable, *, known: tuple[str, ...]
 ) -> Projection:
     """How the source table becomes rows of the target. `known`: names of images from before that
     are spelled otherwise than the target's columns."""
+    keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
     images = {known, *(image for each in stats for image in each.images)}
     by_lower = {name.lower(): name for name in columns}

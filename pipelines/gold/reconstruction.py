@@ -29,10 +29,13 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import MODES
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.gold.encodings import Doubt, check_encodings
+from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import (
+    ALL_HISTORY,
+    Extent,
     Feed,
     Histories,
+    TargetTable,
     declared_keys,
     histories,
     history_batches,
@@ -46,8 +49,8 @@ from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import has_values
-from pipelines.targets.progress import Progress, Watermarks, progress_of
+from pipelines.silver.pending import ColumnValues, has_values
+from pipelines.targets.progress import Progress, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
 from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
@@ -56,12 +59,11 @@ Result = TypeVar("Result")
 
 
 class Reconstruction:
-    """The rows of one target, folded from all of silver up to batch `last`.
+    """The rows of one target, folded from so much of silver as `extent` says.
 
-    `watermarks` are what gold remembers of the source tables: where their history was trimmed.
-    `only` is SQL that narrows the events to a past moment. `today`: under the columns and the key
-    that it would have if it were made today; so it is, too, where the table is gone, which was made
-    for `before`. As a context it takes back, at its end, the names it gave to what it works with.
+    `today`: under the columns and the key that it would have if it were made today; so it is, too,
+    where the table is gone, which was made for `before`. As a context it takes back, at its end,
+    the names it gave to what it works with.
     `keys` and `columns` (name -> Spark type, without what gold adds) are the target's, `names` all
     columns of its rows, `typed_names` those to which messages or statements give a type, `entries`
     the ledger's of the target's source tables, whose histories are `batches`.
@@ -73,9 +75,7 @@ class Reconstruction:
         target: str,
         *,
         tables: Sequence[tuple[SourceTable, Route]],
-        watermarks: Mapping[str, Watermarks],
-        last: int | None = None,
-        only: str = "true",
+        extent: Extent = ALL_HISTORY,
         today: bool = False,
         before: TargetContract | None = None,
     ) -> None:
@@ -93,10 +93,11 @@ class Reconstruction:
             return [e for e in entries if first_names.get(e.table, e.table) == table]
 
         found = histories(
-            *(warehouse, own),
+            warehouse,
+            own,
             first_names=first_names,
             lineage=lambda table: lineage_of(of(table)),
-            last=last,
+            last=extent.last,
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
         _check_encodings(warehouse, found.feeds if today else (), entries_of=of)
@@ -112,14 +113,10 @@ class Reconstruction:
             columns = self._todays_columns(columns or {}, found.feeds)
         self.columns = columns
         if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
-            only = f"({only}) AND {unclaimed(warehouse, self.source, target)}"
-        self.batches = history_batches(
-            *(warehouse, found.feeds),
-            contract=self.contract,
-            columns=columns,
-            watermarks=watermarks,
-            only=only,
-        )
+            own_keys = unclaimed(warehouse, self.source, target)
+            extent = extent._replace(only=f"({extent.only}) AND {own_keys}")
+        made = TargetTable(contract=self.contract, columns=columns)
+        self.batches = history_batches(warehouse, found.feeds, made, extent=extent)
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
         self.added = {**METADATA, **self.contract.keeps.added}
@@ -148,13 +145,8 @@ class Reconstruction:
         if contract is not None and (gone or not contract.keeps.keyed or not stats):
             return contract.keys
         hinted_keys = found.keys.get(first.table, ())
-        lineage = first.lineage
         return key_of(
-            self.warehouse,
-            self.route,
-            stats=stats,
-            lineage=lineage,
-            hinted_keys=hinted_keys,
+            self.warehouse, self.route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys
         )
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
@@ -269,20 +261,24 @@ def as_applied(
     *,
     tables: Sequence[tuple[SourceTable, Route]],
     progress: Progress,
-    today: bool = False,
 ) -> Reconstruction:
-    """The target as all that it has applied makes it, under the columns, key and mode that it has
-    or, `today`, would have if it were made today."""
-    last, only = progress.applied
+    """The target as all that it has applied makes it, under the columns, key and mode that it
+    has."""
+    extent, before = Extent.applied(progress), progress.contract
+    return Reconstruction(warehouse, target, tables=tables, extent=extent, before=before)
+
+
+def as_made_today(
+    warehouse: Warehouse,
+    target: str,
+    *,
+    tables: Sequence[tuple[SourceTable, Route]],
+    progress: Progress,
+) -> Reconstruction:
+    """The same under the columns, key and mode that it would have if it were made today."""
+    extent, before = Extent.applied(progress), progress.contract
     return Reconstruction(
-        warehouse,
-        target,
-        tables=tables,
-        watermarks=progress.watermarks,
-        last=last,
-        only=only,
-        today=today,
-        before=progress.contract,
+        warehouse, target, tables=tables, extent=extent, today=True, before=before
     )
 
 
@@ -305,9 +301,8 @@ def as_of(
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
-    return Reconstruction(
-        warehouse, target, tables=tables, watermarks=watermarks, only=moment.until
-    )
+    extent = Extent(watermarks, only=moment.until)
+    return Reconstruction(warehouse, target, tables=tables, extent=extent)
 
 
 def _typed_names(feeds: Iterable[Feed]) -> set[str]:
@@ -320,8 +315,8 @@ def _check_encodings(
     *,
     entries_of: Callable[[SourceTable], list[Entry]],
 ) -> None:
-    def met(doubt: Doubt, feed: Feed) -> bool:
-        return has_values(warehouse, feed.stats, feed.later_names, **doubt._asdict())
+    def met(values: ColumnValues, feed: Feed) -> bool:
+        return has_values(warehouse, feed.stats, feed.later_names, values=values)
 
     for feed in feeds:
         source = warehouse.config.sources[feed.table.source]

@@ -38,7 +38,7 @@ from pipelines.apply.late_keys import these_keys
 from pipelines.apply.scd1 import history_run
 from pipelines.gold.accounting import enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
-from pipelines.gold.plan import histories, history_batches, key_of
+from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
@@ -57,14 +57,13 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     check_masks(route, progress.contract if progress is not None else None)
-    last, only = progress.applied if progress is not None else (None, "true")
-    watermarks = progress.watermarks if progress is not None else {}
+    extent = Extent.applied(progress) if progress is not None else ALL_HISTORY
     found = histories(
         warehouse,
         {table: route},
         first_names=ledger.first_names,
         lineage=ledger.lineage,
-        last=last,
+        last=extent.last,
     )
     [feed] = found.feeds
     if columns is None or not feed.stats:
@@ -72,15 +71,12 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     keys = key_of(warehouse, route, stats=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
-    [batch] = history_batches(
-        warehouse,
-        [feed],
+    target = TargetTable(
         contract=TargetContract.by(route, "scd1", keys),
         columns=columns,
-        watermarks=watermarks,
-        only=only,
-        shared=len({*watermarks, label_of(table)}) > 1,
+        shared=len({*extent.watermarks, label_of(table)}) > 1,
     )
+    [batch] = history_batches(warehouse, [feed], target, extent=extent)
     return batch
 
 

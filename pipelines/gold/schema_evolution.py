@@ -12,7 +12,7 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from pipelines.gold.encodings import Doubt, check_encodings
+from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
@@ -20,7 +20,7 @@ from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges, has_values
+from pipelines.silver.pending import BatchStats, ColumnValues, PendingChanges, has_values
 from pipelines.targets.progress import Progress, highest
 from pipelines.targets.table import check_contract, columns_of, create, wanted_columns
 
@@ -146,9 +146,9 @@ def _check_encodings(feeding: Feeding) -> None:
     ledger, table = feeding.ledger, feeding.table
     said = ((e.pos, ledger.statement(e)) for e in ledger.of(table) if e.statement and e.pos)
 
-    def met(doubt: Doubt) -> bool:
+    def met(values: ColumnValues) -> bool:
         names = feeding.later_names
-        return has_values(ledger.warehouse, feeding.stats, names, **doubt._asdict())
+        return has_values(ledger.warehouse, feeding.stats, names, values=values)
 
     source = ledger.config.sources[ledger.source]
     check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)

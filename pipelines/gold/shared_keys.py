@@ -21,7 +21,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import resolve_rejects
-from pipelines.gold.plan import histories, history_batches
+from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -43,15 +43,9 @@ def try_again(
     if not routes:
         return row
     found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
-    batches = history_batches(
-        warehouse,
-        found.feeds,
-        contract=contract,
-        columns=columns_of(warehouse, route.target) or {},
-        watermarks=row.watermarks,
-        shared=True,
-    )
-    for batch in batches:
+    columns = columns_of(warehouse, route.target) or {}
+    target = TargetTable(contract=contract, columns=columns, shared=True)
+    for batch in history_batches(warehouse, found.feeds, target, extent=Extent(row.watermarks)):
         with Frames(warehouse) as frames:
             counts = _give(frames, batch, opened)
         row = replace(row, **{name: getattr(row, name) + n for name, n in counts.items()})

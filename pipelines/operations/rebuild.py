@@ -26,7 +26,7 @@ from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
 from pipelines.gold.known_targets import RoutesByTarget
-from pipelines.gold.reconstruction import Reconstruction, as_applied
+from pipelines.gold.reconstruction import Reconstruction, as_made_today
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.untyped import untyped_columns
@@ -95,8 +95,8 @@ def rebuild(
         if progress.outdated == "decoding":
             raise TableError(progress.why_outdated)
         if progress.applied[0]:
-            with as_applied(
-                warehouse, target, tables=routes[target], progress=progress, today=True
+            with as_made_today(
+                warehouse, target, tables=routes[target], progress=progress
             ) as reconstruction:
                 gone = not warehouse.exists("gold", target)
                 changes = [] if gone else _changes(reconstruction, progress.contract)

@@ -25,6 +25,7 @@ from ingest.sql.history.compare import (
 from ingest.sql.tables.upkeep import history
 from pipelines.gold.accounting import LeftOut, left_out
 from pipelines.gold.known_targets import RoutesByTarget
+from pipelines.gold.plan import Extent
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.operations.snapshots import snapshot_rows
 from pipelines.platform.leases import lease
@@ -138,9 +139,8 @@ def reconcile_snapshot(
     """
     progress = progress_of(warehouse, routes[target][0][0].source, target)
     gold = _pinned(warehouse, target)
-    with Reconstruction(
-        warehouse, target, tables=routes[target], watermarks=progress.watermarks
-    ) as reconstruction:
+    extent = Extent(progress.watermarks)
+    with Reconstruction(warehouse, target, tables=routes[target], extent=extent) as reconstruction:
         if not reconstruction.contract.keeps.keyed:
             raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(warehouse, reconstruction, path=path, format_=format_)

@@ -106,13 +106,7 @@ def _history(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Re
     progress = progress_of(warehouse, routes[target][0][0].source, target)
     if progress.outdated == "decoding":
         raise TableError(progress.why_outdated)
-    history = Reconstruction(
-        warehouse,
-        target,
-        tables=routes[target],
-        watermarks={},
-        before=progress.contract,
-    )
+    history = Reconstruction(warehouse, target, tables=routes[target], before=progress.contract)
     if not history.keys:
         raise TableError(
             f"{target} has no key, so that nothing tells whose a row is; set keys for it"

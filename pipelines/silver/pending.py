@@ -198,19 +198,26 @@ def with_sequence_positions(
     return placed, int(row["missing"])
 
 
+class ColumnValues(NamedTuple):
+    """The values of `column` in images above a position, and below another one where that is given,
+    with so many `digits` behind the point; None: however they are spelled."""
+
+    column: str
+    above: Pos
+    below: Pos | None
+    digits: int | None
+
+
 def has_values(
     warehouse: Warehouse,
     stats: Sequence[BatchStats],
     later_names: Iterable[SourceTable],
     *,
-    column: str,
-    above: Pos,
-    below: Pos | None,
-    digits: int | None,
+    values: ColumnValues,
 ) -> bool:
-    """Whether images of a table above a position, and below another one where that is given, have
-    values of `column`, with so many `digits` behind the point where that is given."""
-    where = f"{texts.between(above, below)} AND {holds_value(column, digits)}"
+    """Whether the changes of a table have such values."""
+    where = texts.between(values.above, values.below)
+    where += f" AND {holds_value(values.column, values.digits)}"
     changes = _changes(warehouse, stats, later_names, renamed=False, where=where)
     return bool(warehouse.session.sql(first_row(changes)).take(1))
 

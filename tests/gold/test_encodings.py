@@ -13,8 +13,8 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable
 from ingest.position import Pos
-from pipelines.gold.encodings import Doubt, check_encodings
-from pipelines.silver.pending import BatchStats
+from pipelines.gold.encodings import check_encodings
+from pipelines.silver.pending import BatchStats, ColumnValues
 
 TABLE = SourceTable("crm", "crm", None, "clients")
 DECLARED = "decimal(12,2)"
@@ -26,7 +26,7 @@ def at(place: int) -> Pos:
 
 def check(
     *statements: str,
-    met: Callable[[Doubt], bool] = lambda doubt: False,
+    met: Callable[[ColumnValues], bool] = lambda doubt: False,
     place: int = 5,
     newest: int = 9,
     oldest: int | None = None,
@@ -95,7 +95,7 @@ def test_a_decimal_that_may_be_text_parks_where_it_has_the_digits_of_the_declara
 ) -> None:
     asked = []
 
-    def met(doubt: Doubt) -> bool:
+    def met(doubt: ColumnValues) -> bool:
         asked.append(doubt)
         return True
 
@@ -103,7 +103,7 @@ def test_a_decimal_that_may_be_text_parks_where_it_has_the_digits_of_the_declara
     with pytest.raises(TableError) as error:
         check(statement, decimal_handling="auto", met=met)
     assert "Where decimals are text, set `options: {decimal_handling: string}`." in str(error.value)
-    assert asked == [Doubt("Balance", at(5), None, 2)]
+    assert asked == [ColumnValues("Balance", at(5), None, 2)]
     check(statement, decimal_handling="auto")
 
 
@@ -111,7 +111,7 @@ def test_a_decimal_that_may_be_text_parks_where_it_has_the_digits_of_the_declara
 def test_a_point_that_was_moved_back_leaves_what_came_between(handling: str) -> None:
     asked = []
 
-    def met(doubt: Doubt) -> bool:
+    def met(doubt: ColumnValues) -> bool:
         asked.append(doubt)
         return len(asked) > 1
 
@@ -121,7 +121,7 @@ def test_a_point_that_was_moved_back_leaves_what_came_between(handling: str) -> 
     with pytest.raises(TableError, match=r"makes it decimal\(16,4\)"):
         check(there, back, decimal_handling=handling, met=met)
     digits = 2 if handling == "auto" else None
-    assert asked == [Doubt("Balance", at(5), at(6), digits)] * 2
+    assert asked == [ColumnValues("Balance", at(5), at(6), digits)] * 2
     # Changes that all lie behind it are not asked for, however many batches of them come.
     check(there, back, decimal_handling=handling, met=met, oldest=6)
     assert len(asked) == 2

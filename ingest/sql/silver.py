@@ -8,6 +8,8 @@ from ingest.names import SourceTable
 from ingest.sql.metadata import in_gold
 from ingest.sql.quoting import sql_text, sql_texts
 
+ROW_CHANGES, TRUNCATES = "op <> 'truncate'", "op = 'truncate'"
+"""True for the changes of rows; for truncates."""
 _LISTED = 64
 _ARRIVED = "coalesce(unix_millis(arrived), 0L)"
 

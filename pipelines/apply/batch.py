@@ -17,7 +17,7 @@ from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.fold.states import listed, typed_states
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
-from ingest.sql.silver import silver_changes
+from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply import bounds
 from pipelines.silver.pending import BatchStats, spanned
 from pipelines.targets.progress import Watermarks, highest
@@ -260,7 +260,7 @@ class TableBatch:
 
         Where rows stay it voids nothing: what they held counts.
         """
-        where = f"{self.these} AND op <> 'truncate'"
+        where = f"{self.these} AND {ROW_CHANGES}"
         if self.all_truncates and not self.soft and self.keeps.latest:
             where += f" AND NOT ({self.below_truncates('pos')})"
         return self._read(where)

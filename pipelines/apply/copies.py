@@ -10,6 +10,7 @@ aside, none is left out; and none that does not fit, which is a reject of its ow
 from __future__ import annotations
 
 from ingest.sql.fold import late_keys
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 
 UNFIT = "c.key IS NULL OR size(c.misfits) > 0"
@@ -25,7 +26,7 @@ def without_copies(
     """
     if batch.small or batch.shared or not batch.overlaps:
         return changes
-    earlier = batch.earlier(f"op <> 'truncate' AND {batch.around}")
+    earlier = batch.earlier(f"{ROW_CHANGES} AND {batch.around}")
     by_arrival = batch.projection.by_arrival
     return late_keys.without_copies(
         changes, earlier, by_arrival=by_arrival, digest=digest, kept=kept

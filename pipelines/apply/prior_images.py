@@ -23,8 +23,8 @@ from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
 from ingest.position import SOURCE_PART, Pos
 from ingest.sql.fold import late_history
-from ingest.sql.fold.late_history import CHANGES, UNHASHED, by_batch, of_hashes
-from ingest.sql.silver import among
+from ingest.sql.fold.late_history import UNHASHED, by_batch, of_hashes
+from ingest.sql.silver import ROW_CHANGES, among
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.platform.rows import rows
@@ -93,7 +93,7 @@ def without_hash(frames: Frames, batch: TableBatch) -> dict[int, int]:
     changes in each: changes that name no key, or give a row another one."""
     if not batch.watermarks.unhashed and not batch.total("unhashed"):
         return {}
-    found = frames.sql(by_batch(batch.history(f"{CHANGES} AND {UNHASHED}")))
+    found = frames.sql(by_batch(batch.history(f"{ROW_CHANGES} AND {UNHASHED}")))
     return {of_batch: number for of_batch, number in rows(found)}
 
 
@@ -176,7 +176,7 @@ def _look(
     of_these = of_hashes(sought["hash"].to_pylist())
     changes = frames.sql(
         late_history.prior_images(
-            batch.history(f"{CHANGES} AND {among(span.batches)} AND {of_these}"),
+            batch.history(f"{ROW_CHANGES} AND {among(span.batches)} AND {of_these}"),
             frames.view(sought),
             soft=batch.soft,
             above=batch.above,

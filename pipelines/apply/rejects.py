@@ -7,7 +7,7 @@ from ingest.sql.projection import events
 from ingest.sql.rejects import reasons, waiting
 from ingest.sql.rejects.rows import as_rejects
 from ingest.sql.sequence import sequence_position
-from ingest.sql.silver import silver_changes
+from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.targets.rejects import append, change_rejects, claimed, table_of
@@ -17,7 +17,7 @@ def missing_order_key(batch: TableBatch, narrowed: str) -> str:
     """SQL of the reasons of the source table's changes, narrowed, that no value orders."""
     where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL"
     if not batch.projection.truncates:
-        where += " AND op <> 'truncate'"
+        where += f" AND {ROW_CHANGES}"
     tables = (batch.table, *batch.later_names)
     changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.renamed)
     return reasons.missing_order_key(

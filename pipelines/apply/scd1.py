@@ -19,6 +19,7 @@ from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_e
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
@@ -212,7 +213,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     last_noop, first = batch.watermarks.last_noop, min(batch.new_truncates, default=None)
     if first is None or last_noop is None or first > last_noop:
         return []
-    above = f"op <> 'truncate' AND pos > {pos_literal(first)}"
+    above = f"{ROW_CHANGES} AND pos > {pos_literal(first)}"
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     below = batch.below_truncates("_pos")
     return [rows_below(stored, batch.projection, below=below, above=batch.earlier(above))]

@@ -16,6 +16,7 @@ from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import fold_again, on_time
 from pipelines.apply.frames import Frames
@@ -128,8 +129,8 @@ def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
     lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
     if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
-        return "op <> 'truncate'"
-    return f"op <> 'truncate' AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
+        return ROW_CHANGES
+    return f"{ROW_CHANGES} AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
@@ -143,7 +144,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         if applied is not None and truncate > applied:
             break
         first = all(earlier < truncate for earlier in batch.earlier_truncates)
-        above = batch.earlier(f"op <> 'truncate' AND pos > {pos_literal(truncate)}")
+        above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(truncate)}")
         keys.append(
             versions_below(
                 batch.target_table,

@@ -20,6 +20,7 @@ from ingest.sql.fold.late_keys import of_kinds
 from ingest.sql.projection import events
 from ingest.sql.rejects import left_out as texts
 from ingest.sql.rejects import reasons
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
@@ -100,7 +101,7 @@ def _left_out(reconstruction: Reconstruction) -> str:
 
 def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     """SQL of what one source table's fold leaves out, by reason."""
-    images = "op <> 'truncate'" if batch.keeps.keyed else append.IMAGES
+    images = ROW_CHANGES if batch.keeps.keyed else append.IMAGES
     voided = "false"
     if batch.keeps.latest and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
@@ -137,5 +138,5 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
 def _lost(batch: TableBatch) -> str:
     """SQL of the newest changes of the source table's keys that another's row holds, where it would
     have a row itself."""
-    changes = events(batch.projection, batch.history("op <> 'truncate'"))
+    changes = events(batch.projection, batch.history(ROW_CHANGES))
     return texts.lost(changes, batch.held_by_others)

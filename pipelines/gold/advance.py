@@ -97,8 +97,10 @@ def advance(
             only=pending.limit.only,
         )
         if not contract.keeps.latest:
-            known = None if again else _version(row)
-            version = recorded(warehouse, route.target, known, fresh=fresh)
+            if fresh:
+                version: int | None = warehouse.last_commit("gold", route.target).version
+            else:
+                version = recorded(warehouse, route.target, None if again else _version(row))
             batch = replace(batch, version=version)
         if number == 0 and len(new) > 1 and not contract.keeps.latest:
             # What a killed run left of the others no longer shows once the first is recorded.

@@ -26,13 +26,19 @@ from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import silver_changes, truncates
+from ingest.sql.silver import TRUNCATES, silver_changes, truncates
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, survey, with_key_changes, with_sequence_positions
+from pipelines.silver.pending import (
+    BatchStats,
+    spanned,
+    survey,
+    with_key_changes,
+    with_sequence_positions,
+)
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, with_spellings
@@ -227,19 +233,17 @@ def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str |
     if not batch.projection.truncates or not batch.keeps.keyed:
         return remembered or {}, None
     if remembered is None:
-        return {}, batch.history("op = 'truncate'")
-    brought = batch.brought("op = 'truncate'") if batch.total("truncates") else None
+        return {}, batch.history(TRUNCATES)
+    brought = batch.brought(TRUNCATES) if batch.total("truncates") else None
     return remembered, brought
 
 
-def recorded(warehouse: Warehouse, target: str, version: int | None, *, fresh: bool) -> int | None:
-    """The target's version, where gold recorded all that was written; None where its log says of
-    writes that gold did not record: those of a killed run."""
-    if version is None and not fresh:
+def recorded(warehouse: Warehouse, target: str, version: int | None) -> int | None:
+    """The target's version, where gold recorded all that was written since `version`; None where
+    its log says of writes that gold did not record: those of a killed run."""
+    if version is None:
         return None
     newest = warehouse.commits("gold", target, _COMMITS)
-    if fresh or version is None:
-        return newest[0].version
     newer = [commit for commit in newest if commit.version > version]
     known = len(newer) < _COMMITS and all(commit.operation in _HARMLESS for commit in newer)
     return newest[0].version if known else None
@@ -427,8 +431,5 @@ def reject_keyless(
     warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
 ) -> int:
     """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
-    above, last = min(s.first for s in stats) - 1, max(s.batch for s in stats)
-    changes = silver_changes(
-        warehouse.name("silver", "cdc"), [table], f"batch > {above} AND batch <= {last}"
-    )
+    changes = silver_changes(warehouse.name("silver", "cdc"), [table], spanned(stats))
     return no_key_rejects(warehouse, table.source, route.target, changes=changes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 from ingest.config.modes import TargetContract
@@ -30,6 +31,7 @@ from ingest.sql.fold.merge import Merge
 from ingest.sql.fold.merge import sql as merge_sql
 from ingest.sql.fold.states import of_no_other
 from ingest.sql.rejects.waiting import baseless_among
+from ingest.sql.silver import ROW_CHANGES
 from ingest.sql.tables.rows import overwritten
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
@@ -133,21 +135,19 @@ class Filled(NamedTuple):
     rejected: int
 
 
-def overwrite(reconstruction: Reconstruction, *, accounted: bool = True) -> Filled:
-    """Replace the target's rows by what history makes them, and account for what it leaves out,
-    unless the caller does."""
-    name = reconstruction.warehouse.name("gold", reconstruction.target)
+def overwrite(reconstruction: Reconstruction) -> Filled:
+    """Replace the target's rows by what history makes them, and account for what it leaves out."""
+    return fill(reconstruction, partial(overwrite_rows, reconstruction))
+
+
+def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
+    """Replace the target's rows by those of a relation."""
     warehouse = reconstruction.warehouse
-
-    def replace(rows: str) -> None:
-        warehouse.execute(overwritten(name, rows, columns=reconstruction.names))
-
-    return fill(reconstruction, replace, accounted=accounted)
+    name = warehouse.name("gold", reconstruction.target)
+    warehouse.execute(overwritten(name, rows, columns=reconstruction.names))
 
 
-def fill(
-    reconstruction: Reconstruction, replace: Callable[[str], None], *, accounted: bool = True
-) -> Filled:
+def fill(reconstruction: Reconstruction, replace: Callable[[str], None]) -> Filled:
     """What `replace` leads to, which writes the rows of a relation to the table in one commit.
 
     What the fold leaves out is entered before and resolved after: a process that is killed in
@@ -161,11 +161,10 @@ def fill(
         replace(rows)
 
     def before() -> None:
-        if accounted:
-            rejected.append(enter_left_out(reconstruction, began))
+        rejected.append(enter_left_out(reconstruction, began))
 
     reconstruction.tried(checked, before=before)
-    lost = resolve_rejects(reconstruction, began) if accounted else 0
+    lost = resolve_rejects(reconstruction, began)
     metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
     return Filled(int(metrics.get("numOutputRows") or 0), sum(rejected) + lost)
 
@@ -244,7 +243,7 @@ def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None)
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
     where = f"pos < {pos_literal(below)}" if below is not None else "true"
-    changes = batch.history(f"op <> 'truncate' AND {where}")
+    changes = batch.history(f"{ROW_CHANGES} AND {where}")
     return not_told_apart(projection, changes, new=new)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from ingest.sql.rejects import retyped
 from ingest.sql.rejects.rows import is_open, page_of, targets_with
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.gold.refold import all_of, applied_history, baseless, overwrite, refold
+from pipelines.gold.refold import all_of, applied_history, baseless, overwrite_rows, refold
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of, named
 from pipelines.platform.rows import rows as found_rows
@@ -162,7 +163,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                 _save_last_baseless(ledger, batch, max(waiting.values()))
         if None in found.values():
             # Which rejects that settles is noted by who asked.
-            overwrite(reconstruction, accounted=False)
+            reconstruction.tried(partial(overwrite_rows, reconstruction))
     return found
 
 

@@ -17,6 +17,7 @@ from ingest.names import SourceTable
 from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.rejects import waiting as texts
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
@@ -59,7 +60,7 @@ def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     if frames.sql(keys).isEmpty():
         return Counter()
     counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
-    resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where="op <> 'truncate'")
+    resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where=ROW_CHANGES)
     return counts
 
 

@@ -21,7 +21,7 @@ from ingest.position import Pos, pos_literal
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
 from ingest.sql.quoting import equal
-from ingest.sql.silver import newest_batch, silver_changes
+from ingest.sql.silver import ROW_CHANGES, newest_batch, silver_changes
 from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
 from pipelines.apply.batch import TableBatch
@@ -115,7 +115,7 @@ def trim_target(
 
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:
-    changes = events(batch.projection, batch.history(f"op <> 'truncate' AND {old}"))
+    changes = events(batch.projection, batch.history(f"{ROW_CHANGES} AND {old}"))
     key_changes = events(batch.projection, batch.history(batch.projection.may_change_key))
     rows = frames.view(frames.sql(texts.superseded(changes, key_changes, soft=batch.soft)))
     top = frames.sql(texts.highest(rows)).first()

@@ -32,7 +32,7 @@ from ingest.sql.privacy import person
 from ingest.sql.projection import Projection, events
 from ingest.sql.query import one_row
 from ingest.sql.quoting import sql_text
-from ingest.sql.silver import silver_changes
+from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.reconstruction import Reconstruction
@@ -208,7 +208,7 @@ def _rows(
     halves = silver_changes(
         batch.silver, tables, "before IS NOT NULL", renamed=projection.renamed, kind="fragment"
     )
-    for changes in (batch.history("op <> 'truncate'"), halves):
+    for changes in (batch.history(ROW_CHANGES), halves):
         found = frames.sql(
             person.within(events(projection, changes), changes, spans=held, most=MOST + 1)
         )

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from ingest.position import source_part
 from ingest.sql.projection import Projection, events
 from ingest.sql.query import query
+from ingest.sql.silver import ROW_CHANGES
 
-CHANGES = "op <> 'truncate'"
 UNHASHED = "key_hash IS NULL"
 _MAP = "CAST(NULL AS map<string, string>)"
 
@@ -25,8 +25,8 @@ def of_hashes(hashes: Collection[int]) -> str:
 def of_keys(hashes: Collection[int] | None) -> str:
     """True for changes, without most of those of keys that have none of these hashes."""
     if hashes is None:
-        return CHANGES
-    return f"{CHANGES} AND ({of_hashes(hashes)} OR {UNHASHED})"
+        return ROW_CHANGES
+    return f"{ROW_CHANGES} AND ({of_hashes(hashes)} OR {UNHASHED})"
 
 
 def by_batch(changes: str) -> str:

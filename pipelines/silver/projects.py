@@ -8,7 +8,6 @@ copied together with its warehouse, or that reads elsewhere than before, stays t
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ingest.config.sources import Source
+from ingest.config.yaml import read
 from ingest.errors import SourceError
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.warehouse import Warehouse
@@ -137,18 +137,14 @@ def _same_folder(one: str, other: str) -> bool:
 
 
 def _declares(conf: str, source: str) -> bool:
-    """Whether the YAML of a folder has a source of that name; not where it is gone, or on another
-    machine."""
-    name = re.compile(
-        rf"^(?:name|'name'|\"name\")\s*:\s*['\"]?{re.escape(source)}['\"]?\s*(?:#.*)?$", re.M
+    """Whether the YAML of a folder has a source of that name, or cannot be read; not where it is
+    gone, or on another machine."""
+    documents = [read(file, environ={})[0] for file in Path(conf).glob("sources/*.yml")]
+    return any(
+        not document.parsed
+        or (isinstance(document.value, dict) and document.value.get("name") == source)
+        for document in documents
     )
-    for file in glob.glob(f"{glob.escape(conf)}/sources/*.yml"):
-        try:
-            if name.search(Path(file).read_text(encoding="utf-8")):
-                return True
-        except (OSError, UnicodeDecodeError):
-            continue
-    return False
 
 
 def _notes(warehouse: Warehouse, source: str) -> tuple[_Note | None, _Note]:

@@ -74,6 +74,20 @@ def test_a_project_may_be_moved(project: Project, tmp_path: Path) -> None:
         projects.take(project("three", "files: {path: 'other/*'}"), "shop")
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["{name: shop, files: {path: 'landing/shop/*.jsonl'}}", f"{FILES}\n? name\n: shop", "name: ["],
+)
+def test_a_project_that_is_there_keeps_its_source(
+    project: Project, tmp_path: Path, written: str
+) -> None:
+    """However its YAML says the name; one that cannot be read may."""
+    projects.take(project("one"), "shop")
+    (tmp_path / "one/conf/sources/shop.yml").write_text(written)
+    with pytest.raises(SourceError, match="got two"):
+        projects.take(project("two"), "shop")
+
+
 def test_a_project_may_be_copied_with_its_warehouse(project: Project, tmp_path: Path) -> None:
     projects.take(project("one"), "shop")
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")

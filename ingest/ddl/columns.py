@@ -179,12 +179,12 @@ def read_key(reader: TokenReader) -> tuple[str, ...]:
     return tuple(names)
 
 
-def read_column(reader: TokenReader, *, name: str | None = None, strict: bool = False) -> Element:
-    """A column definition; `name` where it was read already.
+def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
+    """A column definition.
 
     Unknown attributes are passed over; `strict`: a word that no database has there is Unread.
     """
-    own = reader.name() if name is None else name
+    own = reader.name()
     source_type = read_type(reader)
     type_ = None if source_type is None else type_in(source_type, reader.dialect)
     found: dict[str, str | bool | None] = {}

@@ -176,11 +176,6 @@ def _refusal(found: list[str], message: Message, what: str, *, advised: str) -> 
 _DETECTION = Detection(FORMATS)
 
 
-def detect(top: TopLevel, message: Message) -> str:
-    """The one format of the registry that recognises a JSON message; see `Detection.detect`."""
-    return _DETECTION.detect(top, message)
-
-
 def recognised(message: Message) -> Recognised:
     """The one format of the registry that recognises a message; see `Detection.of`."""
     return _DETECTION.of(message)

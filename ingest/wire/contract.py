@@ -93,20 +93,12 @@ Texts = tuple[str | None, ...]
 """The canonical texts of a row, in the order of its columns."""
 
 
-PER_CHANGE = (
-    *("op", "op_raw", "before_image", "after_image", "id", "sequenceId", "storeDataSequence"),
-    *("scn", "event_time", "sent_time", "tx_id", "extra", "format", "order", "snapshot", "half"),
-    "warnings",
-)
-"""The fields of Event in which changes of one table can differ, their rows aside."""
-
-
 class Changes(NamedTuple):
     """Changes of one table whose rows have the same columns, read by column: one event a message.
 
     `at`: the index of each one's message, going up. `event`: what is said of all of them, images
-    aside. `varying`: the fields of Event in which they differ, some of PER_CHANGE, each with its
-    value of each change. `names`: the columns of all images. `before`, `after`: the rows, None
+    aside. `varying`: the fields of Event in which they differ, each with its value of each
+    change. `names`: the columns of all images. `before`, `after`: the rows, None
     where there is no such image.
     """
 

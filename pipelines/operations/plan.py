@@ -31,7 +31,6 @@ SOURCE = ("kind", "source", "new_files", "new_messages", "to_decode", "estimated
 PARTITION = ("kind", "source", "topic", "partition", "start", "end", "messages")
 TABLE = ("kind", "table", "source", "source_tables", "events", "action", "why")
 DDL = ("kind", "id", "source", "table", "target", "action", "class", "statement", "proposed")
-ACTIONS = ("create", "merge", "park")
 
 
 class Plan(NamedTuple):

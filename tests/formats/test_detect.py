@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats import FORMATS
-from ingest.formats.detect import Detection, detect, recognised
+from ingest.formats.detect import Detection, recognised
 from ingest.values.jsontext import members
 from ingest.wire.contract import Format, Message, TopLevel
 from tests.support.messages import OF_FOLDER, OF_SEED, PUBLIC_CANAL, is_bare_row, lines_of
@@ -194,4 +194,4 @@ def test_memory_changes_no_answer(top: dict[str, str]) -> None:
             answers.append(error.code.value)
     assert len(set(answers)) == 1
     if answers[0] in FORMATS:
-        assert detect(members(value), Message(value)) == answers[0]
+        assert fresh.detect(members(value), Message(value)) == answers[0]

@@ -20,6 +20,7 @@ from ingest.formats.canal.rows import RowReaders
 from ingest.formats.canal.tables import NO_CODES, Tables
 from ingest.formats.canal.types import NamedTypes
 from ingest.formats.oms.values import oms_converter, oms_spark_type
+from ingest.formats.ticdc.tso import handle_key_only
 from ingest.values.jsontext import images, parse
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -178,14 +179,7 @@ def _handle_key_only(tidb: TiDB, op: str, keep: bool) -> bool:
     """Whether TiCDC sent the handle key alone, the row being too large; a delete needs no more."""
     if not (tidb.onlyHandleKey or tidb.claimCheckLocation):
         return False
-    if op != "delete" and not keep:
-        place = tidb.claimCheckLocation
-        raise DecodeError(
-            Code.UNSUPPORTED,
-            "expected a whole row, got its handle key alone"
-            + (f", the row being stored at {place}" if place else "")
-            + "; raise TiCDC's max-message-bytes, or set option handle_key_only: keep",
-        )
+    handle_key_only(op, tidb.claimCheckLocation, keep)
     return True
 
 

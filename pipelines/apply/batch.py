@@ -78,8 +78,8 @@ class TableBatch:
     def small(self) -> bool:
         """Whether the batch is judged and folded in the driver."""
         changes = self.total("changes")
-        held = self.total("image_bytes") + changes * (self._names_bytes + bounds.OF_A_ROW)
-        return changes <= bounds.CHANGES and held <= bounds.BYTES
+        size = self.total("image_bytes") + changes * (self._names_bytes + bounds.OF_A_ROW)
+        return changes <= bounds.CHANGES and size <= bounds.BYTES
 
     @property
     def history_changes(self) -> int | None:
@@ -104,13 +104,13 @@ class TableBatch:
     def overlaps(self) -> bool:
         """Whether some change may lie at or below what was applied, or be a copy of it."""
         applied = self.watermarks.applied
-        found = [stats.lowest for stats in self.stats if stats.lowest is not None]
-        if applied is None or not found:
+        lowest = [stats.lowest for stats in self.stats if stats.lowest is not None]
+        if applied is None or not lowest:
             return False
         if self.projection.by_arrival:
-            return min(found) <= applied
+            return min(lowest) <= applied
         # At one place of the source's log the transport does not say which came first.
-        return min(found)[:SOURCE_PART] <= applied[:SOURCE_PART]
+        return min(lowest)[:SOURCE_PART] <= applied[:SOURCE_PART]
 
     @property
     def around(self) -> str:

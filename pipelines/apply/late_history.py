@@ -123,13 +123,13 @@ class Starts(NamedTuple):
 
 def starts(prior: PriorImages, known: Mapping[Key, int]) -> Starts:
     """Where the fold of keys that were traced may start."""
-    held = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
+    per_key = [prior.batches.get(hash_, {}) for hash_ in {*known.values()}]
     return Starts(
         parts={key: prior.bases.get(hash_, ()) for key, hash_ in known.items()},
-        batches={*prior.unhashed}.union(*held),
+        batches={*prior.unhashed}.union(*per_key),
         unhashed=bool(prior.unhashed),
         files=prior.files,
-        changes=sum(prior.unhashed.values()) + sum(sum(counts.values()) for counts in held),
+        changes=sum(prior.unhashed.values()) + sum(sum(counts.values()) for counts in per_key),
     )
 
 

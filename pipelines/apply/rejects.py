@@ -40,10 +40,10 @@ def without_claimed(
 ) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
     aside: what gold has not applied no fold applies (34). Those of the keys `given` (SQL) stay."""
-    found = (
+    claims = (
         claimed(frames.warehouse, batch.projection.source, batch.target) if batch.shared else None
     )
-    return events if found is None else waiting.without_claimed(events, found, given=given)
+    return events if claims is None else waiting.without_claimed(events, claims, given=given)
 
 
 def baseless_rejects(frames: Frames, batch: TableBatch, baseless: str) -> int:
@@ -90,7 +90,7 @@ def resolve_rejects(
         change_rejects(warehouse, resolved)
 
 
-def _append(frames: Frames, batch: TableBatch, found: str) -> int:
+def _append(frames: Frames, batch: TableBatch, set_aside: str) -> int:
     """Set aside changes, SQL of them with their reasons; how many are new."""
-    rejects = as_rejects(found, source=batch.projection.source, target=batch.target)
+    rejects = as_rejects(set_aside, source=batch.projection.source, target=batch.target)
     return append(frames.warehouse, frames.sql(rejects))

@@ -92,12 +92,12 @@ def _from_sample(
     if call.json:
         call.console.rows(INIT, [*written, *(("doubt", None, text) for text in made.doubts)])
         return
-    found = [
+    tables = [
         (table.label, ", ".join(table.key) or None, len({*table.types, *table.texts}), table.events)
         for table in sample.tables.values()
     ]
-    if found:
-        call.console.rows(("table", "key", "columns", "changes"), found)
+    if tables:
+        call.console.rows(("table", "key", "columns", "changes"), tables)
     for _, file, _ in written:
         call.console.text(f"wrote {file}")
     for text in made.doubts:

@@ -39,17 +39,17 @@ def report(call: Invocation, out: str) -> None:
     check_libraries()
     warehouse = call.warehouse
     with call.console.progress("report", STEPS) as advance:
-        found = facts(warehouse, advance=advance)
-    failing = findings(warehouse.settings.checks, found.sources, found.tables)
-    html = page(found, failing, warehouse_name=_warehouse_name(call))
+        gathered = facts(warehouse, advance=advance)
+    failing = findings(warehouse.settings.checks, gathered.sources, gathered.tables)
+    html = page(gathered, failing, warehouse_name=_warehouse_name(call))
     try:
         write_whole(Path(out), html.encode())
     except OSError as error:
         raise PlatformError(f"cannot write {out}: {error.strerror}; choose another --out") from None
     call.console.rows(("kind", "file", "bytes"), [("report", out, len(html.encode()))])
-    for text in found.failed:
+    for text in gathered.failed:
         call.console.say(text)
-    if found.failed:
+    if gathered.failed:
         raise SystemExit(1)
 
 
@@ -70,29 +70,29 @@ def check_status(call: Invocation) -> None:
     quiet = Advance(lambda _, __: None)
     sources = source_rows(warehouse, failed=failed)
     tables = table_rows(warehouse, advance=quiet, failed=failed, counting=False)
-    found = findings(
+    failing = findings(
         warehouse.settings.checks,
         [dict(zip(SOURCE, row, strict=True)) for row in sources],
         [dict(zip(TABLE, row, strict=True)) for row in tables],
     )
-    _show(call, found)
+    _show(call, failing)
     webhook = warehouse.settings.checks.webhook
     if webhook:
-        wrong = tell(warehouse, webhook, found, warehouse_name=_warehouse_name(call))
+        wrong = tell(warehouse, webhook, failing, warehouse_name=_warehouse_name(call))
         unknown += [wrong] if wrong is not None else []
     for text in unknown:
         call.console.say(text)
-    if found or unknown:
+    if failing or unknown:
         raise SystemExit(1)
 
 
-def _show(call: Invocation, found: list[Finding]) -> None:
+def _show(call: Invocation, failing: list[Finding]) -> None:
     """Programs get each as an object; people read each on standard error."""
     if call.json:
-        call.console.rows(CHECK, [("check", *finding) for finding in found])
-    for finding in found:
+        call.console.rows(CHECK, [("check", *finding) for finding in failing])
+    for finding in failing:
         call.console.say(finding.text)
-    if not found:
+    if not failing:
         call.console.text("no table is parked, and every check passes")
 
 

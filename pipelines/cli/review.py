@@ -130,11 +130,11 @@ def list_rejects(
     most = MOST_ROWS if limit is None and not call.json else limit
     # People are not shown the bytes.
     wanted = Wanted(source, code, status, limit=most, values=call.json)
-    found = (row[: len(REJECTS)] for row in rejects(call.warehouse, wanted))
+    listed_rows = (row[: len(REJECTS)] for row in rejects(call.warehouse, wanted))
     if call.json:
-        call.console.rows(REJECTS, found)
+        call.console.rows(REJECTS, listed_rows)
         return
-    listed = list(found)
+    listed = list(listed_rows)
     _show_rejects(call, listed)
     if limit is None and len(listed) == most:
         kinds = summary(call.warehouse, wanted)
@@ -180,10 +180,10 @@ def show_reject(call: Invocation, id_: str) -> None:
     """
     from pipelines.operations.listings import REJECT, reject
 
-    found = dict(zip(REJECT, reject(call.warehouse, id_), strict=True))
-    if not call.json and found["value"] is not None:
-        found["value"] = found["value"].decode("utf-8", "backslashreplace")
-    call.console.record(found)
+    record = dict(zip(REJECT, reject(call.warehouse, id_), strict=True))
+    if not call.json and record["value"] is not None:
+        record["value"] = record["value"].decode("utf-8", "backslashreplace")
+    call.console.record(record)
 
 
 @rejects.command("dismiss")
@@ -218,9 +218,9 @@ def dismiss_rejects(
     from pipelines.operations.listings import REJECTS, SUMMARY
 
     if not ids:
-        found = dismiss_all(call.warehouse, source=source, code=code, by=by, why=why)
-        call.console.rows(SUMMARY, found)
-        if not found:
+        dismissed = dismiss_all(call.warehouse, source=source, code=code, by=by, why=why)
+        call.console.rows(SUMMARY, dismissed)
+        if not dismissed:
             call.console.say("there is no open reject of these")
         return
     done = dismiss(call.warehouse, ids, by=by, why=why)

@@ -149,15 +149,15 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
     warehouse = call.warehouse
     with call.console.waiting(f"reconciling {target}"):
         if snapshot is None:
-            found = reconcile(warehouse, target, routes=routes)
+            compared = reconcile(warehouse, target, routes=routes)
         else:
-            found = reconcile_snapshot(
+            compared = reconcile_snapshot(
                 warehouse, target, routes=routes, path=snapshot, format_=format_
             )
-    if found.differences:
-        call.console.rows(DIFFERENCE, found.differences)
-    call.console.say(f"{target}: {found.summary}")
-    if not found.right:
+    if compared.differences:
+        call.console.rows(DIFFERENCE, compared.differences)
+    call.console.say(f"{target}: {compared.summary}")
+    if not compared.right:
         raise SystemExit(1)
 
 
@@ -286,17 +286,17 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
     if source is not None:
         [what] = call.sources([source])
         projects.check(call.warehouse, what)
-        found = of_source(call.warehouse, what, bronze=bronze)
+        emptied = of_source(call.warehouse, what, bronze=bronze)
         if yes:
-            found = reset_source(call.warehouse, what, bronze=bronze)
+            emptied = reset_source(call.warehouse, what, bronze=bronze)
     else:
         what, owner = _made_target(call, table or "")
         if owner in call.config.sources:
             projects.check(call.warehouse, owner)
-        found = of_target(call.warehouse, owner, what)
+        emptied = of_target(call.warehouse, owner, what)
         if yes:
-            found = reset_target(call.warehouse, owner, what)
-    call.console.rows(RESET, [gone.row() for gone in found], shown=RESET[1:])
+            emptied = reset_target(call.warehouse, owner, what)
+    call.console.rows(RESET, [gone.row() for gone in emptied], shown=RESET[1:])
     if not yes:
         again = f"`ingest reset {what if source is None else f'--source {what}'}"
         again += f"{' --bronze' if bronze else ''} --yes`"

@@ -41,15 +41,15 @@ def routes(
 ) -> RoutesByTarget:
     """Where the tables go: renamed ones where they went under their first names, those of
     undeclared sources and without a matching entry nowhere."""
-    found: dict[str, list[tuple[SourceTable, Route]]] = {}
+    by_target: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
             continue
         first = first_names.get(table, table)
         route = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
         if route is not None:
-            found.setdefault(route.target, []).append((table, route))
-    return found
+            by_target.setdefault(route.target, []).append((table, route))
+    return by_target
 
 
 def known_targets(warehouse: Warehouse) -> KnownTargets:
@@ -60,16 +60,16 @@ def known_targets(warehouse: Warehouse) -> KnownTargets:
     return KnownTargets(by_target, tuple(sorted({*by_target, *gold_tables(warehouse)})))
 
 
-def _without_parked(warehouse: Warehouse, found: RoutesByTarget) -> RoutesByTarget:
+def _without_parked(warehouse: Warehouse, by_target: RoutesByTarget) -> RoutesByTarget:
     """The ways without source tables that are parked by themselves (semantics.md, 70)."""
     if not warehouse.exists("gold", "_progress"):
-        return found
+        return by_target
     feeding = feeders(warehouse.config, load_progress(warehouse))
-    clashes = collisions((route for tables in found.values() for route in tables), feeding)
+    clashes = collisions((route for tables in by_target.values() for route in tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
         target: [route for route in tables if route[0] not in apart]
-        for target, tables in found.items()
+        for target, tables in by_target.items()
     }
     return {target: tables for target, tables in kept.items() if tables}
 

@@ -254,15 +254,15 @@ def shard_of(route: Route) -> tuple[str, ...]:
     return (route.shard_column,) if route.shard_column else ()
 
 
-def one_key(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+def one_key(keys: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """The one key among those found; () = there is none.
 
     Raises TableError where there are several.
     """
-    if len(found) > 1:
-        listed = " and ".join(f"({', '.join(names)})" for names in found)
+    if len(keys) > 1:
+        listed = " and ".join(f"({', '.join(names)})" for names in keys)
         raise TableError(f"the messages name different keys, {listed}; set keys for the table")
-    return found[0] if found else ()
+    return keys[0] if keys else ()
 
 
 def key_of(
@@ -295,8 +295,8 @@ def named_keys(
     )
     if declared:
         return [renamed(declared, lineage, ())]
-    found = {names for each in stats for names in each.key_columns if names}
-    return sorted({renamed(names, lineage, ()) for names in found})
+    sent = {names for each in stats for names in each.key_columns if names}
+    return sorted({renamed(names, lineage, ()) for names in sent})
 
 
 def declared_keys(
@@ -358,7 +358,7 @@ def _masks(
 
     Raises TableError where a key would not tell rows apart.
     """
-    found = {}
+    masks = {}
     by_lower = {name.lower(): name for name in columns}
     of_key = {key.lower() for key in keys}
     for name, mask in as_it_is(maskings(config, route), lineage).items():
@@ -368,8 +368,8 @@ def _masks(
                 f"all, got {mask.mode}; change its mask in the tables file"
             )
         if name.lower() in by_lower:
-            found[by_lower[name.lower()]] = mask
-    return found
+            masks[by_lower[name.lower()]] = mask
+    return masks
 
 
 def order_domain(source: Source, stats: Sequence[BatchStats], before: str | None = None) -> str:
@@ -419,12 +419,14 @@ def _sequence(
     """The columns of `sequence_by`, whether or not the target has them."""
     typed = {column.name.lower(): column.type for listed in types for column in listed}
     declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
-    found = []
+    sequence = []
     for name in route.sequence_by or ():
-        spellings = {given for image in images for given in image if given.lower() == name.lower()}
+        spellings = {
+            spelling for image in images for spelling in image if spelling.lower() == name.lower()
+        }
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
-        found.append((tuple(sorted(spellings | {name})), type_))
-    return tuple(found)
+        sequence.append((tuple(sorted(spellings | {name})), type_))
+    return tuple(sequence)
 
 
 def reject_keyless(

@@ -92,7 +92,7 @@ class Reconstruction:
         def of(table: SourceTable) -> list[Entry]:
             return [e for e in entries if first_names.get(e.table, e.table) == table]
 
-        found = histories(
+        history = histories(
             warehouse,
             own,
             first_names=first_names,
@@ -100,9 +100,9 @@ class Reconstruction:
             last=extent.last,
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
-        _check_encodings(warehouse, found.feeds if today else (), entries_of=of)
-        self.typed_names = _typed_names(found.feeds) | stated_names(self.entries)
-        self.keys = self._key(found, today=today, before=before)
+        _check_encodings(warehouse, history.feeds if today else (), entries_of=of)
+        self.typed_names = _typed_names(history.feeds) | stated_names(self.entries)
+        self.keys = self._key(history, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
             raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
@@ -110,13 +110,13 @@ class Reconstruction:
         self.soft = route.deletes == "soft" and self.contract.keeps.keyed
         columns = columns_of(warehouse, target)
         if columns is None or today:
-            columns = self._todays_columns(columns or {}, found.feeds)
+            columns = self._todays_columns(columns or {}, history.feeds)
         self.columns = columns
         if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
             own_keys = unclaimed(warehouse, self.source, target)
             extent = extent._replace(only=f"({extent.only}) AND {own_keys}")
         made = TargetTable(contract=self.contract, columns=columns)
-        self.batches = history_batches(warehouse, found.feeds, made, extent=extent)
+        self.batches = history_batches(warehouse, history.feeds, made, extent=extent)
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
         self.added = {**METADATA, **self.contract.keeps.added}
@@ -125,12 +125,12 @@ class Reconstruction:
         self.names = [*columns, *self.added]
 
     def _key(
-        self, found: Histories, *, today: bool, before: TargetContract | None
+        self, history: Histories, *, today: bool, before: TargetContract | None
     ) -> tuple[str, ...]:
         """The key columns: those that the target has or, where it is gone, had, unless those of
         today are asked for and the YAML names some."""
-        first, *_ = found.feeds
-        stats = [each for feed in found.feeds for each in feed.stats]
+        first, *_ = history.feeds
+        stats = [each for feed in history.feeds for each in feed.stats]
         named = (
             declared_keys(self.warehouse.config, self.route, first.table, lineage=first.lineage)
             if today and stats
@@ -144,7 +144,7 @@ class Reconstruction:
             return named
         if contract is not None and (gone or not contract.keeps.keyed or not stats):
             return contract.keys
-        hinted_keys = found.keys.get(first.table, ())
+        hinted_keys = history.keys.get(first.table, ())
         return key_of(
             self.warehouse, self.route, stats=stats, lineage=first.lineage, hinted_keys=hinted_keys
         )

@@ -87,8 +87,8 @@ def refold(
 ) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     which of the changes `asked` are partial images that found no base, and where they stand."""
-    found = folded(frames, batch, these_keys(frames, batch, keys), run=history_run(batch))
-    rows = batch.typed_states(found.of_kind("state"), exact=True)
+    refolded = folded(frames, batch, these_keys(frames, batch, keys), run=history_run(batch))
+    rows = batch.typed_states(refolded.of_kind("state"), exact=True)
     if batch.shared:
         # A row of another source table's stays (27).
         rows = of_no_other(batch.projection, rows, target=batch.target_table)
@@ -105,7 +105,7 @@ def refold(
         )
     )
     frames.warehouse.execute(statement)
-    return _positions(frames, found, asked)
+    return _positions(frames, refolded, asked)
 
 
 def baseless(
@@ -119,12 +119,12 @@ def baseless(
     return _positions(frames, folded(frames, batch, late, run=history_run(batch)), asked)
 
 
-def _positions(frames: Frames, found: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
-    if found.last_baseless is None:
+def _positions(frames: Frames, refolded: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:
+    if refolded.last_baseless is None:
         return {}
     session = frames.warehouse.session
     wanted = frames.view(session.createDataFrame(list(asked), DELIVERY_TYPES))
-    rows = frames.sql(baseless_among(found.of_kind("baseless"), wanted)).collect()
+    rows = frames.sql(baseless_among(refolded.of_kind("baseless"), wanted)).collect()
     return {origin_of(row.asDict()): tuple(row["pos"]) for row in rows}
 
 
@@ -196,14 +196,14 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     keys = [effect.keys for effect in entry.effects if isinstance(effect, ChangeKey)]
     if not keys or RecreateTable() in entry.effects or route.stored_as_scd_type == "append":
         return
-    held = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
+    present = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
     shard = (route.shard_column or "").lower()
     old = [k for k in keys_of(ledger.warehouse, route.target) if k.lower() != shard]
     # As the target has them: a killed approval may have renamed them already.
     before = {
         e.new.lower(): e.old.lower()
         for e in entry.effects
-        if isinstance(e, RenameColumn) and e.old.lower() in held
+        if isinstance(e, RenameColumn) and e.old.lower() in present
     }
     named = (key.lower() for key in keys[-1] if key.lower() != shard)
     new = [before.get(name, name) for name in named]
@@ -213,7 +213,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
         f"`ingest ddl reject` keeps ({', '.join(old)}); for ({', '.join(keys[-1])}), take a new "
         f"snapshot of the source's table into a target of another name"
     )
-    lacking = [name for name in new if name not in held]
+    lacking = [name for name in new if name not in present]
     if lacking:
         raise TableError(
             f"expected values of the new key's {', '.join(lacking)} for rows of {route.target} "

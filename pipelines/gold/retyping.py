@@ -85,19 +85,19 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
         and route.target == target
     }
     contract = contract_of(warehouse, target)
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     if contract is not None and not contract.keeps.latest:
         for route in list(routes.values())[:1]:
-            found = _whole_again(ledger, route, chosen)
+            verdicts = _whole_again(ledger, route, chosen)
     else:
         for table, route in routes.items():
             batch = all_of(ledger, route, table)
             if batch is not None:
                 with Frames(warehouse) as frames:
-                    found |= _typed_again(frames, ledger, batch, chosen=chosen)
+                    verdicts |= _typed_again(frames, ledger, batch, chosen=chosen)
     resolved, now = 0, []
     for row in chosen:
-        why = found.get(origin_of(row), _reason(row))
+        why = verdicts.get(origin_of(row), _reason(row))
         same = row["id"], row["version"]
         if why is None:
             now.append((*same, "resolved", *_reason(row), row["attempts"]))
@@ -142,10 +142,10 @@ def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:
     """As `_typed_again`, for a target of versions or images, which is made anew where some fit."""
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     history = applied_history(ledger, route)
     if history is None:
-        return found
+        return verdicts
     mine = [row for row in chosen if row["code"] in _TYPED]
     with history as reconstruction:
         for batch in reconstruction.batches:
@@ -156,15 +156,15 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
             waiting = baseless(reconstruction.frames, batch, keys, asked=fit)
             for row in rows:
                 origin = origin_of(row.asDict())
-                found[origin] = None if row["fits"] else _reason(row)
+                verdicts[origin] = None if row["fits"] else _reason(row)
                 if origin in waiting:
-                    found[origin] = _BASELESS
+                    verdicts[origin] = _BASELESS
             if waiting:
                 _save_last_baseless(ledger, batch, max(waiting.values()))
-        if None in found.values():
+        if None in verdicts.values():
             # Which rejects that settles is noted by who asked.
             reconstruction.tried(partial(overwrite_rows, reconstruction))
-    return found
+    return verdicts
 
 
 def _typed_again(
@@ -178,19 +178,19 @@ def _typed_again(
     if without_base:
         _save_last_baseless(ledger, batch, max(without_base.values()))
     others_keys = _keys_of_others(frames, batch, keys)
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     for row in rows:
         origin = origin_of(row.asDict())
         if not row["fits"]:
-            found[origin] = _reason(row)
+            verdicts[origin] = _reason(row)
         elif origin in without_base:
-            found[origin] = _BASELESS
+            verdicts[origin] = _BASELESS
         elif row["key"] is not None and tuple(row["key"]) in others_keys:
             text = "expected a key that one source table has alone, got one of another's row"
-            found[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
+            verdicts[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
         else:
-            found[origin] = None
-    return found
+            verdicts[origin] = None
+    return verdicts
 
 
 def _keys(rows: Iterable[Any]) -> set[Key]:
@@ -218,8 +218,8 @@ def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Ke
     if not batch.shared or not keys:
         return set()
     named = frames.view(pa.table({"key": array_of(sorted(keys))}))
-    held = named_by_others(batch.target_table, batch.projection, keys=named)
-    rows = frames.sql(held).collect()
+    others = named_by_others(batch.target_table, batch.projection, keys=named)
+    rows = frames.sql(others).collect()
     return {tuple(row[0]) for row in rows}
 
 
@@ -241,18 +241,18 @@ def outgrowing(warehouse: Warehouse, source: str, target: str) -> dict[str, list
     """Of each column of the target the numbers among the misfits of its open rejects that ask for
     most: the longest before and behind the point, the smallest and the largest."""
     most = retyped.numbers_that_ask_most(table_of(warehouse), source=source, target=target)
-    found = warehouse.session.sql(most)
+    numbers = warehouse.session.sql(most)
     return {
         column: [text for text in dict.fromkeys(texts) if text is not None]
-        for column, texts in found_rows(found)
+        for column, texts in found_rows(numbers)
     }
 
 
 def waiting_targets(warehouse: Warehouse, source: str, code: str | None) -> list[str]:
     """The targets with open rejects, with `code` where one is given."""
     create_rejects(warehouse)
-    found = targets_with(table_of(warehouse), source=source, code=code)
-    rows = warehouse.session.sql(found).collect()
+    targets = targets_with(table_of(warehouse), source=source, code=code)
+    rows = warehouse.session.sql(targets).collect()
     return sorted(row["target"] for row in rows)
 
 

@@ -82,10 +82,12 @@ def _columns_sent(
 def _check_excluded(warehouse: Warehouse, route: Route) -> None:
     """Raise TableError where the target has what `exclude` is to keep out of it."""
     kept_out = {name.lower() for name in route.exclude}
-    held = [name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out]
-    if held:
+    present = [
+        name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out
+    ]
+    if present:
         raise TableError(
-            f"expected {route.target} without the excluded {', '.join(held)}, which it has from "
+            f"expected {route.target} without the excluded {', '.join(present)}, which it has from "
             f"before; `ingest rebuild {route.target}` takes it away"
         )
 

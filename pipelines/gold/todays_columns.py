@@ -58,10 +58,10 @@ def todays_columns(
     waiting = _undecided(entries)
     untyped = {name for name in waiting if own.get(name) == "string"}
     declared = {name.lower() for name in route.columns}
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for name, type_ in [*wanted.items(), *_added(entries), *held.items()]:
         lower = name.lower()
-        if lower in excluded or lower in {known.lower() for known in found}:
+        if lower in excluded or lower in {known.lower() for known in columns}:
             continue
         dropped = any(ended(lineage, lower) is not None for lineage in lineages)
         over = lower in barred or (dropped and lower not in sent)
@@ -78,25 +78,25 @@ def todays_columns(
                 or widens(canonical_type(type_), canonical_type(stored))
             ):
                 type_ = stored
-        found[name] = type_
+        columns[name] = type_
     spelling = {name.lower(): name for name in held}
-    return {spelling.get(name.lower(), name): type_ for name, type_ in found.items()}
+    return {spelling.get(name.lower(), name): type_ for name, type_ in columns.items()}
 
 
 def _types(entries: Iterable[Entry]) -> dict[str, str]:
     """The types that changes in force gave to columns, by lower-case name."""
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for effect in _effects(entries):
         match effect:
             case AlterColumnType(name, type_):
-                found[name.lower()] = type_
-            case RenameColumn(old, new) if old.lower() in found:
-                found[new.lower()] = found.pop(old.lower())
+                types[name.lower()] = type_
+            case RenameColumn(old, new) if old.lower() in types:
+                types[new.lower()] = types.pop(old.lower())
             case AddColumn(name) | DropColumn(name):
-                found.pop(name.lower(), None)
+                types.pop(name.lower(), None)
             case _:
                 pass
-    return found
+    return types
 
 
 def _added(entries: Iterable[Entry]) -> list[tuple[str, str]]:
@@ -117,10 +117,10 @@ def _effects(entries: Iterable[Entry]) -> Iterable[SchemaChange]:
 def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Columns, in lower case, with another type that waits for its approval or was refused, and the
     first such change."""
-    found: dict[str, Entry] = {}
+    waiting: dict[str, Entry] = {}
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
         if entry.status not in IN_FORCE:
             for effect in entry.effects:
                 if isinstance(effect, AlterColumnType):
-                    found.setdefault(effect.name.lower(), entry)
-    return found
+                    waiting.setdefault(effect.name.lower(), entry)
+    return waiting

@@ -86,8 +86,8 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
     if keyed or again or restored or renamed or backfill_needed(entry, store.applied(entry)):
         return True
-    held = {name.lower() for name in columns_of(warehouse, route.target) or {}}
-    if freed(entry.effects) & held and others(store, entry):
+    present = {name.lower() for name in columns_of(warehouse, route.target) or {}}
+    if freed(entry.effects) & present and others(store, entry):
         # The column stays for other source tables: this one's rows have it no more.
         return True
     if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
@@ -175,27 +175,27 @@ def due(
     """
     assert entry.target is not None
     columns = {name.lower(): name for name in columns_of(warehouse, entry.target) or {}}
-    found = list(proposed)
+    steps = list(proposed)
     for added in again:
         if (name := columns.get(added.name.lower())) is not None:
-            found += [DropColumn(name), AddColumn(added.name, added.type)]
+            steps += [DropColumn(name), AddColumn(added.name, added.type)]
     begun = {column_of(change) for change in entry.proposed if isinstance(change, DropColumn)}
     for effect in entry.effects:
         match effect:
             case AlterColumnType(name, type_, False) if name.lower() in begun - columns.keys():
-                found.append(AddColumn(name, type_))
-    return found
+                steps.append(AddColumn(name, type_))
+    return steps
 
 
 def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str | None) -> None:
     """Raise TableError where the target holds a value that has no place in the column's new type:
     it would be lost."""
     columns = columns_of(warehouse, route.target) or {}
-    held = {name.lower(): name for name in columns}
+    spelling = {name.lower(): name for name in columns}
     for effect in entry.effects:
         if not isinstance(effect, AlterColumnType) or effect.in_place:
             continue
-        name, type_ = held.get(effect.name.lower()), effect.type
+        name, type_ = spelling.get(effect.name.lower()), effect.type
         if name is None or type_ == columns[name]:
             continue
         text = _text(quoted(name), columns[name])
@@ -219,11 +219,11 @@ def _fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str 
     """
     assert entry.target is not None
     now = columns_of(warehouse, entry.target) or {}
-    held = {name.lower(): name for name in now}
+    spelling = {name.lower(): name for name in now}
     for effect in entry.effects:
         if not isinstance(effect, AddColumn) or effect.default is None:
             continue
-        name = held.get(effect.name.lower())
+        name = spelling.get(effect.name.lower())
         if name is None:
             continue
         value = typed(sql_text(effect.default), now[name], zone)
@@ -240,17 +240,17 @@ def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
     Raises TableError where the target lacks one of them.
     """
     target = warehouse.name("gold", route.target)
-    held = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
+    spelling = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
     wanted = list(change.keys)
     if route.shard_column and route.shard_column.lower() not in map(str.lower, wanted):
         wanted.append(route.shard_column)
-    lacking = [name for name in wanted if name.lower() not in held]
+    lacking = [name for name in wanted if name.lower() not in spelling]
     if lacking:
         raise TableError(
             f"expected the new key's columns in {route.target}, got none called "
             f"{', '.join(lacking)}: approve what adds them first"
         )
-    keys = [held[name.lower()] for name in wanted]
+    keys = [spelling[name.lower()] for name in wanted]
     for old in set(keys_of(warehouse, route.target)) - set(keys):
         warehouse.execute(comment(target, old, ""))
     for number, key in enumerate(keys, 1):
@@ -296,25 +296,27 @@ def types_behind(
     silver = warehouse.name("silver", "cdc")
     sent = silver_changes(silver, [entry.table], "true")
     schemas = silver_changes(silver, [entry.table], "true", kind="schema")
-    found = warehouse.session.sql(schema_behind(sent, schemas, above=entry.pos))
-    types = {gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(found) for c in listed}
+    listings = warehouse.session.sql(schema_behind(sent, schemas, above=entry.pos))
+    types = {
+        gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(listings) for c in listed
+    }
     types |= {name.lower(): type_ for name, type_ in declared.items()}
     columns = columns_of(warehouse, entry.target) or {}
     keys = {name.lower() for name in keys_of(warehouse, entry.target)}
-    held = {name.lower(): (name, type_) for name, type_ in columns.items()}
+    stored = {name.lower(): (name, type_) for name, type_ in columns.items()}
     changes: list[ColumnChange] = []
     for effect in entry.effects:
         if not isinstance(effect, AddColumn | RenameColumn):
             continue
-        given = name_after(effect)
-        name = given.lower()
+        sent_name = name_after(effect)
+        name = sent_name.lower()
         if name not in types or name in keys:
             continue
-        if name in held and canonical_type(held[name][1]) == canonical_type(types[name]):
+        if name in stored and canonical_type(stored[name][1]) == canonical_type(types[name]):
             continue
-        if name in held:
-            changes.append(DropColumn(held[name][0]))
-        changes.append(AddColumn(given, types[name]))
+        if name in stored:
+            changes.append(DropColumn(stored[name][0]))
+        changes.append(AddColumn(sent_name, types[name]))
     return changes
 
 
@@ -340,12 +342,12 @@ def left(
     target = warehouse.name("gold", entry.target)
     history = warehouse.session.sql(history_of(target))
     operations = (_MARKED, "ADD COLUMNS", "CHANGE COLUMN", "DROP COLUMNS", "RENAME COLUMN")
-    found = rows(
+    alterations = rows(
         history.where(history.operation.isin(*operations))
         .orderBy("version")
         .select("operation", "operationParameters")
     )
-    done = carried_out(entry, [Alteration(*row) for row in found])
+    done = carried_out(entry, [Alteration(*row) for row in alterations])
     if done is None:
         warehouse.execute(set_properties(target, {MARK: entry.id}))
         done = 0

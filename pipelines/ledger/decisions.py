@@ -160,27 +160,27 @@ class Ledger(EntryStore):
         route = self.route(table)
         return route is not None and self.warehouse.exists("gold", route.target)
 
-    def log_statements(self, found: PendingChanges) -> None:
+    def log_statements(self, pending: PendingChanges) -> None:
         """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
         for again in taken_up(self.entries.values(), lambda table: bool(self.route(table))):
             self._waiting.setdefault(again.table, []).append(again)
             self._new.add(again.id)
-        batches = [batch for s in found.stats for batch in s.logged or ()]
+        batches = [batch for s in pending.stats for batch in s.logged or ()]
         if batches:
-            self._read(found, min(batches), max(batches))
+            self._read(pending, min(batches), max(batches))
         for entries in self._waiting.values():
             entries.sort(key=lambda entry: entry.pos or ())
             for place, entry in enumerate(entries):
                 entries[place] = self._generation(entry)
             entries[:] = [entry for entry in entries if entry.id not in self._unsaved]
 
-    def _read(self, found: PendingChanges, first: int, last: int) -> None:
+    def _read(self, pending: PendingChanges, first: int, last: int) -> None:
         """Take up the DDL and truncates of these batches that are not known yet."""
         cursor = source_cursor(self.progress_by_target, self.source)
         met = [SourceTable(self.source, *names) for names in cursor.tables]
         met += [
             *(entry.table for entry in self.entries.values()),
-            *(s.table for s in found.stats),
+            *(s.table for s in pending.stats),
         ]
         known_names = {
             _folded(table): self.first_names.get(table, table) for table in met if table.table

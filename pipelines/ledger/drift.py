@@ -77,10 +77,10 @@ class Drift:
     ) -> Iterator[Entry]:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
-        held = {name.lower(): name for name in columns}
+        spelling = {name.lower(): name for name in columns}
         declared = _folded(self._route.columns)
         for name, type_ in wanted.items():
-            own = held.get(name.lower())
+            own = spelling.get(name.lower())
             if own is None or not (name.lower() in declared or name in typed):
                 continue
             change, was = AlterColumnType(own, type_), columns[own]

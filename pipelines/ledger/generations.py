@@ -80,10 +80,10 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
     return found
 
 
-def columns_as_clauses(read: Statement, held: Collection[str]) -> Statement:
-    """What the created columns come to on a target with the columns `held`: new ones to add, the
+def columns_as_clauses(read: Statement, columns: Collection[str]) -> Statement:
+    """What the created columns come to on a target with `columns`: new ones to add, the
     others to have their types. What a DEFAULT gave is in the rows, which are all new."""
-    there = {name.casefold() for name in held}
+    there = {name.casefold() for name in columns}
     clauses = tuple(
         Clause(
             kind="modify_column" if column.name.casefold() in there else "add_column",
@@ -148,7 +148,7 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
         equal(source=entry.table.source, kind="ddl", ddl=entry.statement or "")
         + f" AND ({source_part('pos')} = {own} OR event_time = {when})"
     )
-    found = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))
+    truncates = warehouse.session.sql(select(warehouse.name("silver", "cdc"), same))
     now = {
         "kind": F.lit("change"),
         "op": F.lit("truncate"),
@@ -156,8 +156,8 @@ def _truncates(warehouse: Warehouse, entry: Entry, batch: int) -> DataFrame:
             name: F.lit(value).cast("string")
             for name, value in zip(("db", "schema", "table"), entry.table[1:], strict=True)
         },
-        "columns": F.lit(None).cast(found.schema["columns"].dataType),
+        "columns": F.lit(None).cast(truncates.schema["columns"].dataType),
         "decoded_at": F.current_timestamp(),
         "batch": F.lit(batch).cast("bigint"),
     }
-    return found.withColumns(now).dropDuplicates(["topic", "partition", "offset", "row"])
+    return truncates.withColumns(now).dropDuplicates(["topic", "partition", "offset", "row"])

@@ -38,9 +38,9 @@ def impact(warehouse: Warehouse, entries: Iterable[Entry]) -> dict[str, int | No
         ("gold", "_rejects", "status = 'open'", _rejected_because_of),
     ):
         if warehouse.exists(layer, table):
-            found = warehouse.name(layer, table)
+            name = warehouse.name(layer, table)
             terms = {e.id: term for e in waiting if (term := condition(e)) is not None}
-            for id_, number in _counts(warehouse, found, where, terms=terms).items():
+            for id_, number in _counts(warehouse, name, where, terms=terms).items():
                 counted[id_] += number
     return {entry.id: counted.get(entry.id, entry.waiting_rows) for entry in known}
 
@@ -92,8 +92,8 @@ def _held_back(entry: Entry) -> str | None:
     if brought:
         listed = ", ".join(sql_text(source_name(name)) for name in brought)
         above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""
-        held = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
-        terms.append(f"({named(table)}{above} AND {held})")
+        sends = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
+        terms.append(f"({named(table)}{above} AND {sends})")
     if not terms:
         return None
     return f"{equal(source=table.source)} AND ({' OR '.join(terms)})"

@@ -21,12 +21,12 @@ FirstNames = Mapping[SourceTable, SourceTable]
 
 def renames(entries: Iterable[Entry]) -> FirstNames:
     """The renames that are in force."""
-    found: dict[SourceTable, SourceTable] = {}
+    first_names: dict[SourceTable, SourceTable] = {}
     for entry in sorted(entries, key=lambda entry: entry.pos or ()):
         if entry.status in IN_FORCE:
             for new in _new_names(entry):
-                found[new] = found.get(entry.table, entry.table)
-    return {new: old for new, old in found.items() if new != old}
+                first_names[new] = first_names.get(entry.table, entry.table)
+    return {new: old for new, old in first_names.items() if new != old}
 
 
 def is_rename(entry: Entry) -> bool:
@@ -92,7 +92,7 @@ def taken_again(
     `created`: whether an entry creates its table, and no new generation of it.
     """
     first_names = renames(entries)
-    found: dict[SourceTable, TakenAgain] = {}
+    again: dict[SourceTable, TakenAgain] = {}
     accepted = [e for e in entries if e.pos is not None and e.status != "rejected"]
     for away in accepted:
         names = _new_names(away) if away.status in (*WAITING, *IN_FORCE) else []
@@ -106,8 +106,8 @@ def taken_again(
                 known = {away.table, other.table, *names}
                 tables = frozenset(known | {first_names.get(name, name) for name in known})
                 for table in tables:
-                    found[table] = TakenAgain(away, other, tables)
-    return found
+                    again[table] = TakenAgain(away, other, tables)
+    return again
 
 
 def later_names(table: SourceTable, first_names: FirstNames) -> tuple[SourceTable, ...]:
@@ -115,18 +115,18 @@ def later_names(table: SourceTable, first_names: FirstNames) -> tuple[SourceTabl
     return tuple(new for new, old in first_names.items() if old == table)
 
 
-def under_first_names(found: PendingChanges, first_names: FirstNames) -> PendingChanges:
+def under_first_names(pending: PendingChanges, first_names: FirstNames) -> PendingChanges:
     """The pending changes, of each renamed table under its first name."""
     if not first_names:
-        return found
-    stats = [each._replace(table=first_names.get(each.table, each.table)) for each in found.stats]
+        return pending
+    stats = [each._replace(table=first_names.get(each.table, each.table)) for each in pending.stats]
     types = {
-        table: list(columns) for table, columns in found.types.items() if table not in first_names
+        table: list(columns) for table, columns in pending.types.items() if table not in first_names
     }
-    for table, columns in found.types.items():
+    for table, columns in pending.types.items():
         if table in first_names:
             types.setdefault(first_names[table], []).extend(columns)
-    return found._replace(stats=stats, types=types)
+    return pending._replace(stats=stats, types=types)
 
 
 def _new_names(entry: Entry) -> list[SourceTable]:

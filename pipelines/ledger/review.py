@@ -47,27 +47,27 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         return replace(entry, proposed=proposed)
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
-    found = _review(entry, statement, route, columns=columns, keys=keys, source_types=types)
+    outcome = _review(entry, statement, route, columns=columns, keys=keys, source_types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
     stated_on_target = replace(entry, target=route.target, effects=effects)
-    proposed = without_others(store, stated_on_target, found.proposed, columns=columns)
-    listed = [o.note for o in found.clauses if o.note]
-    if proposed != found.proposed:
-        found = replace(found, proposed=proposed)
+    proposed = without_others(store, stated_on_target, outcome.proposed, columns=columns)
+    listed = [o.note for o in outcome.clauses if o.note]
+    if proposed != outcome.proposed:
+        outcome = replace(outcome, proposed=proposed)
         listed.append("other source tables of the target still have what goes: it stays for theirs")
     notes = "; ".join(dict.fromkeys(listed)) or None
     if RecreateTable() in entry.effects:
-        found = replace(found, risk="destructive", kind="create_table")
+        outcome = replace(outcome, risk="destructive", kind="create_table")
         effects = (RecreateTable(), *effects)
         notes = "the table was dropped and created again; approval empties it at that place"
     return replace(
         entry,
         target=route.target,
-        risk=found.risk,
-        kind=found.kind,
-        proposed=found.proposed,
+        risk=outcome.risk,
+        kind=outcome.kind,
+        proposed=outcome.proposed,
         effects=effects,
         why=notes if entry.decided_by in (None, POLICY) else entry.why,
     )
@@ -154,7 +154,7 @@ def as_stored(change: SchemaChange, columns: Mapping[str, str]) -> SchemaChange 
 
 
 def effects_on(
-    found: Iterable[SchemaChange],
+    changes: Iterable[SchemaChange],
     columns: Mapping[str, str],
     keys: Collection[str],
     *,
@@ -162,16 +162,16 @@ def effects_on(
 ) -> tuple[SchemaChange, ...]:
     """What the changes that a statement makes come to on a target with these columns and keys."""
     hidden = {name.lower() for name in exclude}
-    held = {name.lower(): type_ for name, type_ in columns.items()}
+    stored_types = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
-    found = list(found)
+    changes = list(changes)
     # A key column that goes together with the key is a column like another.
-    named = [change.keys for change in found if isinstance(change, ChangeKey)]
+    named = [change.keys for change in changes if isinstance(change, ChangeKey)]
     kept = {key.lower() for key in named[-1]} if named else None
     done: list[SchemaChange] = []
     rekeyed = False
-    for change in found:
-        stored = as_stored(change, held) if column_of(change) not in hidden else None
+    for change in changes:
+        stored = as_stored(change, stored_types) if column_of(change) not in hidden else None
         keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
         stays = keyed and (kept is None or column_of(change) in kept)
         if stored is None or (stays and isinstance(stored, DropColumn)):
@@ -180,8 +180,8 @@ def effects_on(
         match stored:
             case AlterColumnType(in_place=False):
                 rekeyed |= keyed
-            case RenameColumn(old, new) if old.lower() in held:
-                held[new.lower()] = held.pop(old.lower())
+            case RenameColumn(old, new) if old.lower() in stored_types:
+                stored_types[new.lower()] = stored_types.pop(old.lower())
                 fixed = [new if key.lower() == old.lower() else key for key in fixed]
     if rekeyed:
         # Rows are told apart anew: the same key, read as another type.
@@ -195,10 +195,10 @@ def of_data(
     """An entry that data made, as it concerns a target with these columns and keys."""
     change, *more = entry.effects
     entry = replace(entry, target=route.target)
-    held = {name.lower(): name for name in columns}.get(column_of(change) or "")
+    stored = {name.lower(): name for name in columns}.get(column_of(change) or "")
     match change:
         case DropColumn():
-            return replace(entry, proposed=(DropColumn(held),) if held is not None else ())
+            return replace(entry, proposed=(DropColumn(stored),) if stored is not None else ())
         case ChangeKey():
             return replace(entry, risk="destructive", kind="change_key")
         case AddColumn(name, type_) | AlterColumnType(name, type_):
@@ -208,14 +208,14 @@ def of_data(
         case _:
             assert_never(change)
     proposed: tuple[ColumnChange, ...]
-    if held is None:
+    if stored is None:
         risk, proposed = "additive", (AddColumn(name, type_),)
-    elif holds(route, name, columns[held], coming=type_):
+    elif holds(route, name, columns[stored], coming=type_):
         risk, proposed = "additive" if added else "widening", ()
-    elif widens(canonical_type(columns[held]), canonical_type(type_)):
-        risk, proposed = "widening", (AlterColumnType(held, type_, in_place=True),)
+    elif widens(canonical_type(columns[stored]), canonical_type(type_)):
+        risk, proposed = "widening", (AlterColumnType(stored, type_, in_place=True),)
     else:
-        risk, proposed = "destructive", (DropColumn(held), AddColumn(name, type_))
+        risk, proposed = "destructive", (DropColumn(stored), AddColumn(name, type_))
         if not more and name.lower() in {key.lower() for key in keys}:
             # Rows are told apart anew: the same key, read as another type.
             more = [ChangeKey(tuple(keys))]

@@ -97,14 +97,14 @@ def without_others(
         return proposed
     added = {change.name.lower() for change in proposed if isinstance(change, AddColumn)}
     types = {name.lower(): type_ for name, type_ in columns.items()}
-    found: list[ColumnChange] = []
+    kept: list[ColumnChange] = []
     for change in proposed:
         match change:
             case DropColumn(name) if name.lower() not in added:
                 if not held_by_others(store, entry, name):
-                    found.append(change)
+                    kept.append(change)
             case RenameColumn(old, new) if held_by_others(store, entry, old):
-                found.append(AddColumn(new, types.get(old.lower())))
+                kept.append(AddColumn(new, types.get(old.lower())))
             case _:
-                found.append(change)
-    return tuple(found)
+                kept.append(change)
+    return tuple(kept)

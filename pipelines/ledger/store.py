@@ -46,10 +46,10 @@ class EntryStore:
     def entries(self) -> dict[str, Entry]:
         """Every entry of the source as it is, by id; `stage_entry` and `save_entry` alone change
         it."""
-        found = load_entries(self.warehouse, self.source)
-        for entry in found.values():
+        entries = load_entries(self.warehouse, self.source)
+        for entry in entries.values():
             self._of_tables.setdefault(entry.table, {})[entry.id] = entry
-        return found
+        return entries
 
     def of(self, table: SourceTable) -> list[Entry]:
         """The entries of one source table, under all names it has had."""
@@ -63,10 +63,10 @@ class EntryStore:
     @property
     def first_names(self) -> FirstNames:
         """The source tables that were renamed: new name -> first name."""
-        found = self._first_names
-        if found is None:
-            found = self._first_names = renames(list(self.entries.values()))
-        return found
+        first_names = self._first_names
+        if first_names is None:
+            first_names = self._first_names = renames(list(self.entries.values()))
+        return first_names
 
     def unfinished(self) -> list[Entry]:
         """What was approved and not seen through: a run ended in the middle of it."""

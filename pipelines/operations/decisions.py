@@ -32,7 +32,7 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
     Raises ConfigError for an id of no entry or of several, or whose entry is past this decision.
     """
     entries = load_entries(warehouse)
-    found: list[Entry] = []
+    chosen: list[Entry] = []
     mistakes: list[Mistake] = []
     for id_ in dict.fromkeys(ids):
         fits = [entries[id_]] if id_ in entries else []
@@ -45,10 +45,10 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
             text = f"expected a schema change to {verb}, got {fits[0].id}, which is"
             mistakes.append(Mistake("command line", None, f"{text} {fits[0].status}"))
         else:
-            found.append(fits[0])
+            chosen.append(fits[0])
     if mistakes:
         raise ConfigError(mistakes)
-    return sorted(found, key=lambda entry: (entry.pos or (), entry.id))
+    return sorted(chosen, key=lambda entry: (entry.pos or (), entry.id))
 
 
 def decide(

@@ -70,18 +70,20 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
         except IngestError as error:
             failed(f"source {name}", error)
             continue
-        held = beyond(warehouse, source, failed)
+        waiting = beyond(warehouse, source, failed)
         made.partitions.extend(
-            ["partition", name, *span, span.end - span.start] for span in held.partitions
+            ["partition", name, *span, span.end - span.start] for span in waiting.partitions
         )
         coming = _foreseen(warehouse, name, progress_by_target=progress_by_target, failed=failed)
         estimate = _estimate(
             per_message.get(name),
-            messages=(held.messages or 0) + lag.get(name, 0),
+            messages=(waiting.messages or 0) + lag.get(name, 0),
             ready=sum(task.rows for task in coming.tasks.values()),
-            known=held.files == 0 or held.messages is not None,
+            known=waiting.files == 0 or waiting.messages is not None,
         )
-        made.sources.append(["source", name, *held[:2], lag.get(name, 0), estimate, coming.waits])
+        made.sources.append(
+            ["source", name, *waiting[:2], lag.get(name, 0), estimate, coming.waits]
+        )
         made.tables.extend(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
         made.ddl.extend(_ddl(warehouse, name, coming.statements))
     return made

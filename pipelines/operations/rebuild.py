@@ -140,33 +140,33 @@ def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Cha
 def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> list[Change]:
     """What of the table itself is not as the configuration and the messages have it today."""
     warehouse, target = reconstruction.warehouse, reconstruction.target
-    held = {
+    stored = {
         name.lower(): (name, type_) for name, type_ in (columns_of(warehouse, target) or {}).items()
     }
-    found = []
+    changes = []
     for name, type_ in reconstruction.columns.items():
-        was = held.pop(name.lower(), None)
+        was = stored.pop(name.lower(), None)
         if was is None:
-            found.append(Change(f"column {name} {type_} is new"))
+            changes.append(Change(f"column {name} {type_} is new"))
         elif canonical_type(was[1]) != canonical_type(type_):
-            found.append(Change(f"column {name} {was[1]} becomes {type_}"))
-    found += [Change(f"column {name} {type_} goes") for name, type_ in held.values()]
+            changes.append(Change(f"column {name} {was[1]} becomes {type_}"))
+    changes += [Change(f"column {name} {type_} goes") for name, type_ in stored.values()]
     kept = contract_of(warehouse, target) or before
     contract = reconstruction.contract
     if kept is not None and kept.mode != contract.mode:
         now, then = kept.mode.removeprefix("scd"), contract.mode.removeprefix("scd")
-        found.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
+        changes.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
     held_masks = (before.masks if before is not None else None) or (kept and kept.masks) or ()
     if held_masks != (contract.masks or ()):
         none, masks = ("none",), contract.masks or ()
         old, new = ", ".join(held_masks or none), ", ".join(masks or none)
-        found.append(Change(f"masks ({old}) become ({new})"))
+        changes.append(Change(f"masks ({old}) become ({new})"))
     if kept is not None and {key.lower() for key in kept.keys} != {
         k.lower() for k in contract.keys
     }:
         old, new = ", ".join(kept.keys) or "none", ", ".join(contract.keys) or "none"
-        found.append(Change(f"key ({old}) becomes ({new})", grave=True))
-    return found
+        changes.append(Change(f"key ({old}) becomes ({new})", grave=True))
+    return changes
 
 
 def _confirmed(reconstruction: Reconstruction) -> list[Entry]:

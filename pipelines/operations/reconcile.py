@@ -177,7 +177,7 @@ def _side(warehouse: Warehouse, query: str) -> Side:
 def _differences(
     warehouse: Warehouse,
     reconstruction: Reconstruction,
-    found: str,
+    gold: str,
     *,
     expected: str,
     compared: Sequence[str],
@@ -186,7 +186,7 @@ def _differences(
     """The rows that differ, MOST of them, and how many there are of each kind."""
     keys = reconstruction.row_keys
     values = [name for name in compared if name not in keys]
-    mine, other = (numbered(side, keys, columns=values, order=order) for side in (found, expected))
+    mine, other = (numbered(side, keys, columns=values, order=order) for side in (gold, expected))
     query = differences(mine, other, keys, columns=values)
     counted = warehouse.session.sql(by_kind(query))
     listed: list[Difference] = []

@@ -91,18 +91,18 @@ def trim_target(
         # that keeps versions or images needs all changes: neither is trimmed.
         if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:
             return 0
-        found = [
+        superseded = [
             (batch, past)
             for batch in reconstruction.batches
             if (past := _superseded(reconstruction.frames, batch, old))
         ]
-        if not found:
+        if not superseded:
             return 0
         watermarks = {
             **progress.watermarks,
             **{
                 batch.projection.label: _noted(reconstruction.frames, batch, progress, past=past)
-                for batch, past in found
+                for batch, past in superseded
             },
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
@@ -111,7 +111,7 @@ def trim_target(
         )
         keep_horizons(warehouse, target, {label: m.horizons for label, m in watermarks.items()})
         record_progress(warehouse, [noted], load_progress(warehouse))
-        return sum(_deleted(warehouse, batch, past) for batch, past in found)
+        return sum(_deleted(warehouse, batch, past) for batch, past in superseded)
 
 
 def _superseded(frames: Frames, batch: TableBatch, old: str) -> Past | None:

@@ -363,31 +363,31 @@ class Run:
         """New messages of one source; how many."""
         declared = self._warehouse.config.sources[name]
         done = self.outcome.sources[name]
-        rest, found, brought = self._rests.pop(name, None), None, 0
+        rest, ingested, brought = self._rests.pop(name, None), None, 0
         if rest is not None and time.monotonic() < rest.until:
             self._rests[name] = rest
             assert rest.error is not None
             self._failed(name, rest.error)
         else:
             try:
-                found = ingest_source(self._warehouse, declared, stop=self._stop)
+                ingested = ingest_source(self._warehouse, declared, stop=self._stop)
             except Exception as error:
                 self._failed(name, error)
                 if not isinstance(error, LeaseHeld):
                     self._rests[name] = Rest.after(error, rest)
-        if found is not None:
+        if ingested is not None:
             self.outcome.done += 1
-            brought = found.messages
+            brought = ingested.messages
             done.messages += brought
             self._written |= {("bronze", "messages")} if brought else set()
-            for path in found.files_changed:
+            for path in ingested.files_changed:
                 text = f"source {name}: {path} changed after it was read; it stays as read"
                 self._warn(text, source=name)
-            for unreadable in found.files_unreadable:
+            for unreadable in ingested.files_unreadable:
                 self._warn(f"source {name}: {unreadable}", source=name)
-            for text in found.failed:
+            for text in ingested.failed:
                 self._warn(f"source {name}: {text}", source=name)
-            for text in (*found.lost, *found.notes):
+            for text in (*ingested.lost, *ingested.notes):
                 self._say(f"source {name}: {text}", source=name)
         advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
         return brought

@@ -209,11 +209,11 @@ def _size(
     session: SparkSession = warehouse.session
     try:
         size = counts.rows_of_epochs(warehouse.name("gold", target), below=epoch)
-        found = session.sql(size).first()
+        row = session.sql(size).first()
     except Exception as error:
         failed(f"table {target}", error)
         return None, None
-    return (0, 0) if found is None else (int(found[0]), int(found[1]))
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
 
 def _counts(

@@ -65,8 +65,8 @@ def prove(history: Reconstruction, person: Person, erasure: Erasure) -> Erasure:
     left += [f"rows set down in silver.{name}" for name in drop_older(warehouse, _AT_WORK)]
     said = [f"{counted(len(erasure.went), 'messages')} in none of bronze"]
     if warehouse.local:
-        files, cells, found = _looked_through(warehouse, tables, person.texts)
-        left += found
+        files, cells, remains = _looked_through(warehouse, tables, person.texts)
+        left += remains
         own = counted(len(person.texts), "texts")
         said.append(f"{counted(files, 'files')}, {counted(cells, 'rows')} and {own} of its own")
     else:
@@ -141,7 +141,7 @@ def _looked_through(
     """How many files and rows were read, and what they had."""
     pattern = texts_pattern(texts)
     files = cells = 0
-    found: list[str] = []
+    remains: list[str] = []
     for layer, table in tables:
         folder = warehouse.folder(layer, table)
         current = {
@@ -153,13 +153,13 @@ def _looked_through(
             in_log = "_delta_log" in file.parts
             if file.suffix == ".parquet":
                 if not in_log and file.name not in current:
-                    found.append(f"{file.name} in {layer}.{table}, a file of an earlier version")
+                    remains.append(f"{file.name} in {layer}.{table}, a file of an earlier version")
                 number, where = _read(file, pattern)
                 cells += number
-                found += [f"a text of its own in {layer}.{table}, {place}" for place in where]
+                remains += [f"a text of its own in {layer}.{table}, {place}" for place in where]
             elif pattern is not None and pattern.in_text(file.read_bytes()):
-                found.append(f"a text of its own in {layer}.{table}, {file.name}")
-    return files, cells, found
+                remains.append(f"a text of its own in {layer}.{table}, {file.name}")
+    return files, cells, remains
 
 
 def _read(file: Path, texts: Texts | None) -> tuple[int, list[str]]:

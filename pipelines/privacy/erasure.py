@@ -86,18 +86,18 @@ def erase(
         _check_decoded(warehouse, source)
         asked = asked_key(history, key)
         person = find(history, asked)
-        found = _counted(history, person)
+        counted = _counted(history, person)
         erasure = record.opened(
             warehouse, source, target, key=key, reason=reason, secret=warehouse.config.mask_secret
         )
         begun = erasure.status != "begun" or bool(erasure.went)
         if not confirmed or not (person.rows or begun):
-            return found
+            return counted
         if person.rows:
-            erasure = _removed(history, person, found=found, erasure=erasure)
+            erasure = _removed(history, person, found=counted, erasure=erasure)
         if vacuum:
             erasure = absence.prove(history, person, erasure)
-    return found._replace(erasure=erasure)
+    return counted._replace(erasure=erasure)
 
 
 def _history(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Reconstruction:
@@ -117,8 +117,8 @@ def _history(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Re
 def _check_decoded(warehouse: Warehouse, source: str) -> None:
     """Raise TableError where a message may hold the person that silver does not know of."""
     bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
-    found = texts.undecoded(bronze, silver, source=source)
-    [[waiting]] = rows(warehouse.session.sql(found))
+    asked = texts.undecoded(bronze, silver, source=source)
+    [[waiting]] = rows(warehouse.session.sql(asked))
     if waiting:
         raise TableError(
             f"expected silver to have decoded all messages of {source}, got {waiting:,} that wait; "
@@ -130,7 +130,7 @@ def _counted(history: Reconstruction, person: Person) -> Erased:
     """How many rows of each table are the person's."""
     warehouse, frames, source = history.warehouse, history.frames, history.source
     session = warehouse.session
-    held = frames.view(rows_table(person.rows))
+    own_rows = frames.view(rows_table(person.rows))
     messages = history.frames.view(messages_table(person.messages))
 
     def count(query: str) -> int:
@@ -145,7 +145,7 @@ def _counted(history: Reconstruction, person: Person) -> Erased:
         )
     if warehouse.exists("gold", "_rejects"):
         name = warehouse.name("gold", "_rejects")
-        counts["gold._rejects"] = count(texts.number_of_deliveries(name, held, source=source))
+        counts["gold._rejects"] = count(texts.number_of_deliveries(name, own_rows, source=source))
     counts["silver.cdc"] = sum(row.mine for row in person.rows)
     counts["rejects of others, which lose the bytes of their message"] = sum(
         not row.mine for row in person.rows
@@ -154,7 +154,7 @@ def _counted(history: Reconstruction, person: Person) -> Erased:
     counts["bronze.messages"] = count(
         texts.number_of_deliveries(bronze, messages, source=source, by_message=True)
     )
-    shared = count(texts.number_of_others(silver, held, messages=messages, source=source))
+    shared = count(texts.number_of_others(silver, own_rows, messages=messages, source=source))
     return Erased({what: number for what, number in counts.items() if number}, shared)
 
 
@@ -183,7 +183,7 @@ def _removed(
         ),
     )
     _mark(warehouse, source, erasure)
-    held = history.frames.view(rows_table(person.rows))
+    own_rows = history.frames.view(rows_table(person.rows))
     messages = history.frames.view(messages_table(person.messages))
     if warehouse.exists("gold", history.target):
         name, spans = warehouse.name("gold", history.target), _gold_spans(history, person)
@@ -191,10 +191,10 @@ def _removed(
     error = f"its message held a person who was erased (gold._erasures, {erasure.id[:12]})"
     if warehouse.exists("gold", "_rejects"):
         rejects = warehouse.name("gold", "_rejects")
-        warehouse.execute(texts.from_rejects(rejects, held, source=source, error=error))
+        warehouse.execute(texts.from_rejects(rejects, own_rows, source=source, error=error))
     bronze, silver = warehouse.name("bronze", "messages"), warehouse.name("silver", "cdc")
     warehouse.execute(texts.from_bronze(bronze, messages, source=source))
-    warehouse.execute(texts.from_silver(silver, held, source=source, error=error))
+    warehouse.execute(texts.from_silver(silver, own_rows, source=source, error=error))
     return record.write(warehouse, replace(erasure, status="erased"))
 
 
@@ -202,7 +202,7 @@ def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
     """Append the row of silver that says that it took place."""
     number = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc")
-    given = {
+    marker = {
         "kind": F.lit("control"),
         "source": F.lit(source),
         "topic": F.lit(MARKER),
@@ -218,7 +218,7 @@ def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
     }
     row = warehouse.session.range(1).select(
         *(
-            given.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            marker.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
             for field in silver.schema.fields
         )
     )

@@ -88,19 +88,19 @@ class Person(NamedTuple):
 def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]:
     """The key as each source table's changes have it, by label; raises ConfigError where it is not
     the target's key."""
-    found = {}
+    keys = {}
     for batch in history.batches:
         clear = _clear(batch.projection)
         names = [name for name in clear.keys if name != clear.shard]
-        given = {name.casefold(): value for name, value in key.items()}
-        if {name.casefold() for name in names} != given.keys():
+        asked = {name.casefold(): value for name, value in key.items()}
+        if {name.casefold() for name in names} != asked.keys():
             text = f"`--key`: expected the key ({', '.join(names)}), got ({', '.join(key)})"
             raise ConfigError([Mistake("command line", None, text)])
         texts = [
             sql_text(clear.label)
             if name == clear.shard
             else as_text(
-                typed(sql_text(given[name.casefold()]), clear.columns[name], clear.zone),
+                typed(sql_text(asked[name.casefold()]), clear.columns[name], clear.zone),
                 clear.columns[name],
             )
             for name in clear.keys
@@ -110,30 +110,30 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
             if value is None:
                 text = f"`--key {name}`: expected {clear.columns[name]}, got another value"
                 raise ConfigError([Mistake("command line", None, text)])
-        found[clear.label] = tuple(found_values)
-    return found
+        keys[clear.label] = tuple(found_values)
+    return keys
 
 
 def find(history: Reconstruction, asked: Mapping[str, Key]) -> Person:
     """What silver has of the person with this key; raises TableError where that is too much."""
     frames = history.frames
     spans: list[Span] = []
-    found: dict[tuple[Any, ...], Row] = {}
+    by_place: dict[tuple[Any, ...], Row] = {}
     texts: set[str] = set()
     for batch in (replace(batch, only="true") for batch in history.batches):
         mine = _spans(frames, batch, asked[batch.projection.label])
         spans += mine
         for row, images in _rows(frames, batch, mine):
-            found[row[:5]] = row
+            by_place[row[:5]] = row
             texts |= images
-    if len(found) > MOST:
+    if len(by_place) > MOST:
         raise TableError(f"expected at most {MOST:,} changes of one key, got more")
     for batch in history.batches:
-        for row in _beside(frames, batch, found.values()):
-            found.setdefault(row[:5], row)
-    own = _its_own(history, found.values(), texts)
-    beside = _messages_beside(history, found.values(), own) if found else []
-    return Person(spans, sorted(found.values()), own, beside)
+        for row in _beside(frames, batch, by_place.values()):
+            by_place.setdefault(row[:5], row)
+    own = _its_own(history, by_place.values(), texts)
+    beside = _messages_beside(history, by_place.values(), own) if by_place else []
+    return Person(spans, sorted(by_place.values()), own, beside)
 
 
 def _clear(projection: Projection) -> Projection:

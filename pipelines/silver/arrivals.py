@@ -97,14 +97,14 @@ def placed(warehouse: Warehouse, source: Source, batch: DataFrame, *, checkpoint
     carried = _carried(warehouse, source, checkpoint)
     narrow = batch.select(*_PARTITION, "offset", _milliseconds().alias("ms"))
     met = _met(narrow)
-    odd = [found for found in met if not found.in_order(carried.get(found.key))]
+    odd = [span for span in met if not span.in_order(carried.get(span.key))]
     if odd:
         places = _places(warehouse, source, narrow, odd=odd, carried=carried)
-        if sum(found.messages for found in odd) <= BROADCAST_ROWS:
+        if sum(span.messages for span in odd) <= BROADCAST_ROWS:
             places = F.broadcast(places)
         batch = batch.join(places, [*_PARTITION, "offset"], "left")
     if met:
-        now = {found.key: found.after(carried.get(found.key)) for found in met}
+        now = {span.key: span.after(carried.get(span.key)) for span in met}
         _note(checkpoint, {**carried, **now})
     return batch
 
@@ -166,15 +166,15 @@ def _places(
     """The messages of these partitions whose place is not their timestamp."""
     session = narrow.sparkSession
     reached = [
-        (*found.key, carried[found.key].offset, carried[found.key].place)
-        for found in odd
-        if found.key in carried
+        (*span.key, carried[span.key].offset, carried[span.key].place)
+        for span in odd
+        if span.key in carried
     ]
     known = session.createDataFrame(reached, _COORDINATES)
-    late = [found.key for found in odd if found.late(carried.get(found.key))]
+    late = [span.key for span in odd if span.late(carried.get(span.key))]
     if late:
         known = known.unionByName(_in_silver(warehouse, source, late))
-    wanted = session.createDataFrame([found.key for found in odd], _KEY)
+    wanted = session.createDataFrame([span.key for span in odd], _KEY)
     asked = narrow.join(F.broadcast(wanted), list(_PARTITION), "left_semi")
     every = asked.select(*_PARTITION, "offset", "ms", F.lit(False).alias("known")).unionByName(
         known.withColumn("known", F.lit(True))

@@ -44,9 +44,9 @@ def counts_in(observation: Observation) -> Counts:
 
 def count(rows: DataFrame) -> Counts:
     """The same of rows that stand in the table."""
-    found = rows.agg(*_measures()).first()
-    assert found is not None
-    return Counts(**found.asDict())
+    row = rows.agg(*_measures()).first()
+    assert row is not None
+    return Counts(**row.asDict())
 
 
 def _measures() -> list[Column]:

@@ -115,15 +115,15 @@ def hidden_by_masks(
     tables: Sequence[tuple[SourceTable, Route]], read: Mapping[SourceTable, Lineage]
 ) -> set[str]:
     """The columns whose masks take a secret, which no view has, by all names they ever had."""
-    found: set[str] = set()
+    hidden: set[str] = set()
     for table, route in tables:
         masks = {
             name: Masking(mask.mode, None, "", "")
             for name, mask in route.masks.items()
             if mask.mode != "null"
         }
-        found |= as_it_was(as_it_is(masks, read[table]), read[table]).keys()
-    return found
+        hidden |= as_it_was(as_it_is(masks, read[table]), read[table]).keys()
+    return hidden
 
 
 def _masks(

@@ -106,8 +106,8 @@ def survey(
     silver = warehouse.name("silver", "cdc")
     tenants = [name for name, format_ in FORMATS.items() if format_.tenants]
     statistics = texts.statistics(silver, where, part=part, images=IMAGES, tenants=tenants)
-    found = warehouse.session.sql(statistics)
-    rows = tallied(row.asDict() for row in found.collect())
+    counted = warehouse.session.sql(statistics)
+    rows = tallied(row.asDict() for row in counted.collect())
     types, keys = _types(source, rows), _keys(source, rows)
     last = max((row.pop("last") or above for row in rows), default=above)
     stats = [_batch_stats(source, row) for row in rows if row["changes"] or row["ddl"]]
@@ -126,9 +126,9 @@ def schema_hints(
     """
     source = next(iter(tables)).source
     where = f"{_of(source, tables)} AND batch <= {last}"
-    found = warehouse.session.sql(texts.schema_hints(warehouse.name("silver", "cdc"), where))
+    hints = warehouse.session.sql(texts.schema_hints(warehouse.name("silver", "cdc"), where))
     by_table: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in found.collect():
+    for row in hints.collect():
         by_table.setdefault((row["db"], row["schema"], row["table"]), []).append(row.asDict())
     rows = [
         {"db": db, "schema": schema, "table": table, **schemas(groups)}
@@ -253,7 +253,7 @@ def _types(
     source: str, rows: Iterable[dict[str, Any]]
 ) -> dict[SourceTable, list[tuple[ColumnType, ...]]]:
     """The column types each table came with, in order of appearance; taken out of the rows."""
-    found: dict[SourceTable, dict[str, tuple[ColumnType, ...]]] = {}
+    by_table: dict[SourceTable, dict[str, tuple[ColumnType, ...]]] = {}
     came = [
         (SourceTable(source, row["db"], row["schema"], row["table"]), listed)
         for row in rows
@@ -261,18 +261,18 @@ def _types(
     ]
     for table, listed in sorted(came, key=lambda one: tuple(one[1]["came"])):
         columns = tuple(ColumnType(gold_name(n), *types) for n, *types in listed["columns"])
-        found.setdefault(table, {}).setdefault(listed["schema_id"], columns)
-    return {table: list(types.values()) for table, types in found.items()}
+        by_table.setdefault(table, {}).setdefault(listed["schema_id"], columns)
+    return {table: list(types.values()) for table, types in by_table.items()}
 
 
 def _keys(source: str, rows: Iterable[dict[str, Any]]) -> dict[SourceTable, tuple[str, ...]]:
     """The key each table was last said to have; taken out of the rows."""
-    found = {}
+    keys = {}
     for row in sorted(rows, key=lambda row: int(row.get("last") or 0)):
         key = row.pop("last_key")
         if key is not None:
-            found[SourceTable(source, row["db"], row["schema"], row["table"])] = gold_names(key)
-    return found
+            keys[SourceTable(source, row["db"], row["schema"], row["table"])] = gold_names(key)
+    return keys
 
 
 def _of(source: str, tables: Iterable[SourceTable]) -> str:

@@ -77,13 +77,13 @@ def join_shards(
     )
     rows = _walked(recent, shards, earlier)
     now, read = time.time_ns() // 1000, decode_spec(source)
-    found = rows.mapInArrow(outcomes(read, now=now), DECODED)
+    ended = rows.mapInArrow(outcomes(read, now=now), DECODED)
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
-    made = found.count()
+    made = ended.count()
     if made:
-        found = found.withColumn("batch", F.lit(last + 1).cast("bigint"))
+        ended = ended.withColumn("batch", F.lit(last + 1).cast("bigint"))
         once = ("silver/shards", last + 1)
-        warehouse.append(found, "silver", "cdc", once=once, note=last + 1)
+        warehouse.append(ended, "silver", "cdc", once=once, note=last + 1)
     waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
     note.write(waiting, clear=waiting > last)
     return made

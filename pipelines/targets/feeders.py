@@ -21,7 +21,7 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
     Those of a source that the configuration does not know are: another one on the same warehouse
     may lead them there.
     """
-    found: dict[str, list[SourceTable]] = {}
+    by_target: dict[str, list[SourceTable]] = {}
     for (source, target), progress in progress_by_target.items():
         if target == SOURCE_CURSOR or not progress.batch:
             continue
@@ -33,8 +33,8 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
             if source not in config.sources or _led(config, table) == target.lower()
         ]
         fed.sort(key=lambda table: (came.get(label_of(table), 0), str(table)))
-        found.setdefault(target.lower(), []).extend(fed)
-    return found
+        by_target.setdefault(target.lower(), []).extend(fed)
+    return by_target
 
 
 def kept_apart(

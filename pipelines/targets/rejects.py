@@ -51,14 +51,14 @@ def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     where there is none."""
     if not warehouse.exists("gold", "_rejects"):
         return None
-    found = texts.claimed(table_of(warehouse), source=source, target=target)
-    return None if warehouse.session.sql(found).isEmpty() else found
+    claims = texts.claimed(table_of(warehouse), source=source, target=target)
+    return None if warehouse.session.sql(claims).isEmpty() else claims
 
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside now."""
-    found = claimed(warehouse, source, target)
-    return "true" if found is None else texts.unclaimed(found)
+    claims = claimed(warehouse, source, target)
+    return "true" if claims is None else texts.unclaimed(claims)
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:
@@ -78,11 +78,11 @@ def change_rejects(warehouse: Warehouse, rows: str) -> None:
     change_from(warehouse, "gold", "_rejects", rows=rows, counted="version")
 
 
-def append(warehouse: Warehouse, found: DataFrame) -> int:
+def append(warehouse: Warehouse, set_aside: DataFrame) -> int:
     """Set aside what is not yet; how many there were. Only counts come to the driver."""
     create_rejects(warehouse)
     known = warehouse.read("gold", "_rejects").selectExpr("id", "status AS was", "version AS had")
-    rejected = found.dropDuplicates(["id"]).join(known, "id", "left")
+    rejected = set_aside.dropDuplicates(["id"]).join(known, "id", "left")
     row = rejected.selectExpr(
         "count_if(was IS NULL) AS n", "count_if(was = 'resolved') AS m"
     ).first()

@@ -70,7 +70,7 @@ def wanted_columns(
     spell it. Raises TableError where two columns of one row differ only in case, which could not be
     told apart.
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     spellings: dict[str, str] = {}
     types, images = list(types), list(images)
     typed = _typed(types)
@@ -85,8 +85,8 @@ def wanted_columns(
         if lower in excluded or lower in spellings:
             continue
         spellings[lower] = name
-        found[name] = declared.get(lower) or _type_of(name, typed)
-    return found
+        columns[name] = declared.get(lower) or _type_of(name, typed)
+    return columns
 
 
 def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:
@@ -242,16 +242,16 @@ def check_contract(
 
     A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
     """
-    held = {field.name for field in warehouse.fields("gold", target)}
+    present = {field.name for field in warehouse.fields("gold", target)}
     versions = KEEPING["scd2"].added.keys()
     keeps = contract.keeps
-    if keeps.versions != (versions <= held):
+    if keeps.versions != (versions <= present):
         wanted, got = ("with", "without") if keeps.versions else ("without", "with")
         raise TableError(
             f"expected {target} {wanted} the columns {', '.join(versions)}, as its "
             f"stored_as_scd_type has it, got it {got} them; choose another target"
         )
-    if soft and keeps.keyed and "_deleted_at" not in held:
+    if soft and keeps.keyed and "_deleted_at" not in present:
         name = warehouse.name("gold", target)
         warehouse.execute(add_columns(name, [("_deleted_at", "timestamp")]))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ingest.sql.history.asof import Moment
-    from pipelines.gold.known_targets import RoutesByTarget
+    from pipelines.gold.known_targets import KnownTarget
 
 
 @click.command()
@@ -77,11 +77,11 @@ def as_of(call: Invocation, table: str, time: str | None, pos: str | None) -> No
     if (time is None) == (pos is None):
         raise click.UsageError("expected either --time or --pos")
     moment = _moment("--time", at_time, time) if time else _moment("--pos", at_pos, pos or "")
-    target, routes = _target(call, table)
+    target = _target(call, table)
     from pipelines.gold.reconstruction import as_of
 
     warehouse = call.warehouse
-    with as_of(warehouse, target, tables=routes[target], moment=moment) as reconstruction:
+    with as_of(warehouse, target, moment) as reconstruction:
         shown = [name for name in reconstruction.names if name not in ("_pos", "_source")]
         reconstruction.tried(
             lambda rows: print_frame(
@@ -104,13 +104,14 @@ def rebuild(call: Invocation, table: str, yes: bool) -> None:
     The table is made as the configuration has it today: types, key, mode. What of that changes is
     printed first; a change of the key or mode is confirmed with --yes.
     """
-    target, routes = _target(call, table)
+    known = _target(call, table)
+    target = known.name
     from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT, rebuild
     from pipelines.operations.run import Outcome
 
     with call.console.waiting(f"rebuilding {target}"):
-        done = rebuild(call.warehouse, target, routes=routes, confirmed=yes)
+        done = rebuild(call.warehouse, known, confirmed=yes)
     for change in done.changes:
         call.console.say(f"{target}: {change.text}")
     if done.refused:
@@ -143,20 +144,18 @@ def reconcile(call: Invocation, table: str, snapshot: str | None, format_: str |
     """
     if format_ is not None and snapshot is None:
         raise click.UsageError("--format needs --snapshot")
-    target, routes = _target(call, table)
+    target = _target(call, table)
     from pipelines.operations.reconcile import DIFFERENCE, reconcile, reconcile_snapshot
 
     warehouse = call.warehouse
-    with call.console.waiting(f"reconciling {target}"):
+    with call.console.waiting(f"reconciling {target.name}"):
         if snapshot is None:
-            compared = reconcile(warehouse, target, routes=routes)
+            compared = reconcile(warehouse, target)
         else:
-            compared = reconcile_snapshot(
-                warehouse, target, routes=routes, path=snapshot, format_=format_
-            )
+            compared = reconcile_snapshot(warehouse, target, path=snapshot, format_=format_)
     if compared.differences:
         call.console.rows(DIFFERENCE, compared.differences)
-    call.console.say(f"{target}: {compared.summary}")
+    call.console.say(f"{target.name}: {compared.summary}")
     if not compared.right:
         raise SystemExit(1)
 
@@ -328,14 +327,13 @@ def erase(
     """
     if not all("=" in key for key in keys):
         raise click.UsageError("--key: expected COL=VALUE")
-    target, routes = _target(call, table)
+    target = _target(call, table)
     from pipelines.privacy.erasure import ERASED, erase
 
-    with call.console.waiting(f"erasing from {target}"):
+    with call.console.waiting(f"erasing from {target.name}"):
         done = erase(
             call.warehouse,
             target,
-            routes=routes,
             key=dict(key.partition("=")[::2] for key in keys),
             reason=reason,
             confirmed=yes,
@@ -346,7 +344,7 @@ def erase(
         beside = counted(done.shared, "changes")
         call.console.say(f"what stays: {beside} of others that came in those messages")
     if not done.counts and done.erasure is None:
-        call.console.say(f"nothing of that key is in {target} or its history")
+        call.console.say(f"nothing of that key is in {target.name} or its history")
     elif not yes:
         text = "nothing was touched; the same with `--yes` takes this away"
         raise ConfigError([Mistake("command line", None, text)])
@@ -361,13 +359,12 @@ def erase(
 TABLE_VERBS = (history, as_of, rebuild, redecode, reset, reconcile, erase, maintain, upgrade)
 
 
-def _target(call: Invocation, table: str) -> tuple[str, RoutesByTarget]:
-    """The target that is meant, and where every target's rows come from."""
+def _target(call: Invocation, table: str) -> KnownTarget:
+    """The target that is meant."""
     warehouse = call.warehouse
-    from pipelines.gold.known_targets import known_targets, one_of
+    from pipelines.gold.known_targets import target_called
 
-    routes = known_targets(warehouse).routes
-    return one_of(table, routes, warehouse.settings), routes
+    return target_called(warehouse, table)
 
 
 def _made_target(call: Invocation, table: str) -> tuple[str, str]:

@@ -21,24 +21,37 @@ from pipelines.silver.source_tables import source_tables
 from pipelines.targets.feeders import feeders
 from pipelines.targets.progress import load_progress
 
-RoutesByTarget = Mapping[str, Sequence[tuple[SourceTable, Route]]]
-"""Target -> the source tables that go there, each with its route."""
-
-
 _LISTED = 20
 """Names that a sentence lists."""
 
 
-class KnownTargets(NamedTuple):
-    """The targets that can be asked for: by their routes, and all by name."""
+class KnownTarget(NamedTuple):
+    """A target, and the source tables that go there, each with its route."""
 
-    routes: RoutesByTarget
+    name: str
+    tables: Sequence[tuple[SourceTable, Route]]
+
+    @property
+    def route(self) -> Route:
+        """What all of its routes have in common."""
+        return self.tables[0][1]
+
+    @property
+    def source(self) -> str:
+        """The source that its tables are of."""
+        return self.route.source
+
+
+class KnownTargets(NamedTuple):
+    """The targets that can be asked for: those that source tables lead to, and all by name."""
+
+    fed: Mapping[str, KnownTarget]
     names: tuple[str, ...]
 
 
-def routes(
+def fed_targets(
     config: Config, tables: Iterable[SourceTable], first_names: FirstNames
-) -> RoutesByTarget:
+) -> dict[str, KnownTarget]:
     """Where the tables go: renamed ones where they went under their first names, those of
     undeclared sources and without a matching entry nowhere."""
     by_target: dict[str, list[tuple[SourceTable, Route]]] = {}
@@ -49,29 +62,35 @@ def routes(
         route = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
         if route is not None:
             by_target.setdefault(route.target, []).append((table, route))
-    return by_target
+    return {name: KnownTarget(name, led) for name, led in by_target.items()}
 
 
 def known_targets(warehouse: Warehouse) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
     first_names = renames(load_entries(warehouse).values())
-    by_target = routes(warehouse.config, source_tables(warehouse), first_names)
-    by_target = _without_parked(warehouse, by_target)
-    return KnownTargets(by_target, tuple(sorted({*by_target, *gold_tables(warehouse)})))
+    fed = fed_targets(warehouse.config, source_tables(warehouse), first_names)
+    fed = _without_parked(warehouse, fed)
+    return KnownTargets(fed, tuple(sorted({*fed, *gold_tables(warehouse)})))
 
 
-def _without_parked(warehouse: Warehouse, by_target: RoutesByTarget) -> RoutesByTarget:
-    """The ways without source tables that are parked by themselves (semantics.md, 70)."""
+def _without_parked(warehouse: Warehouse, fed: Mapping[str, KnownTarget]) -> dict[str, KnownTarget]:
+    """The targets without source tables that are parked by themselves (semantics.md, 70)."""
     if not warehouse.exists("gold", "_progress"):
-        return by_target
+        return {**fed}
     feeding = feeders(warehouse.config, load_progress(warehouse))
-    clashes = collisions((route for tables in by_target.values() for route in tables), feeding)
+    clashes = collisions((route for target in fed.values() for route in target.tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}
     kept = {
-        target: [route for route in tables if route[0] not in apart]
-        for target, tables in by_target.items()
+        name: KnownTarget(name, [route for route in target.tables if route[0] not in apart])
+        for name, target in fed.items()
     }
-    return {target: tables for target, tables in kept.items() if tables}
+    return {name: target for name, target in kept.items() if target.tables}
+
+
+def target_called(warehouse: Warehouse, text: str) -> KnownTarget:
+    """The target that the user means; raises ConfigError with the nearest where there is none."""
+    fed = known_targets(warehouse).fed
+    return fed[one_of(text, fed, warehouse.settings)]
 
 
 def gold_tables(warehouse: Warehouse) -> list[str]:
@@ -88,7 +107,7 @@ def bare(text: str, settings: Settings) -> str:
 
 
 def one_of(text: str, names: Iterable[str], settings: Settings) -> str:
-    """The target that the user means; raises ConfigError with the nearest where there is none."""
+    """The name that the user means; raises ConfigError with the nearest where there is none."""
     wanted = bare(text, settings)
     names = list(names)
     for name in names:

@@ -19,7 +19,6 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 
 from ingest.config.modes import TargetContract, mode_of
-from ingest.config.routes import Route
 from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
 from ingest.names import SourceTable
@@ -30,6 +29,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import MODES
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.gold.encodings import check_encodings
+from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.plan import (
     ALL_HISTORY,
     Extent,
@@ -72,22 +72,23 @@ class Reconstruction:
     def __init__(
         self,
         warehouse: Warehouse,
-        target: str,
+        target: KnownTarget,
         *,
-        tables: Sequence[tuple[SourceTable, Route]],
         extent: Extent = ALL_HISTORY,
         today: bool = False,
         before: TargetContract | None = None,
     ) -> None:
         self.warehouse = warehouse
-        self.target = target
-        self.route = route = tables[0][1]
+        self.target = target.name
+        self.route = route = target.route
         self.source = route.source
         self.frames = Frames(warehouse)
         entries = load_entries(warehouse, self.source).values()
         first_names = renames(entries)
-        own = {first_names.get(table, table): route for table, route in sorted(tables, key=str)}
-        _check_unmixed(target, own, entries)
+        own = {
+            first_names.get(table, table): route for table, route in sorted(target.tables, key=str)
+        }
+        _check_unmixed(target.name, own, entries)
 
         def of(table: SourceTable) -> list[Entry]:
             return [e for e in entries if first_names.get(e.table, e.table) == table]
@@ -105,15 +106,17 @@ class Reconstruction:
         self.keys = self._key(history, today=today, before=before)
         mode = mode_of(route, self.keys)
         if mode is None:
-            raise TableError(f"{target} has no rows: its messages name no key; set keys for it")
+            raise TableError(
+                f"{self.target} has no rows: its messages name no key; set keys for it"
+            )
         self.contract = TargetContract.by(route, mode, self.keys)
         self.soft = route.deletes == "soft" and self.contract.keeps.keyed
-        columns = columns_of(warehouse, target)
+        columns = columns_of(warehouse, self.target)
         if columns is None or today:
             columns = self._todays_columns(columns or {}, history.feeds)
         self.columns = columns
         if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
-            own_keys = unclaimed(warehouse, self.source, target)
+            own_keys = unclaimed(warehouse, self.source, self.target)
             extent = extent._replace(only=f"({extent.only}) AND {own_keys}")
         made = TargetTable(contract=self.contract, columns=columns)
         self.batches = history_batches(warehouse, history.feeds, made, extent=extent)
@@ -255,45 +258,25 @@ def _folded(names: Iterable[str]) -> set[str]:
     return {name.lower() for name in names}
 
 
-def as_applied(
-    warehouse: Warehouse,
-    target: str,
-    *,
-    tables: Sequence[tuple[SourceTable, Route]],
-    progress: Progress,
-) -> Reconstruction:
+def as_applied(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The target as all that it has applied makes it, under the columns, key and mode that it
     has."""
     extent, before = Extent.applied(progress), progress.contract
-    return Reconstruction(warehouse, target, tables=tables, extent=extent, before=before)
+    return Reconstruction(warehouse, target, extent=extent, before=before)
 
 
-def as_made_today(
-    warehouse: Warehouse,
-    target: str,
-    *,
-    tables: Sequence[tuple[SourceTable, Route]],
-    progress: Progress,
-) -> Reconstruction:
+def as_made_today(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The same under the columns, key and mode that it would have if it were made today."""
     extent, before = Extent.applied(progress), progress.contract
-    return Reconstruction(
-        warehouse, target, tables=tables, extent=extent, today=True, before=before
-    )
+    return Reconstruction(warehouse, target, extent=extent, today=True, before=before)
 
 
-def as_of(
-    warehouse: Warehouse,
-    target: str,
-    *,
-    tables: Sequence[tuple[SourceTable, Route]],
-    moment: Moment,
-) -> Reconstruction:
+def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstruction:
     """The target as it stood at a past moment.
 
     Raises TableError where retention took away what would tell.
     """
-    watermarks = progress_of(warehouse, tables[0][0].source, target).watermarks
+    watermarks = progress_of(warehouse, target.source, target.name).watermarks
     for label, known in watermarks.items():
         for horizon in known.horizons:
             if moment.before(horizon.pos, horizon.time):
@@ -302,7 +285,7 @@ def as_of(
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
     extent = Extent(watermarks, only=moment.until)
-    return Reconstruction(warehouse, target, tables=tables, extent=extent)
+    return Reconstruction(warehouse, target, extent=extent)
 
 
 def _typed_names(feeds: Iterable[Feed]) -> set[str]:

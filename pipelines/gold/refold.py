@@ -172,11 +172,11 @@ def fill(reconstruction: Reconstruction, replace: Callable[[str], None]) -> Fill
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress_by_target.get((ledger.source, route.target))
-    routes = known_targets(ledger.warehouse).routes.get(route.target)
-    if progress is None or not progress.applied[0] or not routes:
+    target = known_targets(ledger.warehouse).fed.get(route.target)
+    if progress is None or not progress.applied[0] or target is None:
         return None
     check_masks(route, progress.contract)
-    return as_applied(ledger.warehouse, route.target, tables=routes, progress=progress)
+    return as_applied(ledger.warehouse, target, progress)
 
 
 def backfill(ledger: Ledger, route: Route) -> None:

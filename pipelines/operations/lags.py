@@ -11,7 +11,7 @@ from datetime import datetime
 from ingest.names import SourceTable
 from ingest.sql.counts import waiting
 from pipelines.gold.backlog import backlog_of
-from pipelines.gold.known_targets import routes
+from pipelines.gold.known_targets import fed_targets
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import later_names, renames
@@ -40,10 +40,11 @@ def unapplied_since(warehouse: Warehouse) -> dict[str, datetime]:
         return {}
     since = {SourceTable(*list(row.values())[:4]): row["since"] for row in found}
     first_names = renames(load_entries(warehouse).values())
-    oldest: dict[str, datetime] = {}
-    for target, tables in routes(warehouse.config, since, first_names).items():
-        oldest[target] = min(since[table] for table, _ in tables)
-    return oldest
+    waiting_for = fed_targets(warehouse.config, since, first_names)
+    return {
+        name: min(since[table] for table, _ in target.tables)
+        for name, target in waiting_for.items()
+    }
 
 
 def _waiting(warehouse: Warehouse) -> list[str]:

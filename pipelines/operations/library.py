@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from ingest.sql.history.asof import at_pos, at_time
 from pipelines.gold import reconstruction
-from pipelines.gold.known_targets import RoutesByTarget, known_targets, one_of
+from pipelines.gold.known_targets import target_called
 from pipelines.operations import rebuild as rebuilding
 from pipelines.operations import reconcile as reconciling
 from pipelines.operations.rebuild import Rebuilt
@@ -75,8 +75,7 @@ def rebuild(warehouse: Warehouse, target: str, *, confirmed: bool = False) -> Re
 
     Raises ConfigError where there is no such target, TableError where it can have no rows.
     """
-    name, routes = _target(warehouse, target)
-    return rebuilding.rebuild(warehouse, name, routes=routes, confirmed=confirmed)
+    return rebuilding.rebuild(warehouse, target_called(warehouse, target), confirmed=confirmed)
 
 
 def reconcile(warehouse: Warehouse, target: str) -> Reconciled:
@@ -85,8 +84,7 @@ def reconcile(warehouse: Warehouse, target: str) -> Reconciled:
 
     Raises ConfigError where there is no such target, TableError where it has no table.
     """
-    name, routes = _target(warehouse, target)
-    return reconciling.reconcile(warehouse, name, routes=routes)
+    return reconciling.reconcile(warehouse, target_called(warehouse, target))
 
 
 def as_of(
@@ -105,13 +103,7 @@ def as_of(
     if (time is None) == (pos is None):
         raise ValueError("expected either time or pos")
     moment = at_time(time) if time is not None else at_pos(pos or "")
-    name, routes = _target(warehouse, target)
-    with reconstruction.as_of(warehouse, name, tables=routes[name], moment=moment) as past_state:
+    known = target_called(warehouse, target)
+    with reconstruction.as_of(warehouse, known, moment) as past_state:
         # Evaluated here: what it reads from is taken back behind.
         return past_state.tried(lambda rows: past_state.typed(rows).localCheckpoint())
-
-
-def _target(warehouse: Warehouse, text: str) -> tuple[str, RoutesByTarget]:
-    """The target that is meant, and where every target's rows come from."""
-    routes = known_targets(warehouse).routes
-    return one_of(text, routes, warehouse.settings), routes

@@ -115,9 +115,9 @@ def _silver(warehouse: Warehouse) -> Maintained:
         done.before = done.after = _files(warehouse, "silver", "cdc")
     days = warehouse.settings.retention.silver
     if days is not None:
-        for target, tables in known_targets(warehouse).routes.items():
-            with done.part(target):
-                done.trimmed += trim_target(warehouse, target, tables=tables, days=days)
+        for target in known_targets(warehouse).fed.values():
+            with done.part(target.name):
+                done.trimmed += trim_target(warehouse, target, days)
     for source in warehouse.config.sources:
         with done.part(source):
             _compact(warehouse, "silver", "cdc", source=source, cluster=("table", "batch"))

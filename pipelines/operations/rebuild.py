@@ -25,7 +25,7 @@ from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
 from pipelines.apply.batch import TableBatch
-from pipelines.gold.known_targets import RoutesByTarget
+from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
 from pipelines.gold.refold import Filled, fill, overwrite
 from pipelines.gold.run import Merged, merge_tables
@@ -76,9 +76,8 @@ class Rebuilt(NamedTuple):
 
 def rebuild(
     warehouse: Warehouse,
-    target: str,
+    target: KnownTarget,
     *,
-    routes: RoutesByTarget,
     confirmed: bool = True,
 ) -> Rebuilt:
     """Make the target anew; see above. Raises TableError where it can have no rows.
@@ -86,19 +85,17 @@ def rebuild(
     Unless `confirmed`, a rebuild that changes the key or the mode of a table does nothing.
     """
     began = time.monotonic()
-    source = routes[target][0][0].source
+    source = target.source
     if source in warehouse.config.sources:
         projects.check(warehouse, source)
     done = Rebuilt(0, 0, 0, 0.0, [], [])
     with lease(warehouse, "gold"):
-        progress = progress_of(warehouse, source, target)
+        progress = progress_of(warehouse, source, target.name)
         if progress.outdated == "decoding":
             raise TableError(progress.why_outdated)
         if progress.applied[0]:
-            with as_made_today(
-                warehouse, target, tables=routes[target], progress=progress
-            ) as reconstruction:
-                gone = not warehouse.exists("gold", target)
+            with as_made_today(warehouse, target, progress) as reconstruction:
+                gone = not warehouse.exists("gold", target.name)
                 changes = [] if gone else _changes(reconstruction, progress.contract)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
@@ -112,7 +109,7 @@ def rebuild(
             ledger = Ledger(warehouse, source)
             ledger.review_again(filter(retypes, reconstruction.entries), reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
-    merged = merge_tables(warehouse, sources=[source], targets=[target])
+    merged = merge_tables(warehouse, sources=[source], targets=[target.name])
     return done._replace(merged=merged)
 
 

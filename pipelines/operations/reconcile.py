@@ -24,7 +24,7 @@ from ingest.sql.history.compare import (
 )
 from ingest.sql.tables.upkeep import history
 from pipelines.gold.accounting import LeftOut, left_out
-from pipelines.gold.known_targets import RoutesByTarget
+from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.plan import Extent
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.operations.snapshots import snapshot_rows
@@ -95,15 +95,15 @@ class Reconciled(NamedTuple):
         return summary
 
 
-def reconcile(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Reconciled:
+def reconcile(warehouse: Warehouse, target: KnownTarget) -> Reconciled:
     """Compare a target with the fold of the history that was applied to it.
 
     Raises TableError where there is no such table.
     """
     with lease(warehouse, "gold"):
-        progress = progress_of(warehouse, routes[target][0][0].source, target)
-        gold = _pinned(warehouse, target)
-    with as_applied(warehouse, target, tables=routes[target], progress=progress) as reconstruction:
+        progress = progress_of(warehouse, target.source, target.name)
+        gold = _pinned(warehouse, target.name)
+    with as_applied(warehouse, target, progress) as reconstruction:
         compared = reconstruction.compared
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
@@ -126,9 +126,8 @@ def reconcile(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> R
 
 def reconcile_snapshot(
     warehouse: Warehouse,
-    target: str,
+    target: KnownTarget,
     *,
-    routes: RoutesByTarget,
     path: str,
     format_: str | None,
 ) -> Reconciled:
@@ -137,12 +136,12 @@ def reconcile_snapshot(
     Raises ConfigError where the snapshot cannot be read or lacks a key column, TableError where
     there is no such table.
     """
-    progress = progress_of(warehouse, routes[target][0][0].source, target)
-    gold = _pinned(warehouse, target)
+    progress = progress_of(warehouse, target.source, target.name)
+    gold = _pinned(warehouse, target.name)
     extent = Extent(progress.watermarks)
-    with Reconstruction(warehouse, target, tables=routes[target], extent=extent) as reconstruction:
+    with Reconstruction(warehouse, target, extent=extent) as reconstruction:
         if not reconstruction.contract.keeps.keyed:
-            raise TableError(f"{target} keeps every change; a snapshot has rows as they are")
+            raise TableError(f"{target.name} keeps every change; a snapshot has rows as they are")
         snapshot, columns = snapshot_rows(warehouse, reconstruction, path=path, format_=format_)
         present = " AND ".join(reconstruction.present) or "true"
         gold = narrowed(gold, columns, present)

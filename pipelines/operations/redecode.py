@@ -97,11 +97,11 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
 
 def _rebuilt(warehouse: Warehouse, target: str) -> Rebuilt | str:
     """What a rebuild did, or why there was none."""
-    routes = known_targets(warehouse).routes
-    if target not in routes:
+    known = known_targets(warehouse).fed.get(target)
+    if known is None:
         return "no source table leads there any more"
     try:
-        return rebuild(warehouse, target, routes=routes, confirmed=False)
+        return rebuild(warehouse, known, confirmed=False)
     except IngestError as error:
         return str(error)
 
@@ -195,7 +195,7 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
     # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {table for route in known_targets(warehouse).routes.values() for table, _ in route}
+    led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     fed: dict[str, dict[Names, int]] = {}
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)

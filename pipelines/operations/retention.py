@@ -11,12 +11,9 @@ remembered before a row goes (`Horizon`): a change that comes from below it late
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ingest.config.routes import Route
-from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
@@ -26,6 +23,7 @@ from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import (
@@ -72,21 +70,15 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
     return int(done["num_deleted_rows"]) if done is not None else 0
 
 
-def trim_target(
-    warehouse: Warehouse,
-    target: str,
-    *,
-    tables: Sequence[tuple[SourceTable, Route]],
-    days: int,
-) -> int:
+def trim_target(warehouse: Warehouse, target: KnownTarget, days: int) -> int:
     """Delete superseded changes of a target's source tables; how many there were."""
-    progress = progress_of(warehouse, tables[0][0].source, target)
-    if not progress.batch or not warehouse.exists("gold", target):
+    progress = progress_of(warehouse, target.source, target.name)
+    if not progress.batch or not warehouse.exists("gold", target.name):
         return 0
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
     old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
-    with as_applied(warehouse, target, tables=tables, progress=progress) as reconstruction:
+    with as_applied(warehouse, target, progress) as reconstruction:
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.
         if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:
@@ -109,7 +101,7 @@ def trim_target(
         noted = replace(
             progress.fresh(), watermarks=watermarks, status=progress.status, error=progress.error
         )
-        keep_horizons(warehouse, target, {label: m.horizons for label, m in watermarks.items()})
+        keep_horizons(warehouse, target.name, {name: m.horizons for name, m in watermarks.items()})
         record_progress(warehouse, [noted], load_progress(warehouse))
         return sum(_deleted(warehouse, batch, past) for batch, past in superseded)
 

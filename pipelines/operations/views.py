@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest, unknown_word
-from ingest.config.routes import Route
+from ingest.ddl.changes import Lineage
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
 from ingest.sql.casts import as_text, typed
@@ -28,7 +28,7 @@ from ingest.sql.history.view import Earlier, Looked, of_key, previous_keys
 from ingest.sql.query import one_row, select
 from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.tables import definition
-from pipelines.gold.known_targets import known_targets, one_of
+from pipelines.gold.known_targets import KnownTarget, known_targets, target_called
 from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import namings
 from pipelines.platform.mask_secret import offer_secret
@@ -127,7 +127,7 @@ def register(warehouse: Warehouse, query: str) -> None:
 def offered(warehouse: Warehouse, layer: str) -> list[str]:
     """The tables and views of a layer that there are to query."""
     if layer == "history":
-        return sorted(known_targets(warehouse).routes)
+        return sorted(known_targets(warehouse).fed)
     names = warehouse.tables(layer)
     return [*names, *VIEWS] if layer == "silver" and "cdc" in names else names
 
@@ -191,8 +191,8 @@ def publish(warehouse: Warehouse) -> None:
     if warehouse.local or not warehouse.exists("silver", "cdc"):
         return
     wanted = {("silver", view): silver_view(warehouse, view) for view in VIEWS}
-    for target, tables in known_targets(warehouse).routes.items():
-        wanted["history", target] = _view(warehouse, target, tables=tables)
+    for target in known_targets(warehouse).fed.values():
+        wanted["history", target.name] = _view(warehouse, target)
     assert warehouse.settings.catalog is not None
     schema_name = quoted(warehouse.settings.catalog, warehouse.schema("history"))
     warehouse.session.sql(definition.create_schema(schema_name))
@@ -223,36 +223,33 @@ def _noted(file: Path) -> dict[str, str]:
 
 def history_query(warehouse: Warehouse, target: str) -> str:
     """The query behind `history.<target>`, with the columns that the target has now."""
-    tables = known_targets(warehouse).routes[target]
-    return _view(warehouse, target, tables=tables)
+    return _view(warehouse, known_targets(warehouse).fed[target])
 
 
-def _view(
-    warehouse: Warehouse,
-    target: str,
-    *,
-    tables: Sequence[tuple[SourceTable, Route]],
-) -> str:
+def _view(warehouse: Warehouse, target: KnownTarget) -> str:
     """The query behind `history.<target>`, which others than this session run, too."""
-    entries = load_entries(warehouse).values()
-    read = namings(entries, [table for table, _ in tables])
+    tables, read = target.tables, _read(warehouse, target)
     without = hidden_by_masks(tables, read)
-    columns = data_columns(warehouse, target, tables, without=without)
+    columns = data_columns(warehouse, target.name, tables, without=without)
     return history_view(warehouse, tables, columns=columns, read=read)
 
 
 def _history(
     warehouse: Warehouse,
-    tables: Sequence[tuple[SourceTable, Route]],
+    target: KnownTarget,
     *,
     columns: Mapping[str, str],
     looked: Sequence[str] = (),
 ) -> str:
-    entries = load_entries(warehouse).values()
-    read = namings(entries, [table for table, _ in tables])
+    tables, read = target.tables, _read(warehouse, target)
     if any(route.mask_secret for _, route in tables):
         offer_secret(warehouse.session, warehouse.config.mask_secret)
     return history_view(warehouse, tables, columns=columns, read=read, looked=looked, secret=True)
+
+
+def _read(warehouse: Warehouse, target: KnownTarget) -> Mapping[SourceTable, Lineage]:
+    """The changes of names through which each source table's events are read."""
+    return namings(load_entries(warehouse).values(), [table for table, _ in target.tables])
 
 
 def history_frame(
@@ -263,15 +260,12 @@ def history_frame(
     Raises ConfigError for a table or column that does not exist, or a value that its column cannot
     have.
     """
-    routes = known_targets(warehouse).routes
-    target = one_of(table, routes, warehouse.settings)
-    columns = data_columns(warehouse, target, routes[target])
+    target = target_called(warehouse, table)
+    columns = data_columns(warehouse, target.name, target.tables)
     where, looked = "true", None
     if key:
-        looked = _looked(warehouse, routes[target], target=target, columns=columns, key=key)
-    query = _history(
-        warehouse, routes[target], columns=columns, looked=looked.columns if looked else ()
-    )
+        looked = _looked(warehouse, target, columns=columns, key=key)
+    query = _history(warehouse, target, columns=columns, looked=looked.columns if looked else ())
     if looked is not None:
         where = of_key(columns, looked, _earlier(warehouse, query, columns, looked=looked))
     frame = warehouse.session.sql(texts.shown(query, columns, where=where))
@@ -280,9 +274,8 @@ def history_frame(
 
 def _looked(
     warehouse: Warehouse,
-    tables: Sequence[tuple[SourceTable, Route]],
+    target: KnownTarget,
     *,
-    target: str,
     columns: Mapping[str, str],
     key: Mapping[str, str],
 ) -> Looked:
@@ -296,7 +289,7 @@ def _looked(
     if wrong:
         raise ConfigError(wrong)
     asked = {by_case[name.casefold()]: value for name, value in key.items()}
-    zone = warehouse.config.sources[tables[0][0].source].time_zone
+    zone = warehouse.config.sources[target.source].time_zone
     spelled = [
         as_text(typed(sql_text(value), columns[name], zone), columns[name])
         for name, value in asked.items()
@@ -309,7 +302,7 @@ def _looked(
     ]
     if wrong:
         raise ConfigError(wrong)
-    keys = [name for name in keys_of(warehouse, target) if name in columns] or list(asked)
+    keys = [name for name in keys_of(warehouse, target.name) if name in columns] or list(asked)
     names = tuple(dict.fromkeys([*keys, *asked]))
     wanted = {names.index(name): text for name, text in zip(asked, found, strict=True)}
     return Looked(names, len(keys), wanted)

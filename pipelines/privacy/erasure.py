@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from ingest.errors import TableError
 from ingest.sql.privacy import erasure as texts
-from pipelines.gold.known_targets import RoutesByTarget
+from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.leases import lease
 from pipelines.platform.rows import array_of, rows
@@ -64,9 +64,8 @@ class Erased(NamedTuple):
 
 def erase(
     warehouse: Warehouse,
-    target: str,
+    target: KnownTarget,
     *,
-    routes: RoutesByTarget,
     key: Mapping[str, str],
     reason: str | None,
     confirmed: bool,
@@ -76,19 +75,20 @@ def erase(
 
     Raises ConfigError for what is no key of the target, TableError where silver lags behind bronze.
     """
-    source = routes[target][0][0].source
+    source = target.source
     with (
         lease(warehouse, "gold"),
         lease(warehouse, "silver"),
         lease(warehouse, f"bronze/{source}"),
-        _history(warehouse, target, routes=routes) as history,
+        _history(warehouse, target) as history,
     ):
         _check_decoded(warehouse, source)
         asked = asked_key(history, key)
         person = find(history, asked)
         counted = _counted(history, person)
+        secret = warehouse.config.mask_secret
         erasure = record.opened(
-            warehouse, source, target, key=key, reason=reason, secret=warehouse.config.mask_secret
+            warehouse, source, target.name, key=key, reason=reason, secret=secret
         )
         begun = erasure.status != "begun" or bool(erasure.went)
         if not confirmed or not (person.rows or begun):
@@ -100,16 +100,16 @@ def erase(
     return counted._replace(erasure=erasure)
 
 
-def _history(warehouse: Warehouse, target: str, *, routes: RoutesByTarget) -> Reconstruction:
+def _history(warehouse: Warehouse, target: KnownTarget) -> Reconstruction:
     """All that silver has of the target's source tables; raises TableError where no key tells whose
     a row is."""
-    progress = progress_of(warehouse, routes[target][0][0].source, target)
+    progress = progress_of(warehouse, target.source, target.name)
     if progress.outdated == "decoding":
         raise TableError(progress.why_outdated)
-    history = Reconstruction(warehouse, target, tables=routes[target], before=progress.contract)
+    history = Reconstruction(warehouse, target, before=progress.contract)
     if not history.keys:
         raise TableError(
-            f"{target} has no key, so that nothing tells whose a row is; set keys for it"
+            f"{target.name} has no key, so that nothing tells whose a row is; set keys for it"
         )
     return history
 

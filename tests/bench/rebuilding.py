@@ -43,10 +43,10 @@ def _brought(place: Installation, number: int, changes: list[Change]) -> Cost:
 
 
 def _figure(place: Installation, what: str, merged: Cost, events: int) -> Figure:
-    routes = known_targets(place.warehouse).routes
-    anew = measured(lambda: rebuild(place.warehouse, _TARGET, routes=routes))
+    target = known_targets(place.warehouse).fed[_TARGET]
+    anew = measured(lambda: rebuild(place.warehouse, target))
     found: list[Reconciled] = []
-    compared = measured(lambda: found.append(reconcile(place.warehouse, _TARGET, routes=routes)))
+    compared = measured(lambda: found.append(reconcile(place.warehouse, target)))
     if not found[0].equal:
         raise AssertionError(f"expected no difference from history, got {found[0].summary}")
     return Figure(

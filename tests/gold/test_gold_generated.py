@@ -128,10 +128,10 @@ def test_gold_is_what_the_databases_hold(
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config, spark)
-    routes = known_targets(warehouse).routes
-    assert len(routes) == len(databases)
-    for target in routes:
-        assert reconcile(warehouse, target, routes=routes).differences == []
-        rebuild(warehouse, target, routes=routes)
-        assert reconcile(warehouse, target, routes=routes).equal
+    fed = known_targets(warehouse).fed
+    assert len(fed) == len(databases)
+    for target in fed.values():
+        assert reconcile(warehouse, target).differences == []
+        rebuild(warehouse, target)
+        assert reconcile(warehouse, target).equal
     assert {name: rows_of(spark, tmp_path, name) for name in databases} == held

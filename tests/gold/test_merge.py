@@ -289,7 +289,7 @@ def test_made_anew_beside_changes_that_wait(finished: Finished) -> None:
     """For a key that another source table's row holds (27)."""
     laboratory, name = finished.laboratory, "r27_shard_key_conflict_that_stays"
     warehouse = laboratory.warehouse
-    rebuild(warehouse, name, routes=known_targets(warehouse).routes)
+    rebuild(warehouse, known_targets(warehouse).fed[name])
     assert laboratory.rows(name) == finished.gold[ROUNDS][name]
     waiting = [{"code": "shard_key_conflict", "status": "open"}]
     assert _narrowed(laboratory.rejects()[name], waiting) == waiting
@@ -300,15 +300,15 @@ def test_what_is_odd_is_met_whatever_is_asked_of_history(finished: Finished) -> 
     given those of the exact fold."""
     laboratory, name = finished.laboratory, "r43_redelivery_of_a_tied_event"
     warehouse = laboratory.warehouse
-    tables = known_targets(warehouse).routes[name]
-    progress = progress_of(warehouse, tables[0][0].source, name)
+    target = known_targets(warehouse).fed[name]
+    progress = progress_of(warehouse, target.source, name)
     asked: list[str] = []
 
     def counted(rows: str) -> int:
         asked.append(rows)
         return int(warehouse.session.sql(f"SELECT count(*) FROM ({rows})").collect()[0][0])
 
-    with as_applied(warehouse, name, tables=tables, progress=progress) as reconstruction:
+    with as_applied(warehouse, target, progress) as reconstruction:
         assert reconstruction.tried(counted) == len(finished.gold[ROUNDS][name])
     assert len(asked) == 2
 

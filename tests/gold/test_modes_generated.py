@@ -128,9 +128,9 @@ def test_every_mode_is_what_the_databases_went_through(
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted
     config = load(tmp_path / "conf", environ={})
     warehouse = Warehouse(config, spark)
-    routes = known_targets(warehouse).routes
-    for target in routes:
-        assert reconcile(warehouse, target, routes=routes).differences == []
-        rebuild(warehouse, target, routes=routes)
-        assert reconcile(warehouse, target, routes=routes).equal
+    fed = known_targets(warehouse).fed
+    for target in fed.values():
+        assert reconcile(warehouse, target).differences == []
+        rebuild(warehouse, target)
+        assert reconcile(warehouse, target).equal
     assert {name: held(spark, tmp_path, name) for name in databases} == wanted

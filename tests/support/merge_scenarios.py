@@ -209,8 +209,8 @@ class Laboratory:
 
     def differing(self, targets: Iterable[str]) -> dict[str, str]:
         """The targets that are not what history makes of them, and how they differ."""
-        routes = known_targets(self.warehouse).routes
-        found = {target: reconcile(self.warehouse, target, routes=routes) for target in targets}
+        fed = known_targets(self.warehouse).fed
+        found = {target: reconcile(self.warehouse, fed[target]) for target in targets}
         return {
             target: f"{compared.summary} {compared.differences}"
             for target, compared in found.items()

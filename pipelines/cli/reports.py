@@ -56,7 +56,7 @@ def report(call: Invocation, out: str) -> None:
 def check_status(call: Invocation) -> None:
     """Name what is parked or beyond its bounds, and tell the webhook where that has changed."""
     warehouse = call.warehouse
-    from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+    from pipelines.operations.status import source_rows, table_rows
     from pipelines.platform.failures import described_of
     from pipelines.reporting.checks import findings
     from pipelines.reporting.webhook import tell
@@ -70,11 +70,7 @@ def check_status(call: Invocation) -> None:
     quiet = Advance(lambda _, __: None)
     sources = source_rows(warehouse, failed=failed)
     tables = table_rows(warehouse, advance=quiet, failed=failed, counting=False)
-    failing = findings(
-        warehouse.settings.checks,
-        [dict(zip(SOURCE, row, strict=True)) for row in sources],
-        [dict(zip(TABLE, row, strict=True)) for row in tables],
-    )
+    failing = findings(warehouse.settings.checks, sources, tables)
     _show(call, failing)
     webhook = warehouse.settings.checks.webhook
     if webhook:

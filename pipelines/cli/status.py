@@ -63,7 +63,7 @@ def _look(call: Invocation) -> Status:
     from pipelines.gold.known_targets import gold_tables
     from pipelines.gold.untyped import untyped
     from pipelines.operations.run import what_may_be_wrong
-    from pipelines.operations.status import SOURCE, TABLE, gap_notes, source_rows, table_rows
+    from pipelines.operations.status import gap_notes, source_rows, table_rows
     from pipelines.platform.failures import described_of
 
     warehouse = call.warehouse
@@ -76,15 +76,14 @@ def _look(call: Invocation) -> Status:
     with call.console.progress("tables", len(gold_tables(warehouse))) as advance:
         tables = table_rows(warehouse, advance=advance, failed=failed)
     names = [*warehouse.config.sources]
-    found = [dict(zip(SOURCE, row, strict=True)) for row in sources]
     rejected = [
         f"source {row['source']}: {what_may_be_wrong(warehouse.config.sources[row['source']])}"
-        for row in found
+        for row in sources
         if screens.source_state(row) == "all rejected"
     ]
     return Status(
-        found,
-        [dict(zip(TABLE, row, strict=True)) for row in tables],
+        sources,
+        tables,
         [
             *said,
             *rejected,

@@ -65,8 +65,8 @@ def maintain(warehouse: Warehouse, *, advance: Callable[[str, bool], None]) -> l
     """
     done: list[Maintained] = []
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
-        rows = source_rows(warehouse, failed=lambda _, __: None)
-        lag = {row[1]: int(row[3]) for row in rows}
+        sources = source_rows(warehouse, failed=lambda _, __: None)
+        lag = {row["source"]: int(row["lag"]) for row in sources}
         for result in _each(warehouse, lag):
             done.append(result)
             advance(result.table, True)

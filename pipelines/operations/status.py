@@ -20,7 +20,7 @@ from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
 from pipelines.operations.listings import DDL, ddl
-from pipelines.platform.rows import records
+from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
 from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
@@ -43,8 +43,8 @@ Failed = Callable[[str, Exception], None]
 """Told what cannot be looked up, and why; the rest goes on."""
 
 
-def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[list[Any]]:
-    """A row a declared source: the columns SOURCE.
+def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[Record]:
+    """A row a declared source, by the columns SOURCE.
 
     `lag` counts messages of bronze that silver has not decoded, `lag_seconds` says how long the
     oldest of them has waited (0 where there is none), `unread_files` counts files that bronze
@@ -72,9 +72,9 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[list[Any]]:
     )
     since = undecoded_since(warehouse, [name for name, behind in lag.items() if behind])
 
-    def row(name: str, source: Source) -> list[Any]:
+    def row(name: str, source: Source) -> Record:
         count, error = _unread(warehouse, source, failed=failed)
-        return [
+        values = [
             "source",
             name,
             messages.get(name, 0),
@@ -86,6 +86,7 @@ def source_rows(warehouse: Warehouse, *, failed: Failed) -> list[list[Any]]:
             gaps.get(name, 0),
             error,
         ]
+        return dict(zip(SOURCE, values, strict=True))
 
     return [row(name, source) for name, source in warehouse.config.sources.items()]
 
@@ -133,9 +134,9 @@ def table_rows(
     advance: Advance,
     failed: Failed,
     counting: bool = True,
-) -> list[list[Any]]:
-    """A row a target, created or not, and one a source table that is parked by itself: the columns
-    TABLE. `advance` is told each that is done, `failed` what cannot be counted.
+) -> list[Record]:
+    """A row a target, created or not, and one a source table that is parked by itself, by the
+    columns TABLE. `advance` is told each that is done, `failed` what cannot be counted.
 
     `age_seconds`: how long ago the newest change happened that was applied. `lag_seconds`: how long
     the oldest change has waited that was not, 0 where there is none. Without `counting`, rows of
@@ -152,7 +153,7 @@ def table_rows(
     created = set(gold_tables(warehouse))
     since = unapplied_since(warehouse)
 
-    def row(target: str) -> list[Any]:
+    def row(target: str) -> Record:
         last_run = last_runs.get(target, {})
         source = warehouse.config.sources.get(last_run.get("source", ""))
         epoch = source.epoch if source is not None else 0
@@ -163,7 +164,7 @@ def table_rows(
         if target not in created and has_rows_applied(last_run.get("state")):
             parked, why = True, is_gone(target)
         advance(target, False)
-        return [
+        values = [
             "table",
             target,
             last_run.get("source"),
@@ -181,6 +182,7 @@ def table_rows(
             label(contract := contract_in(last_run.get("state"))),
             list(contract.masks or ()) if contract is not None else [],
         ]
+        return dict(zip(TABLE, values, strict=True))
 
     with ThreadPoolExecutor(max_workers=warehouse.settings.merge_threads) as pool:
         return list(pool.map(row, sorted({*created, *last_runs})))

@@ -38,7 +38,11 @@ def rows(frame: DataFrame) -> Iterator[list[Any]]:
             ]
 
 
-def records(frame: DataFrame) -> list[dict[str, Any]]:
+Record = dict[str, Any]
+"""A row by the names of its columns."""
+
+
+def records(frame: DataFrame) -> list[Record]:
     """The rows as dicts."""
     return [dict(zip(frame.columns, row, strict=True)) for row in rows(frame)]
 

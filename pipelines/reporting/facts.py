@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ingest.config.load import Config
 from ingest.sql.counts import report as texts
@@ -13,9 +12,9 @@ from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.compaction import LARGE, WRITES
 from pipelines.operations.listings import DDL, Wanted, ddl, relation
-from pipelines.operations.status import SOURCE, TABLE, source_rows, table_rows
+from pipelines.operations.status import source_rows, table_rows
 from pipelines.platform.failures import described_of
-from pipelines.platform.rows import records
+from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import SOURCE_CURSOR
 from pipelines.telemetry.activity import STAGES
@@ -31,7 +30,6 @@ EXAMPLE = 400
 _NOT_SHOWN = "not shown, since columns of its source are masked: see `ingest rejects show ID`"
 STEPS = 9
 """How often `advance` is called."""
-Record = dict[str, Any]
 _OWN = ("_progress", "_ddl", "_rejects", "_runs")
 
 
@@ -101,12 +99,8 @@ def facts(warehouse: Warehouse, *, advance: Advance) -> Facts:
     )
 
 
-def _named(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Record]:
-    return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
 def _sources(warehouse: Warehouse, missed: Callable[..., None]) -> list[Record]:
-    found = _named(SOURCE, source_rows(warehouse, failed=missed))
+    sources = source_rows(warehouse, failed=missed)
     newest: dict[str, datetime] = {}
     if warehouse.exists("bronze", "messages"):
         name = warehouse.name("bronze", "messages")
@@ -114,12 +108,12 @@ def _sources(warehouse: Warehouse, missed: Callable[..., None]) -> list[Record]:
             row["source"]: row["newest"]
             for row in records(warehouse.session.sql(texts.newest(name)))
         }
-    return [{**row, "newest": newest.get(row["source"])} for row in found]
+    return [{**row, "newest": newest.get(row["source"])} for row in sources]
 
 
 def _tables(warehouse: Warehouse, missed: Callable[..., None]) -> list[Record]:
     quiet = Advance(lambda _, __: None)
-    return _named(TABLE, table_rows(warehouse, advance=quiet, failed=missed))
+    return table_rows(warehouse, advance=quiet, failed=missed)
 
 
 def _kinds(warehouse: Warehouse) -> list[Record]:
@@ -183,7 +177,8 @@ def _masks_columns(config: Config, source: str) -> bool:
 
 
 def _pending(warehouse: Warehouse) -> list[Record]:
-    waiting = _named(DDL, ddl(warehouse, status="pending"))
+    pending = ddl(warehouse, status="pending")
+    waiting = [dict(zip(DDL, row, strict=True)) for row in pending]
     return sorted(waiting, key=lambda entry: -(entry["waiting_rows"] or 0))
 
 

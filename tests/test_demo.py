@@ -20,7 +20,7 @@ from ingest.formats import FORMATS
 from ingest.position import stream_number
 from pipelines.cli import status
 from pipelines.operations import listings
-from pipelines.operations.listings import DDL, REJECT, ddl, rejects
+from pipelines.operations.listings import REJECT, ddl, rejects
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
 from tests.support.demo import ROOT, Demo, ingest
@@ -266,7 +266,7 @@ def test_what_was_set_aside(tables: Warehouse) -> None:
 
 
 def test_the_ledger(tables: Warehouse) -> None:
-    found = [dict(zip(DDL, row, strict=True)) for row in ddl(tables)]
+    found = ddl(tables)
     named = ("source", "db", "schema", "table", "target", "status", "class", "kind", "statement")
     customers = "gold.canal_customers"
     assert [

@@ -29,18 +29,15 @@ def list_ddl(call: Invocation, wanted: str | None) -> None:
     _show_changes(call, ddl(call.warehouse, status=wanted))
 
 
-def _show_changes(call: Invocation, rows: Sequence[Sequence[Any]]) -> None:
-    """Schema changes, the columns DDL."""
-    from pipelines.operations.listings import DDL
-
+def _show_changes(call: Invocation, changes: Sequence[dict[str, Any]]) -> None:
     if call.json:
-        call.console.rows(DDL, rows)
+        for change in changes:
+            call.console.record(change)
         return
     from pipelines.cli import screens
     from pipelines.ledger.entries import load_entries
 
-    found = [dict(zip(DDL, row, strict=True)) for row in rows]
-    shown = screens.schema_changes(found, load_entries(call.warehouse), verbose=call.verbose)
+    shown = screens.schema_changes(changes, load_entries(call.warehouse), verbose=call.verbose)
     screens.show(call.console, shown, nothing="no schema changes")
 
 
@@ -75,8 +72,7 @@ def _decision(verb: str, text: str) -> None:
                 warehouse, verb, ids=ids, by=by or getpass.getuser(), why=why
             )
         chosen = {entry.id for entry in decided}
-        rows = [row for row in ddl(warehouse) if row[0] in chosen]
-        _show_changes(call, rows)
+        _show_changes(call, [change for change in ddl(warehouse) if change["id"] in chosen])
         failed = [entry for entry in decided if entry.status == "failed"]
         for entry in failed:
             call.console.say(f"{entry.id} failed: {entry.why}")

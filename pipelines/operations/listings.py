@@ -5,7 +5,7 @@ Messages that could not be decoded stand in silver and are listed with those of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row
@@ -20,7 +20,7 @@ from ingest.sql.rejects import listings as texts
 from ingest.sql.tables.alter import script
 from pipelines.ledger.entries import STATUSES, load_entries
 from pipelines.ledger.impact import impact, lost_rows
-from pipelines.platform.rows import rows
+from pipelines.platform.rows import Record, rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.rejects import table_of
 
@@ -43,8 +43,8 @@ _ALIKE = 20_000
 """Ids that begin as some others do, at most."""
 
 
-def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
-    """The ledger's entries as they stand, in order of position: the columns DDL.
+def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[Record]:
+    """The ledger's entries as they stand, in order of position, by the columns DDL.
 
     Raises ConfigError for a status that there is not.
     """
@@ -55,27 +55,25 @@ def ddl(warehouse: Warehouse, *, status: str | None = None) -> list[list[Any]]:
         return []
     ledger = warehouse.name("gold", "_ddl")
     found = warehouse.session.sql(in_order(ledger, columns=DDL, status=status))
-    changes = list(rows(found))
+    changes = [dict(zip(DDL, row, strict=True)) for row in rows(found)]
     entries = load_entries(warehouse)
-    waiting = impact(warehouse, [entries[row[0]] for row in changes])
+    waiting = impact(warehouse, [entries[change["id"]] for change in changes])
     gold = warehouse.settings.schemas.gold
-    for row in changes:
-        fields = dict(zip(DDL, row, strict=True))
-        fields["waiting_rows"] = waiting[fields["id"]]
-        if proposed := entries[row[0]].proposed:
+    for change in changes:
+        change["waiting_rows"] = waiting[change["id"]]
+        if proposed := entries[change["id"]].proposed:
             # The table of the statements that are kept is a path in a folder's warehouse.
-            fields["proposed"] = script(f"{gold}.{fields['target']}", proposed)
-            if fields["why"] is None and fields["status"] == "pending":
-                fields["why"] = MEANINGS.get(fields["kind"])
-        row[:] = fields.values()
+            change["proposed"] = script(f"{gold}.{change['target']}", proposed)
+            if change["why"] is None and change["status"] == "pending":
+                change["why"] = MEANINGS.get(change["kind"])
     return changes
 
 
-def one_ddl(warehouse: Warehouse, id_: str) -> dict[str, Any]:
+def one_ddl(warehouse: Warehouse, id_: str) -> Record:
     """All about one schema change: DDL, and how many rows lose a value by it, where any would."""
-    fields = dict(zip(DDL, one(ddl(warehouse), id_, what="schema change"), strict=True))
-    before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, fields["id"])
-    items = list(fields.items())
+    change = one(ddl(warehouse), id_, what="schema change")
+    before, lost = list(DDL).index("waiting_rows") + 1, lost_rows(warehouse, change["id"])
+    items = list(change.items())
     return dict([*items[:before], ("lost_rows", lost), *items[before:]])
 
 
@@ -177,13 +175,13 @@ def relation(warehouse: Warehouse, wanted: Wanted) -> str | None:
     )
 
 
-def one(listed: list[list[Any]], id_: str, *, what: str) -> list[Any]:
+def one(listed: Iterable[Record], id_: str, *, what: str) -> Record:
     """The row with this id, which may be shortened as long as it is one row's alone."""
-    found = [row for row in listed if str(row[0]).startswith(id_)]
-    exact = [row for row in found if row[0] == id_]
-    if len(found) == 1 or exact:
-        return (exact or found)[0]
-    raise not_one(len(found), id_, what=what)
+    alike = [row for row in listed if row["id"].startswith(id_)]
+    exact = [row for row in alike if row["id"] == id_]
+    if len(alike) == 1 or exact:
+        return (exact or alike)[0]
+    raise not_one(len(alike), id_, what=what)
 
 
 def not_one(number: int, id_: str, *, what: str) -> ConfigError:

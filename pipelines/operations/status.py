@@ -19,7 +19,7 @@ from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
-from pipelines.operations.listings import DDL, ddl
+from pipelines.operations.listings import ddl
 from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
@@ -148,7 +148,7 @@ def table_rows(
         # A source table stands for itself only while it is parked.
         if ":" not in row["target"] or row["status"] == "parked"
     }
-    pending = Counter(entry[DDL.index("target")] for entry in ddl(warehouse, status="pending"))
+    pending = Counter(change["target"] for change in ddl(warehouse, status="pending"))
     rejected = _rejected(warehouse)
     created = set(gold_tables(warehouse))
     since = unapplied_since(warehouse)

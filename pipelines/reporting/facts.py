@@ -11,7 +11,7 @@ from ingest.sql.counts import report as texts
 from ingest.sql.tables import upkeep
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.compaction import LARGE, WRITES
-from pipelines.operations.listings import DDL, Wanted, ddl, relation
+from pipelines.operations.listings import Wanted, ddl, relation
 from pipelines.operations.status import source_rows, table_rows
 from pipelines.platform.failures import described_of
 from pipelines.platform.rows import Record, records
@@ -178,8 +178,7 @@ def _masks_columns(config: Config, source: str) -> bool:
 
 def _pending(warehouse: Warehouse) -> list[Record]:
     pending = ddl(warehouse, status="pending")
-    waiting = [dict(zip(DDL, row, strict=True)) for row in pending]
-    return sorted(waiting, key=lambda entry: -(entry["waiting_rows"] or 0))
+    return sorted(pending, key=lambda entry: -(entry["waiting_rows"] or 0))
 
 
 def _storage(warehouse: Warehouse) -> list[Record]:

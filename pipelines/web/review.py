@@ -16,7 +16,7 @@ import orjson
 from ingest.errors import ConfigError, Mistake
 from pipelines.ledger.entries import WAITING
 from pipelines.operations.decisions import decide
-from pipelines.operations.listings import DDL, ddl, one_ddl
+from pipelines.operations.listings import ddl, one_ddl
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import json_value
 
@@ -62,7 +62,7 @@ class LedgerReview:
     def inbox(self) -> Inbox:
         """See Review."""
         with self._turn:
-            changes = [dict(zip(DDL, row, strict=True)) for row in ddl(self.warehouse)]
+            changes = ddl(self.warehouse)
         waiting = [change for change in changes if change["status"] in WAITING]
         decided = [change for change in changes if change["status"] not in WAITING]
         # What never was decided, such as statements that are only logged, stands last.

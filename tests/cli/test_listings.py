@@ -40,9 +40,9 @@ def test_a_proposed_statement_names_its_table_as_a_query_does() -> None:
 
 
 def test_an_id_may_be_short_as_long_as_it_is_one_alone() -> None:
-    listed = [["abc1"], ["abc2"], ["abc"], ["d"]]
-    assert one(listed, "abc", what="reject") == ["abc"]
-    assert one(listed, "d", what="reject") == ["d"]
+    listed = [{"id": id_} for id_ in ("abc1", "abc2", "abc", "d")]
+    assert one(listed, "abc", what="reject") == {"id": "abc"}
+    assert one(listed, "d", what="reject") == {"id": "d"}
     with pytest.raises(ConfigError, match="no reject has an id that begins with `x`"):
         one(listed, "x", what="reject")
     with pytest.raises(ConfigError, match="3 rejects have an id that begins with `ab`; give more"):

@@ -127,14 +127,15 @@ def load(
         mistakes += wrong
     if mistakes or settings is None:
         raise ConfigError(sorted(mistakes, key=lambda m: (m.file, m.line or 0)))
-    found = {source.name: source for _, source in sources if source is not None}
+    by_name = {source.name: source for _, source in sources if source is not None}
     return Config(
         conf=Path(os.path.abspath(folder)),
         settings=settings,
         mask_secret=secret,
-        sources={name: located(source, root, formats) for name, source in found.items()},
+        sources={name: located(source, root, formats) for name, source in by_name.items()},
         tables={
-            name: by_source[name][1] if name in by_source else Tables(source=name) for name in found
+            name: by_source[name][1] if name in by_source else Tables(source=name)
+            for name in by_name
         },
     )
 

@@ -72,19 +72,19 @@ def route(
             break
     else:
         return None
-    given = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
-    template = given.pop("target")
+    options = {name: _inherited(name, entry, tables.defaults) for name in TableOptions.model_fields}
+    template = options.pop("target")
     columns = _added(tables.defaults.columns, entry.columns)
     named = {gold_name(name): said for name, said in columns.items()}
-    given["columns"] = {name: said.held for name, said in named.items() if said.held}
+    options["columns"] = {name: said.held for name, said in named.items() if said.held}
     masks = {name: Mask(said.mask, said.type) for name, said in named.items() if said.mask}
     keyed = any(mask.mode != "null" for mask in masks.values())
-    given |= {"masks": masks, "mask_secret": secret if keyed else None}
+    options |= {"masks": masks, "mask_secret": secret if keyed else None}
     for option in ("keys", "sequence_by", "exclude"):
-        if given[option] is not None:
-            given[option] = gold_names(given[option])
+        if options[option] is not None:
+            options[option] = gold_names(options[option])
     policy: dict[Any, Any] = {**tables.defaults.ddl, **entry.ddl}
-    given["ddl"] = ddl.model_copy(update=policy)
+    options["ddl"] = ddl.model_copy(update=policy)
     names = {"db": db, "schema": schema, "table": table}
     # The default name never merges two tables: it tells them apart, but for a schema or by chance.
     fields = tuple(names) if template == DEFAULT_TARGET else fields_of(template)
@@ -92,7 +92,7 @@ def route(
         source=tables.source,
         target=target_name(template, db=db, schema=schema, table=table),
         merges=(tables.source, number, *(names[field] for field in fields)),
-        **given,
+        **options,
     )
 
 
@@ -104,8 +104,8 @@ def _added(
     defaults: Mapping[str, ColumnOptions], entry: Mapping[str, ColumnOptions]
 ) -> dict[str, ColumnOptions]:
     """Both tables' columns; matched without case, the entry's win."""
-    given = {name.casefold() for name in entry}
-    kept = {name: said for name, said in defaults.items() if name.casefold() not in given}
+    named = {name.casefold() for name in entry}
+    kept = {name: said for name, said in defaults.items() if name.casefold() not in named}
     return {**kept, **entry}
 
 
@@ -168,11 +168,11 @@ def collisions(
     meeting: dict[str, dict[SourceTable, Route]] = {}
     for table, way in routed:
         meeting.setdefault(way.target.lower(), {})[table] = way
-    found = {}
+    by_target = {}
     for target, ways in meeting.items():
         name = next(iter(ways.values())).target
         if target in RESERVED or len(target) > LONGEST_TARGET:
-            found[target] = Collision(name, (), tuple(sorted(ways, key=str)))
+            by_target[target] = Collision(name, (), tuple(sorted(ways, key=str)))
             continue
         sources = {table.source for table in ways}
         # Who fed it and is led elsewhere by now feeds it no more.
@@ -196,5 +196,5 @@ def collisions(
             sharing, alike = (first,), False
         if not alike:
             parked = tuple(sorted(set(ways) - set(sharing), key=str))
-            found[target] = Collision(name, sharing, parked)
-    return found
+            by_target[target] = Collision(name, sharing, parked)
+    return by_target

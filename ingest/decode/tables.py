@@ -171,8 +171,8 @@ def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[
     if table.by_arrival:
         stepped = Code.CLOCK_STEPPED_BACK.value
         doubts = [
-            found if message.place is None else [*(found or ()), stepped]
-            for found, message in zip(doubts, messages, strict=True)
+            codes if message.place is None else [*(codes or ()), stepped]
+            for codes, message in zip(doubts, messages, strict=True)
         ]
     return {
         **columns,
@@ -186,8 +186,8 @@ def _of_events(table: Table, batch: Batch, messages: Sequence[Message]) -> dict[
         "key_columns": Repeated(table.keys),
         "schema_id": Repeated(None if types is None else types.id),
         "warnings": [
-            list(dict.fromkeys(found)) if found and len(found) > 1 else found or None
-            for found in doubts
+            list(dict.fromkeys(codes)) if codes and len(codes) > 1 else codes or None
+            for codes in doubts
         ],
     }
 
@@ -199,7 +199,7 @@ def _of_rows(table: Table) -> dict[str, Any]:
     ops = changes.each("op")
     keys: Sequence[Texts | None] = [None] * len(ops)
     keys_before = keys
-    found: dict[str, Any] = {}
+    keyed: dict[str, Any] = {}
     if key_names is not None:
         old, new = _picked(key_names, names, before), _picked(key_names, names, after)
         keys = [
@@ -210,7 +210,7 @@ def _of_rows(table: Table) -> dict[str, Any]:
             was if op == "update" and now is not None else None
             for op, was, now in zip(ops, old, new, strict=True)
         ]
-        found = {
+        keyed = {
             "key": RowTexts(key_names, keys),
             "key_before": RowTexts(key_names, keys_before),
             "key_hash": _key_hashes(keys, keys_before),
@@ -226,7 +226,7 @@ def _of_rows(table: Table) -> dict[str, Any]:
         )
     )
     images = {"before": RowTexts(names, before), "after": RowTexts(names, after)}
-    return {**found, **images, "value_hash": digests}
+    return {**keyed, **images, "value_hash": digests}
 
 
 def _key_hashes(keys: Sequence[Texts | None], before: Sequence[Texts | None]) -> list[int | None]:

@@ -99,14 +99,14 @@ def identity(change: Change) -> tuple[object, ...]:
 def distinct(changes: Iterable[Change]) -> list[Change]:
     """The changes in pos order, each once, at its lowest pos; with a before image where one copy
     has it (a pair that was joined when its other half came)."""
-    found: dict[tuple[object, ...], Change] = {}
+    once: dict[tuple[object, ...], Change] = {}
     for change in sorted(changes, key=lambda change: (change.pos, change.before is None)):
-        known = found.get(identity(change))
+        known = once.get(identity(change))
         if known is None:
-            found[identity(change)] = change
+            once[identity(change)] = change
         elif known.before is None and change.before is not None:
-            found[identity(change)] = change._replace(pos=known.pos)
-    return sorted(found.values(), key=lambda change: change.pos)
+            once[identity(change)] = change._replace(pos=known.pos)
+    return sorted(once.values(), key=lambda change: change.pos)
 
 
 def in_halves(changes: Sequence[Change]) -> list[Change]:
@@ -119,18 +119,18 @@ def in_halves(changes: Sequence[Change]) -> list[Change]:
         for change in changes
         if change.op == "delete" and change.pos[HALF] == 0
     }
-    found: list[Change] = []
+    ordered: list[Change] = []
     early: set[Pos] = set()
     for change in changes:
         half = None
         if _names_old_key(change):
             half = deletes.get((change.table, change.pos[:SOURCE_PART], change.key_before))
         if half is not None and half.pos > change.pos and half.pos not in early:
-            found.append(half)
+            ordered.append(half)
             early.add(half.pos)
         if change.pos not in early:
-            found.append(change)
-    return found
+            ordered.append(change)
+    return ordered
 
 
 def _names_old_key(change: Change) -> bool:
@@ -173,14 +173,14 @@ def steps(
     left: dict[Key, State] = {}
     for change in in_halves(distinct(changes)):
         if change.op == "truncate":
-            found: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
+            made: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
         elif change.op == "delete":
-            found = _removed(states, displaced, left, change=change, soft=soft, base=base)
+            made = _removed(states, displaced, left, change=change, soft=soft, base=base)
         else:
-            found, whole = _upserted(states, displaced, left, change=change, soft=soft, base=base)
+            made, whole = _upserted(states, displaced, left, change=change, soft=soft, base=base)
             if not whole:
                 yield change
-        for step in found:
+        for step in made:
             states[step.key] = step.state
             yield step
 
@@ -198,24 +198,24 @@ def _upserted(
     that key changes have put others in the place of. `left`: those that delete halves have taken
     away, for the other halves to start from."""
     assert change.key is not None
-    found: list[Step] = []
+    moved: list[Step] = []
     origin = states.get(change.key)
     left.pop(change.key, None)
     if change.key_before is not None and change.key_before != change.key:
         if change.op == "insert":
             origin = _left(states, left, change)
         else:
-            origin, found = _moved(states, displaced, change, soft=soft, base=base)
+            origin, moved = _moved(states, displaced, change, soft=soft, base=base)
     state = _upsert(origin, change, base=base)
     if state is None:
-        return found, False
-    held = states.get(change.key)
-    lives = held is not None and held.row is not None and held.deleted_at is None
-    if held is not None and lives and state.moved_by is not None:
-        displaced[change.key] = held
+        return moved, False
+    before = states.get(change.key)
+    lives = before is not None and before.row is not None and before.deleted_at is None
+    if before is not None and lives and state.moved_by is not None:
+        displaced[change.key] = before
     else:
         displaced.pop(change.key, None)
-    return [*found, Step(change.key, state)], True
+    return [*moved, Step(change.key, state)], True
 
 
 def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None:

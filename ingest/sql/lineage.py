@@ -155,7 +155,7 @@ def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | N
     no further one, or an earlier one.
     """
     now: dict[str, tuple[str | None, _Path]] = {}
-    found: dict[str, list[tuple[int, str | None, _Path]]] = {}
+    turns: dict[str, list[tuple[int, str | None, _Path]]] = {}
     for number, entry in reversed(list(enumerate(lineage))):
         if entry.hidden:
             continue
@@ -169,8 +169,8 @@ def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | N
                 now[column] = None, ()
             case _:
                 continue
-        found.setdefault(column, []).insert(0, (number, *now[column]))
-    return found
+        turns.setdefault(column, []).insert(0, (number, *now[column]))
+    return turns
 
 
 def fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:

@@ -424,11 +424,11 @@ def inspect(
     else:
         from pipelines.cli import screens
 
-        found = [
+        shown_rows = [
             dict(zip(inspection.SHOWN, inspection.compact(row), strict=True))
             for row in islice(rows, MOST_ROWS)
         ]
-        shown = screens.inspected(found, verbose=call.verbose)
+        shown = screens.inspected(shown_rows, verbose=call.verbose)
         screens.show(call.console, shown, nothing="no messages")
         # What is not shown is read all the same: which tables came is asked of all.
         if deque(rows, maxlen=1):

@@ -37,7 +37,7 @@ Backlog = Mapping[SourceTable, int]
 
 def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
     """The source tables of which the cursor has passed what their targets have not applied."""
-    found: dict[SourceTable, int] = {}
+    backlog: dict[SourceTable, int] = {}
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
         first = ledger.first_names.get(table, table)
@@ -49,9 +49,9 @@ def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
         keyed = unkeyed(progress) and _declares_key(ledger, route, first)
         applied = 0 if keyed else progress.tables.get(names, 0)
         if applied < last:
-            found[first] = min(applied, found.get(first, applied))
-    closed = ledger.closed() if found else set()
-    return {table: above for table, above in found.items() if table not in closed}
+            backlog[first] = min(applied, backlog.get(first, applied))
+    closed = ledger.closed() if backlog else set()
+    return {table: above for table, above in backlog.items() if table not in closed}
 
 
 def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:

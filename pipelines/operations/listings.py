@@ -98,10 +98,12 @@ def rejects(warehouse: Warehouse, wanted: Wanted = ALL) -> Iterator[list[Any]]:
 
     Raises ConfigError for a code or status that there is not.
     """
-    found = relation(warehouse, wanted)
-    if found is None:
+    rejected_rows = relation(warehouse, wanted)
+    if rejected_rows is None:
         return iter(())
-    rejected = texts.in_order(found, columns=REJECT, limit=wanted.limit, values=wanted.values)
+    rejected = texts.in_order(
+        rejected_rows, columns=REJECT, limit=wanted.limit, values=wanted.values
+    )
     few = wanted.limit is not None and not wanted.values
     return map(
         list, _in_parts(warehouse.session.sql(rejected), texts.ORDER, parts=1 if few else None)

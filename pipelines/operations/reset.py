@@ -43,9 +43,9 @@ class Gone(NamedTuple):
 
 def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
     """What a reset of the target takes away."""
-    found = []
+    gone = []
     if warehouse.exists("gold", target):
-        found.append(Gone(f"gold.{target}", warehouse.read("gold", target).count()))
+        gone.append(Gone(f"gold.{target}", warehouse.read("gold", target).count()))
     for table, what in (
         ("_rejects", "rejects of gold"),
         ("_ddl", "schema changes, with their decisions"),
@@ -54,8 +54,8 @@ def of_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
         stage = "gold" if table == "_rejects" else None
         where = equal(source=source, target=target, stage=stage)
         if count := _count(warehouse, "gold", table, where=where):
-            found.append(Gone(f"{what} of {target}", count))
-    return found
+            gone.append(Gone(f"{what} of {target}", count))
+    return gone
 
 
 def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:

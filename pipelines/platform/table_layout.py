@@ -92,20 +92,22 @@ def upgrade(warehouse: Warehouse) -> str:
 
     Raises PlatformError where there is no way there; what was done on the way stands.
     """
-    found = found_layout(warehouse)
-    if found is None:
+    layout = found_layout(warehouse)
+    if layout is None:
         return "there are no tables yet"
-    if found.number >= LAYOUT:
-        return _nothing_to_do(warehouse, found)
+    if layout.number >= LAYOUT:
+        return _nothing_to_do(warehouse, layout)
     with lease(warehouse, "gold"), lease(warehouse, "silver"), lease(warehouse, "bronze"):
         # Another upgrade may have ended while this one waited.
-        found = found_layout(warehouse) or found
-        if found.number >= LAYOUT:
-            return _nothing_to_do(warehouse, found)
-        for number in range(found.number, LAYOUT):
+        layout = found_layout(warehouse) or layout
+        if layout.number >= LAYOUT:
+            return _nothing_to_do(warehouse, layout)
+        for number in range(layout.number, LAYOUT):
             step = MIGRATIONS.get(number)
             if step is None:
-                keep = f"work on with {_PRODUCT} {found.version}" if found.version else "keep them"
+                keep = (
+                    f"work on with {_PRODUCT} {layout.version}" if layout.version else "keep them"
+                )
                 raise PlatformError(
                     f"expected a way from layout {number} of the tables to {number + 1}, got none: "
                     f"{keep}, or make new tables in another warehouse, from the messages that "
@@ -113,7 +115,7 @@ def upgrade(warehouse: Warehouse) -> str:
                 )
             step(warehouse)
             _record(warehouse, Layout(number + 1, version(_PRODUCT)))
-    return f"the tables were of {found}, and are of layout {LAYOUT} now"
+    return f"the tables were of {layout}, and are of layout {LAYOUT} now"
 
 
 def _nothing_to_do(warehouse: Warehouse, found: Layout) -> str:

@@ -32,5 +32,5 @@ def _read(warehouse: Warehouse) -> list[SourceTable]:
     }
     new = above_cursors({source: progress.batch for source, progress in cursors.items()})
     silver = warehouse.name("silver", "cdc")
-    found = warehouse.session.sql(tables_with_changes(silver, new))
-    return sorted(met | {SourceTable(*row) for row in rows(found)}, key=str)
+    added = warehouse.session.sql(tables_with_changes(silver, new))
+    return sorted(met | {SourceTable(*row) for row in rows(added)}, key=str)

@@ -315,10 +315,10 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
         .groupBy("source", "target")
         .agg(F.max_by(F.struct(*names, micros), "version").alias("last"))
     )
-    found = {}
+    by_target = {}
     for source, target, last in newest.collect():
         state = _state(last["state"])
-        found[source, target] = Progress(
+        by_target[source, target] = Progress(
             target=target,
             source=source,
             batch=last["batch"],
@@ -338,7 +338,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             outdated=state.outdated,
             version=last["version"],
         )
-    return found
+    return by_target
 
 
 def contract_in(state: str | None) -> TargetContract | None:

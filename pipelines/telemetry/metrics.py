@@ -57,8 +57,8 @@ def families(reading: Reading) -> Iterator[Metric]:
         ("rows", "Rows appended to silver."),
         ("rejects", "Messages set aside by silver."),
     ):
-        found = {(source,): done[name] for source, done in reading.sources.items()}
-        yield _counter(f"source_{name}", text, found, labels=("source",))
+        by_source = {(source,): done[name] for source, done in reading.sources.items()}
+        yield _counter(f"source_{name}", text, by_source, labels=("source",))
     failing = {(source,): int(fails) for source, fails in reading.failing.items()}
     yield _gauge(
         "source_failing", "1: the last pass could not read it.", failing, labels=("source",)

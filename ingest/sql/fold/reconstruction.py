@@ -60,17 +60,17 @@ def one_owner(
     places = slots(columns)
     listed = ", ".join([*places.values(), *added])
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
-    found, beside, first = {"found": rows}, "FROM found s", "s._pos"
+    relations, beside, first = {"found": rows}, "FROM found s", "s._pos"
     if target is not None:
         own = ", ".join(f"{quoted(key)} AS {places[key]}" for key in keys)
-        found["owners"] = (
+        relations["owners"] = (
             f"SELECT {own}, min(_source_table) AS _owner FROM {target} GROUP BY {quoted_list(keys)}"
         )
         on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in keys)
         beside += f" LEFT JOIN owners t ON {on}"
         first = f"coalesce(t._owner <> s._source_table, false), {first}"
     return query(
-        **found,
+        **relations,
         claimed=f"SELECT s.*, first_value(s._source_table) OVER ({by_key} ORDER BY {first}) "
         f"AS _claim {beside}",
         owned=f"SELECT {listed} FROM claimed WHERE _claim = _source_table",

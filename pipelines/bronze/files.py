@@ -15,15 +15,18 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
 from ingest.config.transports import Files
+from ingest.decode.constant_column import Read, with_constant
 from ingest.errors import IngestError, PlatformError, SourceError
 from ingest.files.framing import records
 from ingest.wire.contract import Message
@@ -50,6 +53,7 @@ MOST_BYTES = 1 << 30
 MOST_CONTENT = 128 << 20
 # Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
 TASK_BYTES = 32 << 20
+_STAMPED = f"{COLUMNS}, ingested_at timestamp"
 
 
 def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
@@ -270,17 +274,16 @@ class _Reader:
         if is_uri(self._files.path):
             paths = [escaped(file.path) for file in files]
             contents = session.read.format("binaryFile").load(paths).select("path", "content")
-            read = contents.mapInArrow(by_content(files, framing, most=most), COLUMNS)
+            read = contents.mapInArrow(_stamped(by_content(files, framing, most=most)), _STAMPED)
         else:
             groups = _groups(files)
             numbers = session.range(0, len(groups), 1, len(groups))
             reads = by_path(groups, framing, most=most, root=self._warehouse.root)
-            read = numbers.mapInArrow(reads, COLUMNS)
+            read = numbers.mapInArrow(_stamped(reads), _STAMPED)
         rows = read.withColumns(
             {
                 "source": F.lit(self._source.name),
                 "epoch": F.lit(self._source.epoch).cast("bigint"),
-                "ingested_at": F.current_timestamp(),
             }
         )
         return rows.select([name for name, _ in BRONZE])
@@ -295,6 +298,12 @@ class _Reader:
             F.coalesce(file[0].cast("int"), F.col("partition")).alias("ordinal"),
             F.coalesce(file[1], F.col("topic")).alias("path"),
         )
+
+
+def _stamped(read: Read) -> Read:
+    """What `read` gives, ingested now."""
+    now = pa.scalar(datetime.now(UTC), pa.timestamp("us", "UTC"))
+    return with_constant(read, "ingested_at", now)
 
 
 def _parts(files: Sequence[Listed], most_bytes: int) -> Iterator[list[Listed]]:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
+from ingest.decode.constant_column import with_constant
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.quoting import typed_columns
@@ -198,8 +199,8 @@ class _Batches:
     def _decoded(self, warehouse: Warehouse, batch: DataFrame, number: int) -> DataFrame:
         """The rows of a micro-batch, as the append with this number has them."""
         messages = placed(warehouse, self.source, batch.select(*INPUT), checkpoint=self.checkpoint)
-        rows = messages.mapInArrow(_decode(self.source), DECODED)
-        rows = rows.withColumn("batch", F.lit(number).cast("bigint"))
+        numbered = with_constant(_decode(self.source), "batch", pa.scalar(number, pa.int64()))
+        rows = messages.mapInArrow(numbered, f"{DECODED}, batch bigint")
         return _clustered(rows, self.tables) if self.tables > _FEW_TABLES else rows
 
 

@@ -3,14 +3,17 @@ of many runs the few that compaction leaves."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.sql.silver import among
 from pipelines.operations import compaction
 from pipelines.platform import commit_log
+from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
@@ -33,11 +36,35 @@ def _batch(project: Project, number: int) -> None:
     assert answer.code == 0, answer.err
 
 
+def _generated(frame: DataFrame) -> list[str]:
+    """What Spark generates for a frame."""
+    jvm = frame.sparkSession.sparkContext._jvm
+    assert jvm is not None
+    debug = getattr(getattr(jvm.org.apache.spark.sql.execution.debug, "package$"), "MODULE$")
+    found = debug.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
+    return [found.apply(number)._2() for number in range(found.size())]
+
+
+@pytest.fixture
+def code(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
+    """By table the code of each append."""
+    found: dict[str, list[list[str]]] = defaultdict(list)
+    append = Warehouse.append
+
+    def appending(self: Warehouse, frame: DataFrame, layer: str, table: str, **more: Any) -> None:
+        found[f"{layer}/{table}"].append(_generated(frame))
+        append(self, frame, layer, table, **more)
+
+    monkeypatch.setattr(Warehouse, "append", appending)
+    return found
+
+
 def test_a_long_life_in_few_files(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    code: dict[str, list[list[str]]],
 ) -> None:
     monkeypatch.setattr(compaction, "WRITES", 3)
     monkeypatch.setattr(commit_log, "CHECKED", 1)
@@ -51,6 +78,10 @@ def test_a_long_life_in_few_files(
     # One file of the first three batches, and those of two.
     assert files["bronze/messages"] == files["silver/cdc"] == files["gold/_progress"] == 3, files
     assert files["gold/shop_item"] <= 3, files
+    # No batch has code of its own that would have to be compiled and kept.
+    for table in tables[:2]:
+        first, *others = code[table]
+        assert first and all(other == first for other in others) and len(others) == 4
     # Of commits before the third batch the logs have no more than is needed to read them as then.
     for table in tables:
         log = warehouse / table / "_delta_log"

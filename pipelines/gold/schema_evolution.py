@@ -171,7 +171,8 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
         )
     for entry in feeding.drift.reserved_names(wanted):
         ledger.stage_entry(entry)
-    if ledger.apply_statements(feeding.table, route):
+    left = ledger.begin_again(feeding.table, route)
+    if ledger.apply_statements(feeding.table, route) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
     typed = {column.name for listed in feeding.types for column in listed}
     if added := feeding.drift.new_columns(columns, wanted=wanted):

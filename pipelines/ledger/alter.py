@@ -87,7 +87,9 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if keyed or again or restored or renamed or backfill_needed(entry, store.applied(entry)):
         return True
     present = {name.lower() for name in columns_of(warehouse, route.target) or {}}
-    if freed(entry.effects) & present and others(store, entry):
+    keys = {name.lower() for name in keys_of(warehouse, route.target)}
+    kept = freed(entry.effects) & present
+    if kept and (kept - keys or others(store, entry)):
         # The column stays for other source tables: this one's rows have it no more.
         return True
     if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):

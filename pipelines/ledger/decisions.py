@@ -336,6 +336,14 @@ class Ledger(EntryStore):
                 self.enter([entry], route)
         return bool(waiting)
 
+    def begin_again(self, table: SourceTable, route: Route) -> bool:
+        """Carry out, before the rows, what a run left that was killed while it made the target (see
+        `unfinished`); whether there was any."""
+        left = [entry for entry in self.of(table) if entry.status == "approved"]
+        for entry in left:
+            self._begin(entry, route)
+        return bool(left)
+
     def enter(self, entries: Iterable[Entry], route: Route) -> None:
         """Take up reviewed entries, each as it comes: decide by the policy, and begin what that
         lets in."""

@@ -16,6 +16,7 @@ from ingest.ddl.changes import (
     ColumnChange,
     DropColumn,
     RenameColumn,
+    column_of,
     ended,
     takes_over,
 )
@@ -91,19 +92,29 @@ def without_others(
     columns: Mapping[str, str],
 ) -> tuple[ColumnChange, ...]:
     """What an entry proposes for the target's `columns`, but for what others still have: a column
-    that goes stays, one that is renamed gets another beside it."""
+    that goes stays, one that is renamed gets another beside it.
+
+    What was approved takes away no more than it proposed then: who has the rest may be unknown to
+    the run that finishes what another was killed in.
+    """
     proposed = tuple(proposed)
     if takes_over(entry.effects):
         return proposed
+    approved = {column_of(change) for change in entry.proposed}
+
+    def stays(name: str) -> bool:
+        left_alone = entry.status == "approved" and name.lower() not in approved
+        return left_alone or held_by_others(store, entry, name)
+
     added = {change.name.lower() for change in proposed if isinstance(change, AddColumn)}
     types = {name.lower(): type_ for name, type_ in columns.items()}
     kept: list[ColumnChange] = []
     for change in proposed:
         match change:
             case DropColumn(name) if name.lower() not in added:
-                if not held_by_others(store, entry, name):
+                if not stays(name):
                     kept.append(change)
-            case RenameColumn(old, new) if held_by_others(store, entry, old):
+            case RenameColumn(old, new) if stays(old):
                 kept.append(AddColumn(new, types.get(old.lower())))
             case _:
                 kept.append(change)

@@ -7,7 +7,7 @@ from functools import cached_property
 from threading import Lock
 
 from ingest.config.routes import Route
-from ingest.ddl.changes import Lineage, RenameTable
+from ingest.ddl.changes import Lineage, RecreateTable, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
@@ -69,8 +69,23 @@ class EntryStore:
         return first_names
 
     def unfinished(self) -> list[Entry]:
-        """What was approved and not seen through: a run ended in the middle of it."""
-        return [entry for entry in list(self.entries.values()) if entry.status == "approved"]
+        """What was approved and not seen through: a run ended in the middle of it. What it is too
+        early for is left to the run that makes the target."""
+        approved = [entry for entry in list(self.entries.values()) if entry.status == "approved"]
+        return [entry for entry in approved if not self.too_early(entry)]
+
+    def too_early(self, entry: Entry) -> bool:
+        """Whether the entry's target is there and nothing is recorded of it: a run was killed that
+        made it. Which source tables feed it, and so have a column that one of them drops, is known
+        once their changes come again."""
+        # What comes for a new generation of a table waits until that is seen through.
+        if entry.target is None or RecreateTable() in entry.effects:
+            return False
+        progress = self.progress_by_target.get((self.source, entry.target))
+        recorded = progress is not None and progress.watermarks
+        if recorded or entry.target in self.feeding_now:
+            return False
+        return self.warehouse.exists("gold", entry.target)
 
     def statement(self, entry: Entry) -> Statement:
         """The entry's statement, read."""

@@ -105,11 +105,12 @@ def counted(ledger: Ledger, entry: Entry) -> Entry:
 
 
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
-    """The entry, approved and carried out; what comes of that is for the caller to write."""
+    """The entry, approved and carried out, unless it is too early for that; what comes of it is for
+    the caller to write."""
     if entry.risk == "none":
         return entry
     if entry.status == "approved":
-        return complete(ledger, entry)
+        return entry if ledger.too_early(entry) else complete(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
         text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
@@ -124,7 +125,8 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     # What came of the one before is written by the same commit.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
-    return complete(ledger, ledger.entries[entry.id])
+    approved = ledger.entries[entry.id]
+    return approved if ledger.too_early(approved) else complete(ledger, approved)
 
 
 def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:

@@ -50,6 +50,9 @@ REMADE = (
     "sequence_by_below_an_added_column",
 )
 KILLED = (
+    "r27_shard_drops_a_column_as_another_begins",
+    "r27_shard_drops_columns_in_the_first_batch",
+    "r27_shard_retypes_in_the_first_batch",
     "r28_late_image_with_a_column_that_came_later",
     "r39_key_shift_over_two_batches",
     "r45_late_image_above_one_that_lacks_a_column",
@@ -330,21 +333,24 @@ def test_runs_killed_before_they_record_progress(
     abroad: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the ledger calls applied by then, a column that the data brought among it, is new to
-    progress all the same."""
+    progress all the same; which source tables feed a target is not known yet."""
     played = [scenario for scenario in SCENARIOS if scenario.name in KILLED]
     laboratory = Laboratory(tmp_path, abroad, played)
     for number in range(1, ROUNDS + 1):
         laboratory.land(number)
         laboratory.decode()
-        with monkeypatch.context() as patch:
-            patch.setattr("pipelines.gold.run.record_progress", _killed)
-            with pytest.raises(Killed):
-                laboratory.merge()
+        for source in laboratory.config.sources:
+            with monkeypatch.context() as patch:
+                patch.setattr("pipelines.gold.run.record_progress", _killed)
+                with pytest.raises(Killed):
+                    laboratory.merge(sources=[source])
         laboratory.begin_again()
         laboratory.merge()
-    for scenario in played:
-        expected = scenario.expected("gold") or []
-        assert _told(laboratory.rows(scenario.name), expected) == expected
+        for scenario in played:
+            expected = scenario.expected("gold" if number == ROUNDS else f"gold.{number}")
+            if expected is not None:
+                found = _told(laboratory.rows(scenario.name), expected)
+                assert found == expected, (scenario.name, number)
 
 
 class Killed(Exception):

@@ -61,6 +61,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
         canal_ddl("freed", "ALTER TABLE freed DROP COLUMN b", es=T0 + 1000, id_=2),
         canal_ddl("freed", "ALTER TABLE freed RENAME COLUMN a TO b", es=T0 + 2000, id_=3),
     ]
+    sent += [
+        canal("half", "INSERT", {"id": "1", "a": "x", "b": "7"}, es=T0, id_=1, types=types_too),
+        canal_ddl("half", "ALTER TABLE half MODIFY b varchar(9)", es=T0 + 1000, id_=2),
+    ]
     for table in TABLE:
         sent += [
             canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
@@ -112,6 +116,27 @@ def test_an_approval_that_is_killed_is_finished(
         decided = entry(project, table)
         assert (decided["status"], decided["decided_by"]) == ("applied", "ada")
     assert project.ingest("ddl", "list", "--status", "approved", "--json").records == []
+
+
+def test_what_failed_halfway_waits_to_be_approved_again(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The column has its new type, and none of its values yet: no run takes it for done."""
+    id_ = entry(project, "half")["id"]
+    with monkeypatch.context() as patch:
+        patch.setattr(approvals, "backfill", no_space)
+        assert project.ingest("ddl", "approve", id_).code == 1
+    failed = entry(project, "half")
+    assert (failed["status"], failed["why"]) == ("failed", "OSError: no space left")
+    assert project.ingest("run").code == 0
+    assert entry(project, "half") == failed
+    assert project.ingest("ddl", "approve", id_).code == 0
+    found = project.ingest("sql", "SELECT id, b FROM gold.shop_half", "--json").records
+    assert found == [{"id": 1, "b": "7"}]
+
+
+def no_space(*_: Any) -> None:
+    raise OSError("no space left")
 
 
 def test_columns_that_are_swapped_are_swapped_once(

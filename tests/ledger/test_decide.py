@@ -16,6 +16,7 @@ from ingest.ddl.changes import (
     ColumnChange,
     DropColumn,
     Lineage,
+    RecreateTable,
     RenameColumn,
     SchemaChange,
     lineage,
@@ -25,6 +26,7 @@ from pipelines.ledger.decisions import Ledger, Verdict, decide, overtaken
 from pipelines.ledger.entries import Entry, Overtaken, added_again
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
+from pipelines.ledger.store import EntryStore
 from pipelines.targets.progress import Progress, Watermarks
 
 TABLE = SourceTable("s", "shop", None, "crate")
@@ -136,6 +138,34 @@ def test_what_failed_halfway_is_left_to_who_approves_it_again(
     assert [each.id for each in again] == ["pending"]
 
 
+def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
+    warehouse: Any = SimpleNamespace(config=None, exists=lambda _, target: target == "t")
+    store = EntryStore(warehouse, "s", progress_by_target={})
+    began = [
+        entry("drop", 5, target="t", status="approved", effects=DROP),
+        # What comes for the new table waits for this one.
+        entry("again", 6, target="t", status="approved", effects=(RecreateTable(),)),
+        entry("gone", 7, target="nowhere", status="approved", effects=DROP),
+        entry("pending", 8, target="t", effects=DROP),
+    ]
+    store.entries = {each.id: each for each in began}
+
+    def unfinished() -> list[str]:
+        return [each.id for each in store.unfinished()]
+
+    assert unfinished() == ["again", "gone"]
+    progress = Progress(target="t", source="s", status="parked")
+    store.progress_by_target["s", "t"] = progress
+    assert unfinished() == ["again", "gone"]
+    # The run that makes it knows who feeds it.
+    store.feeding_now["t"] = {}
+    assert unfinished() == ["drop", "again", "gone"]
+    store.feeding_now.clear()
+    known = replace(progress, watermarks={"shop.crate": Watermarks()})
+    store.progress_by_target["s", "t"] = known
+    assert unfinished() == ["drop", "again", "gone"]
+
+
 def test_a_key_that_another_source_table_was_given() -> None:
     one, two = (SourceTable("s", "shop", None, name) for name in ("one", "two"))
     entries: dict[SourceTable, list[Entry]] = {one: [], two: []}
@@ -193,6 +223,10 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     # A table that feeds the target alone does as it likes.
     gone[two] = ()
     assert left(replace(changed, target="other")) == proposed
+    # What was approved, and finished by another run, goes no further than that.
+    approved = replace(changed, target="other", status="approved", proposed=(AddColumn("d"),))
+    assert left(approved) == (AddColumn("d", "bigint"), *proposed[3:])
+    assert left(replace(approved, proposed=proposed)) == proposed
     # One whose first changes come in this very run has what it sends.
     store.progress_by_target, store.feeding_now = {}, {"t": {one: {"a", "b"}, two: {"a"}}}
     assert left() == proposed[1:]

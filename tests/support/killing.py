@@ -14,7 +14,7 @@ from typing import Any
 POINTS = ("registered", "appending", "appended", "decoded", "merged")
 """registered: files have their numbers, nothing is appended. appending: a task has read messages.
 appended: bronze has them, its log does not say so. decoded: silver has the rows, its stream does
-not say so. merged: the targets are changed, gold's progress and ledger do not say so."""
+not say so. merged: the targets are changed, and the ledger says so, gold's progress does not."""
 DECISIONS = ("decided", "altered")
 """decided: a schema change is approved, nothing is done. altered: the columns are changed, the rows
 and the ledger are not."""

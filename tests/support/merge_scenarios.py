@@ -127,9 +127,12 @@ class Laboratory:
             bronze.ingest_source(self.warehouse, source)
             stream.decode_source(self.warehouse, source)
 
-    def merge(self, targets: Sequence[str] | None = None) -> list[gold.Merged]:
+    def merge(
+        self, targets: Sequence[str] | None = None, *, sources: Sequence[str] | None = None
+    ) -> list[gold.Merged]:
         """Gold, once."""
-        return gold.merge_tables(self.warehouse, sources=list(self.config.sources), targets=targets)
+        sources = list(self.config.sources) if sources is None else sources
+        return gold.merge_tables(self.warehouse, sources=sources, targets=targets)
 
     def forget_silver(self) -> None:
         """Lose silver's checkpoints: every message is decoded and appended once more."""

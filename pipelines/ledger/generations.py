@@ -25,7 +25,7 @@ from ingest.names import SourceTable
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.query import select
 from ingest.sql.quoting import equal
-from ingest.sql.silver import first_of
+from ingest.sql.silver import TRUNCATES, first_of
 from pipelines.ledger.entries import Entry
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
@@ -133,7 +133,7 @@ def append_truncates(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
 
 def _emptied(warehouse: Warehouse, entry: Entry) -> bool:
     assert entry.pos is not None
-    truncate = f"kind = 'change' AND op = 'truncate' AND pos = {pos_literal(entry.pos)}"
+    truncate = f"kind = 'change' AND {TRUNCATES} AND pos = {pos_literal(entry.pos)}"
     found = first_of(warehouse.name("silver", "cdc"), entry.table, truncate)
     return not warehouse.session.sql(found).isEmpty()
 

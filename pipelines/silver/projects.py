@@ -66,14 +66,17 @@ class _Note(msgspec.Struct):
 def take(warehouse: Warehouse, source: str) -> None:
     """Note that the source is this project's; raises SourceError where it is another's."""
     noted, now = _notes(warehouse, source)
-    check(warehouse, source)
+    _check(noted, now, source)
     if noted != now:
         write_whole(Path(now.place), msgspec.json.encode(now))
 
 
 def check(warehouse: Warehouse, source: str) -> None:
     """Raise SourceError where the source's name is that of another project's source."""
-    noted, now = _notes(warehouse, source)
+    _check(*_notes(warehouse, source), source)
+
+
+def _check(noted: _Note | None, now: _Note, source: str) -> None:
     if noted is not None and noted.place == now.place and _another(noted, now, source):
         raise SourceError(
             f"source {source}: expected it to be of one project, got two: on this warehouse it is "

@@ -160,7 +160,12 @@ class Run:
         self._warehouse = warehouse
         warehouse.patience = warehouse.patience._replace(stop=stop)
         self._console = console
-        self._sources = sources
+        self._asked = sources
+        # Of those, the ones of the pass, the ones known to be this project's, and those of which
+        # that cannot be said.
+        self._sources: Sequence[str] = sources
+        self._taken: set[str] = set()
+        self._untaken: dict[str, Rest] = {}
         self._targets = targets
         self._stages = stages
         self._stop = stop
@@ -186,7 +191,6 @@ class Run:
 
     def until_done(self) -> Outcome:
         """Pass after pass until one brings no message, which ends after bronze."""
-        self._leave_to_others()
         more = self._pass()
         while more and not self._stop():
             self._shown()
@@ -200,7 +204,6 @@ class Run:
     def until_stopped(self) -> Outcome:
         """Pass after pass until `stop`; failures are those of the last pass."""
         self._continuous = True
-        self._leave_to_others()
         while not self._stop():
             self.outcome.platform.clear()
             self.outcome.held.clear()
@@ -303,8 +306,9 @@ class Run:
     def _passed(self, again: bool) -> bool:
         brought = 0
         failed = {name: done.error for name, done in self.outcome.sources.items()}
-        for name in self._sources:
+        for name in self._asked:
             self.outcome.sources[name].error = None
+        self._take_up()
         steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
         what = "run" if len(self._stages) > 1 else self._stages[0]
@@ -332,16 +336,31 @@ class Run:
         self._compact()
         return brought > 0
 
-    def _leave_to_others(self) -> None:
-        """Take up the run's sources, but for those that another project feeds on this warehouse."""
+    def _take_up(self) -> None:
+        """Choose the sources of a pass: none that another project feeds on this warehouse, and none
+        of which it could not be noted whose it is. Both are asked again, at growing intervals."""
         own = []
-        for name in self._sources:
-            try:
-                projects.take(self._warehouse, name)
+        for name in self._asked:
+            if name in self._taken or self._take(name):
                 own.append(name)
-            except Exception as error:
-                self._failed(name, error)
         self._sources = own
+
+    def _take(self, name: str) -> bool:
+        """Whether a source is this project's, which is noted."""
+        rest = self._untaken.pop(name, None)
+        if rest is not None and time.monotonic() < rest.until:
+            self._untaken[name] = rest
+            assert rest.error is not None
+            self._failed(name, rest.error)
+            return False
+        try:
+            projects.take(self._warehouse, name)
+        except Exception as error:
+            self._failed(name, error)
+            self._untaken[name] = Rest.after(error, rest)
+            return False
+        self._taken.add(name)
+        return True
 
     def _compact(self) -> None:
         """Keep the tables that this pass has written to few files."""

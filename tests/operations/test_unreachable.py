@@ -93,6 +93,43 @@ def test_a_resting_source_still_fails_the_run(
     assert (left, outcome.sources["dead"].error, outcome.code) == ([], "no broker answers", 1)
 
 
+def test_a_source_whose_note_could_not_be_written_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose project it is cannot be said while a disk is full: the others go on, and so does the
+    source once it is said."""
+    clock, noted, read = [0.0], [], []
+
+    def take(_: Warehouse, source: str) -> None:
+        if source == "dead":
+            noted.append(clock[0])
+            if clock[0] < 5:
+                raise OSError("No space left on device")
+
+    def ingest_source(_: Any, source: Any, **__: Any) -> Bronze:
+        read.append((source.name, clock[0]))
+        return Bronze(source.name, messages=0)
+
+    def compact() -> None:
+        clock[0] += 1.0
+        if clock[0] == 9:
+            at_work._stop.ask()
+
+    at_work = _run(tmp_path)
+    monkeypatch.setattr(run.projects, "take", take)
+    monkeypatch.setattr(run, "ingest_source", ingest_source)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(run, "record_run", lambda *_: False)
+    monkeypatch.setattr(run, "PAUSE", 0.0)
+    monkeypatch.setattr(at_work, "_compact", compact)
+    outcome = at_work.until_stopped()
+    assert noted == [0.0, 1.0, 3.0, 7.0]
+    assert [at for name, at in read if name == "shop"] == [float(n) for n in range(9)]
+    assert [at for name, at in read if name == "dead"] == [7.0, 8.0]
+    assert outcome.errors == []
+    assert capsys.readouterr().err.count("no space is left on a disk") == 1
+
+
 def test_a_parked_target_is_tried_at_growing_intervals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,6 +76,12 @@ def _decision(verb: str, text: str) -> None:
         failed = [entry for entry in decided if entry.status == "failed"]
         for entry in failed:
             call.console.say(f"{entry.id} failed: {entry.why}")
+        for entry in decided:
+            if verb == "approve" and entry.status == "approved":
+                call.console.say(
+                    f"{entry.id} is approved, and the next `ingest run` carries it out: a run was "
+                    f"killed while it made {entry.target}, which is finished first"
+                )
         if failed:
             raise SystemExit(1)
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from ingest.config.load import load
 from pipelines.gold import approvals
 from pipelines.ledger import alter
+from pipelines.ledger.store import EntryStore
 from pipelines.operations import decisions
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal, canal_ddl
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("frugal")
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"
 T0 = 1_700_000_000_000
-TABLE = ("early", "halfway", "filled", "shared", "plain")
+TABLE = ("early", "halfway", "filled", "shared", "soon", "plain")
 ADD = "ALTER TABLE {} ADD COLUMN c int DEFAULT 7"
 SWAPPED = {"aside": 1, "through": 3}
 SWAP = "ALTER TABLE {} RENAME COLUMN a TO b, RENAME COLUMN b TO a"
@@ -116,6 +117,20 @@ def test_an_approval_that_is_killed_is_finished(
         decided = entry(project, table)
         assert (decided["status"], decided["decided_by"]) == ("applied", "ada")
     assert project.ingest("ddl", "list", "--status", "approved", "--json").records == []
+
+
+def test_what_is_approved_too_early_says_who_carries_it_out(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = entry(project, "soon")["id"]
+    with monkeypatch.context() as patch:
+        patch.setattr(EntryStore, "too_early", lambda *_: True)
+        answer = project.ingest("ddl", "approve", id_)
+    said = f"{id_} is approved, and the next `ingest run` carries it out: a run was killed while"
+    assert answer.code == 0 and said in " ".join(answer.err.split()), answer.err
+    assert entry(project, "soon")["status"] == "approved"
+    assert project.ingest("run").code == 0
+    assert (entry(project, "soon")["status"], rows(project, "soon")) == ("applied", ROWS)
 
 
 def test_what_failed_halfway_waits_to_be_approved_again(

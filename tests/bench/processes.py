@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -44,15 +44,16 @@ class _Process(NamedTuple):
     cpu: float
 
 
-def measured(work: Callable[[], object]) -> Cost:
-    """What it costs to do `work`."""
+def measured(work: Callable[[], object], *, but: Collection[int] = ()) -> Cost:
+    """What it costs to do `work`. `but`: processes that have no part in it, by their ids; those
+    that they started are left out, too."""
     seen: dict[tuple[int, int], _Process] = {}
-    before = _look(seen)
+    before = _look(seen, but)
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(0.5):
-            _look(seen)
+            _look(seen, but)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -61,26 +62,26 @@ def measured(work: Callable[[], object]) -> Cost:
     finally:
         over.set()
         thread.join()
-    return Cost(*(end - start for start, end in zip(before, _look(seen), strict=True)))
+    return Cost(*(end - start for start, end in zip(before, _look(seen, but), strict=True)))
 
 
-def _look(seen: dict[tuple[int, int], _Process]) -> Cost:
+def _look(seen: dict[tuple[int, int], _Process], but: Collection[int]) -> Cost:
     """CPU so far of all processes there are, and of those in `seen`, to which they are added."""
-    for process in _tree():
+    for process in _tree(but):
         seen[process.pid, process.started] = process
     jvm = sum(process.cpu for process in seen.values() if process.name == "java")
     every = sum(process.cpu for process in seen.values())
     return Cost(jvm, every - jvm, time.monotonic())
 
 
-def _tree() -> list[_Process]:
-    """This process and its descendants."""
+def _tree(but: Collection[int] = ()) -> list[_Process]:
+    """This process and its descendants, without those of `but` and theirs."""
     children: dict[int, list[_Process]] = {}
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             process = _process(int(folder.name))
-            if process is not None:
+            if process is not None and process.pid not in but:
                 children.setdefault(process.parent, []).append(process)
                 if process.pid == os.getpid():
                     found.append(process)

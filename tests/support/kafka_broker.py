@@ -66,6 +66,11 @@ class Broker:
         """The servers of another listener, by its `security.protocol`."""
         return f"localhost:{self._ports[protocol]}"
 
+    @property
+    def processes(self) -> list[int]:
+        """The id of its process."""
+        return [] if self._process is None else [self._process.pid]
+
     def start(self) -> None:
         """Starts it and returns when it serves.
 

@@ -51,6 +51,11 @@ class RabbitServer:
         """As `rabbitmq.servers` has it."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def processes(self) -> list[int]:
+        """The id of the process that has all of the node's."""
+        return [] if self._process is None else [self._process.pid]
+
     def start(self) -> None:
         """Starts the node and returns when it serves.
 

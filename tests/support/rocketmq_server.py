@@ -55,6 +55,11 @@ class Server:
     def broker(self) -> str:
         return f"127.0.0.1:{self._ports[1]}"
 
+    @property
+    def processes(self) -> list[int]:
+        """The ids of the name server's process and the broker's."""
+        return [process.pid for process in self._processes.values()]
+
     def start(self) -> None:
         """Starts what does not run; returns when topics can be created."""
         main = "org.apache.rocketmq.namesrv.NamesrvStartup"

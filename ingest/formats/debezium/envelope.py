@@ -282,7 +282,7 @@ LOSSES = (
     Loss("year zero", "MySQL's YEAR 0000 comes as 1900"),
     Loss(
         "days that the Gregorian calendar left out",
-        "in a snapshot of MySQL, 5 to 14 October 1582 come as ten days later",
+        "in a snapshot of MySQL, 5 to 14 October 1582 come as ten days later; of PostgreSQL, dates",
     ),
     Loss(
         "digits of MySQL's FLOAT",

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ingest.config.sources import Source
+from ingest.config.sources import Source, SourceLimits
 from ingest.errors import PlatformError
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Sampling
 from pipelines.bronze.transports import TRANSPORTS, transport_of
 from pipelines.platform.warehouse import Warehouse
+from pipelines.silver.stream import decode_source
 from tests.support.kafka_broker import Broker
 from tests.support.rabbitmq_server import RabbitServer, install
 from tests.support.rocketmq_server import Server, server
@@ -99,7 +100,7 @@ def test_every_transport_has_a_place() -> None:
 KILLED = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from ingest.config.sources import Source
+from ingest.config.sources import Source, SourceLimits
 from pipelines.bronze import draining, files
 from pipelines.bronze.by_offset import source as by_offset
 from pipelines.bronze.source import ingest_source
@@ -203,7 +204,8 @@ def test_what_cannot_be_read_is_one_sentence(place: Place, tables: Warehouse) ->
 
 
 def test_a_large_message_comes_whole(place: Place, tables: Warehouse) -> None:
-    """Larger than what brokers and clients take by default in one piece."""
+    """Larger than what brokers and clients take by default in one piece, and than the source's
+    limit: silver sets it aside by itself."""
     large = b"x" * LARGE
     place.send([b"before", large, b"after"])
     source = declared(place)
@@ -212,3 +214,7 @@ def test_a_large_message_comes_whole(place: Place, tables: Warehouse) -> None:
     ingest_source(tables, source)
     sizes = tables.read("bronze", "messages").selectExpr("octet_length(value)").collect()
     assert sorted(size for (size,) in sizes) == [5, 6, LARGE]
+    limited = source.model_copy(update={"limits": SourceLimits(message_bytes=LARGE - 1)})
+    decode_source(tables, limited)
+    codes = [row.error_code for row in tables.read("silver", "cdc").collect()]
+    assert sorted(codes) == ["too_large", "unknown_format", "unknown_format"]

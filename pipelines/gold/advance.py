@@ -97,11 +97,7 @@ def advance(
             only=pending.limit.only,
         )
         if not contract.keeps.latest:
-            if fresh:
-                version: int | None = warehouse.last_commit("gold", route.target).version
-            else:
-                version = recorded(warehouse, route.target, None if again else _version(row))
-            batch = replace(batch, version=version)
+            batch = replace(batch, version=_version(warehouse, row, fresh=fresh, again=again))
         if number == 0 and len(new) > 1 and not contract.keeps.latest:
             # What a killed run left of the others no longer shows once the first is recorded.
             again = again or batch.version is None
@@ -241,7 +237,9 @@ def _check_keyless(
     if keys or route.stored_as_scd_type == "append":
         return
     for table in tables:
-        declared = route.keys or declared_for(ledger.config.sources[route.source].keys, table[1:])
+        declared = route.keys or declared_for(
+            ledger.warehouse.config.sources[route.source].keys, table[1:]
+        )
         named = renamed(tuple(declared), ledger.lineage(table), ())
         if named:
             raise TableError(
@@ -250,9 +248,13 @@ def _check_keyless(
             )
 
 
-def _version(row: Progress) -> int | None:
-    """The target's version when it was last recorded."""
-    return max((known.version for known in row.watermarks.values() if known.version), default=None)
+def _version(warehouse: Warehouse, row: Progress, *, fresh: bool, again: bool) -> int | None:
+    """The target's version, where nothing but what is recorded was applied to it; `again`: parts of
+    the batch may have been, as after a kill."""
+    if fresh:
+        return warehouse.last_commit("gold", row.target).version
+    known = (known.version for known in row.watermarks.values() if known.version)
+    return recorded(warehouse, row.target, None if again else max(known, default=None))
 
 
 def _freed(row: Progress) -> bool:

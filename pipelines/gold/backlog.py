@@ -71,7 +71,9 @@ def unkeyed(progress: Progress) -> bool:
 
 def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
     """Whether the target can be made with the key that the YAML names, if it names one."""
-    declared = route.keys or declared_for(ledger.config.sources[route.source].keys, table[1:])
+    declared = route.keys or declared_for(
+        ledger.warehouse.config.sources[route.source].keys, table[1:]
+    )
     return mode_of(route, tuple(declared)) is not None
 
 

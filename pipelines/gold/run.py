@@ -277,7 +277,9 @@ def _tasks(
     pending = coming.pending
     changed = dict.fromkeys(each.table for each in pending.stats if each.changes)
     routed = _routed(ledger, changed, last=coming.last)
-    clashes = collisions(routed.items(), feeders(ledger.config, ledger.progress_by_target))
+    clashes = collisions(
+        routed.items(), feeders(ledger.warehouse.config, ledger.progress_by_target)
+    )
     apart = {
         table: clash.why(table)
         for clash in clashes.values()
@@ -378,7 +380,7 @@ def _applied(
             rows.append(_apply(ledger, tasks[name], pending))
 
     largest = max((task.rows for task in tasks.values()), default=0)
-    threads = ThreadPoolExecutor(max_workers=ledger.config.settings.merge_threads)
+    threads = ThreadPoolExecutor(max_workers=ledger.warehouse.config.settings.merge_threads)
     with warehouse.shuffling(largest), threads as pool:
         # A copy of the session's properties for each: threads that share one write their query's
         # number over each other's, and Spark keeps the plans of queries it has lost for ever.

@@ -152,7 +152,7 @@ def _check_encodings(feeding: Feeding) -> None:
         names = feeding.later_names
         return has_values(ledger.warehouse, feeding.stats, names, values=values)
 
-    source = ledger.config.sources[ledger.source]
+    source = ledger.warehouse.config.sources[ledger.source]
     check_encodings(source, table, said, types=feeding.types, stats=feeding.stats, met=met)
 
 
@@ -184,10 +184,10 @@ def _check_key(feeding: Feeding) -> None:
     """Enter other keys that the YAML or the messages name now; the target's own stays."""
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     keys = feeding.contract.keys
-    declared = declared_keys(ledger.config, route, table, lineage=ledger.lineage(table))
+    declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
     if not declared and keyed_by_others(ledger, table, route.target):
         return
-    found = named_keys(ledger.config, route, feeding.stats, lineage=ledger.lineage(table))
+    found = named_keys(ledger.warehouse.config, route, feeding.stats, lineage=ledger.lineage(table))
     held = {key.lower() for key in keys}
     top = highest(each.highest for each in feeding.stats) or ()
     for own in found or [feeding.hinted_keys]:

@@ -68,7 +68,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     Raises TableError where the table cannot be changed so.
     """
     warehouse = store.warehouse
-    zone = store.config.sources[store.source].time_zone
+    zone = store.warehouse.config.sources[store.source].time_zone
     recreated = RecreateTable() in entry.effects
     if not recreated:
         # Of a table that was dropped nothing is left to fit.

@@ -186,7 +186,7 @@ class Ledger(EntryStore):
             _folded(table): self.first_names.get(table, table) for table in met if table.table
         }
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
-        source = self.config.sources[self.source]
+        source = self.warehouse.config.sources[self.source]
         for entry, statement in in_silver(self.warehouse, source, first, last=last):
             if entry.id not in known:
                 entry = replace(entry, table=known_as(entry.table, statement, known_names))

@@ -29,7 +29,6 @@ class EntryStore:
         progress_by_target: ProgressByTarget | None = None,
     ) -> None:
         self.warehouse = warehouse
-        self.config = warehouse.config
         self.source = source
         # An empty one too is the run's own, which its record fills.
         self.progress_by_target = progress_by_target if progress_by_target is not None else {}
@@ -90,7 +89,7 @@ class EntryStore:
     def statement(self, entry: Entry) -> Statement:
         """The entry's statement, read."""
         if entry.id not in self._statements:
-            limits = self.config.sources[self.source].limits.filled()
+            limits = self.warehouse.config.sources[self.source].limits.filled()
             self._statements[entry.id] = statement_of(entry, limits)
         return self._statements[entry.id]
 
@@ -126,7 +125,9 @@ class EntryStore:
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold; None where it lives in silver only."""
-        return self.config.route(table.source, db=table.db, schema=table.schema, table=table.table)
+        return self.warehouse.config.route(
+            table.source, db=table.db, schema=table.schema, table=table.table
+        )
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""

@@ -74,8 +74,18 @@ def _look(seen: dict[tuple[int, int], _Process], but: Collection[int]) -> Cost:
     return Cost(jvm, every - jvm, time.monotonic())
 
 
+def cpu_of(roots: Collection[int]) -> float:
+    """CPU seconds so far of processes, by their ids, and of those that they started."""
+    return sum(process.cpu for process in _below(roots))
+
+
 def _tree(but: Collection[int] = ()) -> list[_Process]:
     """This process and its descendants, without those of `but` and theirs."""
+    return _below({os.getpid()}, but)
+
+
+def _below(roots: Collection[int], but: Collection[int] = ()) -> list[_Process]:
+    """The processes `roots` and their descendants, without those of `but` and theirs."""
     children: dict[int, list[_Process]] = {}
     found = []
     for folder in Path("/proc").iterdir():
@@ -83,7 +93,7 @@ def _tree(but: Collection[int] = ()) -> list[_Process]:
             process = _process(int(folder.name))
             if process is not None and process.pid not in but:
                 children.setdefault(process.parent, []).append(process)
-                if process.pid == os.getpid():
+                if process.pid in roots:
                     found.append(process)
     for process in found:
         found.extend(children.get(process.pid, ()))

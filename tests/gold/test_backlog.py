@@ -25,7 +25,9 @@ def _ledger(
     )
     return SimpleNamespace(
         source="shop",
-        config=SimpleNamespace(sources={"shop": SimpleNamespace(keys={})}),
+        warehouse=SimpleNamespace(
+            config=SimpleNamespace(sources={"shop": SimpleNamespace(keys={})})
+        ),
         first_names={RENAMED: ITEM},
         progress_by_target=progress,
         route=lambda table: route,

@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.sources import Source, SourceLimits
-from ingest.errors import PlatformError
+from ingest.errors import PlatformError, SourceError
+from pipelines.bronze import draining
+from pipelines.bronze.by_offset import source as by_offset
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Sampling
 from pipelines.bronze.transports import TRANSPORTS, transport_of
@@ -27,9 +31,11 @@ from tests.support.kafka_broker import Broker
 from tests.support.rabbitmq_server import RabbitServer, install
 from tests.support.rocketmq_server import Server, server
 from tests.support.tables import tables_in
-from tests.support.transports import LARGE, READER, Files, Kafka, Place, Rabbit, Rocket
+from tests.support.transports import LARGE, READER, Files, Kafka, Place, Rabbit, Rocket, Served
 
 ROOT = Path(__file__).parents[2]
+SILENT = 5.0
+"""Seconds; more than the second after which a queue that hands out nothing is taken to be empty."""
 _NUMBERS = itertools.count()
 
 
@@ -50,16 +56,16 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(
-    params=[
-        "files",
-        pytest.param("kafka", marks=pytest.mark.kafka),
-        *(
-            pytest.param(name, marks=pytest.mark.live)
-            for name in ("rabbitmq stream", "rabbitmq classic", "rabbitmq quorum", "rocketmq")
-        ),
-    ]
-)
+SERVED = [
+    pytest.param("kafka", marks=pytest.mark.kafka),
+    *(
+        pytest.param(name, marks=pytest.mark.live)
+        for name in ("rabbitmq stream", "rabbitmq classic", "rabbitmq quorum", "rocketmq")
+    ),
+]
+
+
+@pytest.fixture(params=["files", *SERVED])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     transport, _, kind = request.param.partition(" ")
     name = f"contract.{next(_NUMBERS)}"
@@ -178,6 +184,44 @@ def test_nothing_is_lost_or_doubled(place: Place, tables: Warehouse, warehouse: 
     assert [row[-1].encode() for row in sorted(set(after))] == numbered(1006)
     assert set(whole) < set(after) and len(set(after)) == 1006
     assert (len(after) > 1006) == place.again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", SERVED, indirect=True)
+def test_a_network_that_is_cut_for_a_while(
+    place: Served, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence in the middle of a run: it goes on, or ends with one sentence, and the next run has
+    the rest."""
+    monkeypatch.setattr(draining, "MOST_MESSAGES", 200)
+    monkeypatch.setattr(by_offset, "MOST_MESSAGES", 200)
+    place.send(numbered(1000))
+    source = declared(place)
+    # The table, and a batch.
+    first = tables.folder("bronze", "messages") / "_delta_log" / f"{1:020}.json"
+    amid: list[int] = []
+
+    def cut() -> None:
+        while not first.exists():
+            time.sleep(0.01)
+        place.silence()
+        amid.append(len(held(tables)))
+        time.sleep(SILENT)
+        place.resume()
+
+    cutting = threading.Thread(target=cut)
+    cutting.start()
+    try:
+        ingest_source(tables, source)
+    except (PlatformError, SourceError) as error:
+        assert str(error).startswith("source shop") and "\n" not in str(error)
+    cutting.join()
+    assert 0 < amid[0] < 1000
+    ingest_source(tables, source)
+    values = [row[-1].encode() for row in held(tables)]
+    assert sorted(set(values)) == numbered(1000)
+    # What forgets the acknowledged hands out again what it did not see acknowledged.
+    assert len(values) == 1000 or not place.again
 
 
 def test_what_cannot_be_read_is_one_sentence(place: Place, tables: Warehouse) -> None:

@@ -82,11 +82,14 @@ class RabbitServer:
     def stop(self, *, orderly: bool = True) -> None:
         """Ends the node: as an operator does, or as a power failure."""
         if self._process is not None:
-            # The script and what it started are a group of their own.
-            group = self._process.pid
-            os.killpg(group, signal.SIGTERM if orderly else signal.SIGKILL)
+            self.signal(signal.SIGTERM if orderly else signal.SIGKILL)
             self._process.wait(60)
             self._process = None
+
+    def signal(self, which: signal.Signals) -> None:
+        """Sends a signal to the script and to what it started, a group of their own."""
+        assert self._process is not None, "it runs"
+        os.killpg(self._process.pid, which)
 
     def close(self) -> None:
         """Ends the node, and Erlang's name server that it started."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -44,6 +46,17 @@ class Place(Protocol):
 
     def mistakes(self) -> Sequence[Mistake]:
         """Declarations that are wrong."""
+
+
+class Served(Place, Protocol):
+    """A place with a server of its own."""
+
+    def silence(self) -> None:
+        """Nothing comes from the server any more, and no connection ends, as where a network is
+        cut."""
+
+    def resume(self) -> None:
+        """The server answers again, where it was asked meanwhile, too."""
 
 
 class Files:
@@ -97,6 +110,12 @@ class Kafka:
     def start(self) -> None:
         self._broker.start()
 
+    def silence(self) -> None:
+        _signal(self._broker.processes, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        _signal(self._broker.processes, signal.SIGCONT)
+
     def mistakes(self) -> Sequence[Mistake]:
         wrong = self._login(jaas("SCRAM-SHA-256", password="wrong-one"))
         blind = self._login(jaas("SCRAM-SHA-256", "blind"))
@@ -139,6 +158,12 @@ class Rabbit:
         self._server.start()
         self._server.await_queue(self._queue)
 
+    def silence(self) -> None:
+        self._server.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._server.signal(signal.SIGCONT)
+
     def mistakes(self) -> Sequence[Mistake]:
         blind = {"user": "blind", "password": PASSWORDS["blind"]}
         return [
@@ -175,6 +200,12 @@ class Rocket:
         self._server.start()
         self._server.await_topic(self._topic)
 
+    def silence(self) -> None:
+        _signal(self._server.processes, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        _signal(self._server.processes, signal.SIGCONT)
+
     def mistakes(self) -> Sequence[Mistake]:
         return [
             Mistake("no server", {"name_servers": "127.0.0.1:1"}, "(Connection refused)"),
@@ -190,3 +221,8 @@ class Rocket:
                 " none; create the topic or correct rocketmq.topics.",
             ),
         ]
+
+
+def _signal(processes: Iterable[int], which: signal.Signals) -> None:
+    for process in processes:
+        os.kill(process, which)

@@ -30,6 +30,7 @@ from tests.bench import (
     growth,
     inspecting,
     late_events,
+    listing,
     many_tables,
     quiet_run,
     rebuilding,
@@ -54,6 +55,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "inspect": inspecting.run,
     "quiet": quiet_run.run,
     "transports": transports.run,
+    "listing": listing.run,
     "wide": wide_rows.run,
     "endurance": endurance.run,
 }

@@ -12,6 +12,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
@@ -39,8 +40,8 @@ body {{ font: 15px sans-serif; color: var(--ink); max-width: 45rem; margin: 2rem
 
 
 class Batch(NamedTuple):
-    """Messages that came to bronze at once. `at`: seconds from the first message until they were in
-    gold; `lag`: seconds from the oldest of them until then."""
+    """Messages that came to gold at once. `at`: seconds from the first message until they did;
+    `lag`: seconds from the oldest of them until then."""
 
     at: float
     messages: int
@@ -102,7 +103,7 @@ def _execute(server: Server, statement: str) -> None:
 
 
 def _batches(project: Project) -> list[Batch]:
-    """What came at once to bronze, and when gold was written after it."""
+    """What came to gold at once: all that was in bronze when it was written, and not before."""
     query = (
         "SELECT double(ingested_at) at, count(*) messages, double(min(timestamp)) oldest"
         " FROM bronze.messages GROUP BY ingested_at ORDER BY 1"
@@ -110,14 +111,16 @@ def _batches(project: Project) -> list[Batch]:
     answer = project.ingest("--json", "sql", query)
     log = project.folder / "warehouse" / "gold" / f"shop_{volume.TABLE}" / "_delta_log"
     written = sorted(_written(file) for file in log.glob("*.json"))
-    found = []
+    counts: Counter[float] = Counter()
+    oldest: dict[float, float] = {}
     for record in answer.records:
         done = next((at for at in written if at >= record["at"]), None)
         # The last batch may hold the mark alone.
         if done is not None:
-            found.append((done, record["messages"], record["oldest"]))
-    began = min(oldest for _, _, oldest in found)
-    return [Batch(done - began, messages, done - oldest) for done, messages, oldest in found]
+            counts[done] += record["messages"]
+            oldest[done] = min(record["oldest"], oldest.get(done, done))
+    began = min(oldest.values())
+    return [Batch(at - began, counts[at], at - oldest[at]) for at in sorted(counts)]
 
 
 def _written(commit: Path) -> float:
@@ -133,7 +136,7 @@ def _report(batches: list[Batch], transactions: int) -> str:
     labels = [f"{batch.at:.0f} s" for batch in batches]
     starts = [0.0, *(batch.at for batch in batches)]
     rate = [
-        round(batch.messages / max(batch.at - start, 0.001), 1)
+        round(batch.messages / (batch.at - start), 1)
         for start, batch in zip(starts, batches, strict=False)
     ]
     messages, took = sum(batch.messages for batch in batches), batches[-1].at

@@ -26,6 +26,7 @@ from ingest.sql.query import select
 from ingest.sql.quoting import equal, quoted_list
 from ingest.sql.rejects import retyped
 from ingest.sql.rejects.rows import is_open, page_of, targets_with
+from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.gold.refold import all_of, applied_history, baseless, overwrite_rows, refold
@@ -55,7 +56,8 @@ _BASELESS = Reason(
     Code.NO_BASE_IMAGE.value, "expected the row that a partial image changes, got none"
 )
 MOST = 20_000
-"""Rejects that are in the driver at one time, without their bytes."""
+"""Rejects that are in the driver at one time, without their bytes; these, which bound the bytes of
+their keys, are `bounds.BYTES` at most, unless one alone has more."""
 
 
 def replay_misfits(ledger: Ledger, route: Route) -> int:
@@ -259,7 +261,7 @@ def waiting_targets(warehouse: Warehouse, source: str, code: str | None) -> list
 def opened(
     warehouse: Warehouse, source: str, target: str, *, code: str | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """The open rejects of a target, MOST at a time, without the bytes."""
+    """The open rejects of a target, MOST and `bounds.BYTES` at a time, without the bytes."""
     create_rejects(warehouse)
     names = quoted_list(name for name, _ in REJECTS if name != "value")
     last = ""
@@ -272,6 +274,7 @@ def opened(
             columns=names,
             after=last,
             most=MOST,
+            bytes_most=bounds.BYTES,
         )
         rows = warehouse.session.sql(page).collect()
         if not rows:

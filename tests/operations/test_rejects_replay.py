@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.decode.batches import decode
+from pipelines.gold.retyping import replay_target
 from tests.support.project import Project, canal
 
 pytestmark = pytest.mark.usefixtures("frugal")
@@ -193,9 +194,19 @@ def test_a_new_epoch_repeats_the_places_of_rejects(
 
 
 def test_events_are_typed_again(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Values that did not fit a declared type."""
+    """Values that did not fit a declared type; few come to the driver at a time, by their bytes."""
+    parts: list[int] = []
+
+    def noting(ledger: Any, part: Any, *, attempt: bool) -> int:
+        parts.append(len(part))
+        return replay_target(ledger, part, attempt=attempt)
+
+    monkeypatch.setattr("pipelines.operations.replay.replay_target", noting)
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", SOURCE.format(format="canal", epoch=0))
     tables = "source: shop\ntables:\n  - from: '*'\n"
@@ -212,12 +223,16 @@ def test_events_are_typed_again(
         ("gold", 101, "type_mismatch", "open"),
         ("gold", 102, "type_mismatch", "open"),
     ]
-    assert replay(project) == [("decode", 0, 0, 0), ("gold", 2, 0, 2)]
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.apply.bounds.BYTES", 1)
+        assert replay(project) == [("decode", 0, 0, 0), ("gold", 2, 0, 2)]
+    assert parts == [1, 1]
     project.write(
         "conf/tables/shop.yml", tables + "  - {from: shop.item, columns: {name: 'decimal(9,2)'}}\n"
     )
     assert replay(project, "--code", "null_key") == [("decode", 0, 0, 0), ("gold", 0, 0, 0)]
     assert replay(project) == [("decode", 0, 0, 0), ("gold", 2, 1, 1)]
+    assert parts == [1, 1, 2]
     found = project.ingest("sql", "SELECT id, name FROM gold.shop_item", "--json").records
     assert sorted(found, key=str) == [{"id": 1, "name": "1.25"}, {"id": 2, "name": "1234.50"}]
     # A plain run changes nothing of it. A column that is string is asked for as a number: it is not

@@ -28,6 +28,7 @@ QUERIES = {
         columns="id, code",
         after="it's",
         most=10,
+        bytes_most=1_000,
     ),
     "unfit": reasons.unfit(PROJECTION, EVENTS),
     "of_others": reasons.of_others(EVENTS, "SELECT * FROM held"),

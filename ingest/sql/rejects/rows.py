@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from ingest.codes import Code
 from ingest.sql.delivery import listed
+from ingest.sql.query import query
 from ingest.sql.quoting import equal, sql_text
 
 MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
 NO_MISFITS = f"CAST(NULL AS {MISFITS})"
+_SIZE = (
+    "coalesce(octet_length(value), 0) + coalesce(octet_length(error), 0)"
+    " + coalesce(octet_length(to_json(misfits)), 0)"
+)
+"""Bytes of a reject: its change, whose key is no longer than that, and what is said of it."""
 DECODE_ID = f"sha1(concat_ws('/', source, {listed()}))"
 """The id of a reject that stands in silver."""
 
@@ -75,12 +81,23 @@ def targets_with(rejects: str, *, source: str, code: str | None) -> str:
 
 
 def page_of(
-    rejects: str, *, source: str, target: str, code: str | None, columns: str, after: str, most: int
+    rejects: str,
+    *,
+    source: str,
+    target: str,
+    code: str | None,
+    columns: str,
+    after: str,
+    most: int,
+    bytes_most: int,
 ) -> str:
-    """The `columns` of open rejects, in the table `rejects`, so many at most, in the order of their
-    ids, `after` one."""
+    """The `columns` of open rejects, in the table `rejects`, in the order of their ids, `after`
+    one: so many at most, and no more once their changes and sentences have so many bytes."""
     where = is_open(source, target, code)
-    return (
-        f"SELECT {columns} FROM {rejects} WHERE {where} AND id > {sql_text(after)} "
-        f"ORDER BY id LIMIT {most}"
+    return query(
+        following=f"SELECT {columns}, {_SIZE} AS size FROM {rejects} "
+        f"WHERE {where} AND id > {sql_text(after)} ORDER BY id LIMIT {most}",
+        measured="SELECT *, sum(size) OVER (PARTITION BY target ORDER BY id) - size AS earlier "
+        "FROM following",
+        page=f"SELECT {columns} FROM measured WHERE earlier < {bytes_most} ORDER BY id",
     )

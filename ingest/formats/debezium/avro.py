@@ -23,7 +23,7 @@ from ingest.events import Event
 from ingest.formats.debezium import json as debezium
 from ingest.formats.debezium.avro_writers import HEAD, AvroKeys, Writer, Writers
 from ingest.formats.debezium.envelope import CASSANDRA, LOSSES, OPS, Inner, Source, sent_micros
-from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.flattened import Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
@@ -97,38 +97,23 @@ class _DebeziumAvro:
         self, writer: Writer, start: int, message: Message, *, warnings: list[str]
     ) -> Event:
         value = message.value or b""
-        inner, before, after, names, family, columns = writer.change(value, start, warnings)
+        inner, before, after, names, columns = writer.change(value, start, warnings)
         word = inner.op or ""
         op = _op(word)
         source = inner.source or Source()
         if source.keyspace is not None and source.connector == "cassandra":
             raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
+        sent = sent_micros(inner, warnings)
+        heading = Heading(op, word, source, names, sent, warnings, inner.transaction)
         if op == "truncate" or op == "other":
             refuse_rows(word, before, after)
-            return plain_event(
-                op,
-                op_raw=word,
-                source=source,
-                names=names,
-                sent_time=sent_micros(inner, warnings),
-                warnings=warnings,
-                transaction=inner.transaction,
-            )
+            return plain_event(heading)
         return self._rows.change(
-            op,
-            op_raw=word,
+            heading,
             before=Image(before, value) if before else NO_IMAGE,
             after=Image(after, value) if after else NO_IMAGE,
-            source=source,
-            names=names,
-            block=writer.block,
-            fields=writer.block.row,
-            message=message,
-            warnings=warnings,
-            sent_time=sent_micros(inner, warnings),
-            transaction=inner.transaction,
-            family=family,
             columns=columns,
+            message=message,
         )
 
     def _unlike(

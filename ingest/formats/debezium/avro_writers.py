@@ -155,15 +155,13 @@ class AvroKeys:
                 raise
             return None
 
-    def row(
-        self, raw: bytes | None, columns: Columns, names: TableName, *, family: str
-    ) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
         """The key's columns and values."""
         if not raw or raw[0]:
-            return self._json.row(raw, columns._replace(canonical=False), names, family=family)
+            return self._json.row(raw, columns._replace(canonical=False), names)
         try:
             writer = self._writers.of(raw, self._schemas)
-            return writer.row(raw, HEAD, names, family=family) if writer.record else None
+            return writer.row(raw, HEAD, names, family=columns.family) if writer.record else None
         except DecodeError:
             return None
 
@@ -185,7 +183,6 @@ class Change(NamedTuple):
     before: Row | None
     after: Row | None
     names: TableName
-    family: str
     columns: Columns
 
 
@@ -235,7 +232,7 @@ class Writer:
             key = (family, names if self._schemas.named else None)
             if key == reading.key:
                 self._last = reading
-                return Change(inner, before, after, names, family, reading.columns)
+                return Change(inner, before, after, names, reading.columns)
             warnings.clear()
             reading = self._readings.get(key) or self._reading(key)
 

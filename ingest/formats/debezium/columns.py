@@ -33,7 +33,8 @@ class Columns(NamedTuple):
     `sent`: how many columns the message's schema declares, 0 where it declares none. `keys`: the
     table's key columns by the YAML. `shapes`: the sets of names met so far. `canonical`: the
     images come as canonical text already. `invented`: the values of each column that stand for
-    none in a row before of PostgreSQL. `arrays`: the columns whose elements are encoded.
+    none in a row before of PostgreSQL. `arrays`: the columns whose elements are encoded. `family`:
+    the type family of the connector that they were built for.
     """
 
     types: Types | None
@@ -43,6 +44,7 @@ class Columns(NamedTuple):
     sent: int
     keys: tuple[str, ...] | None
     shapes: dict[tuple[str, ...], Shape]
+    family: str
     canonical: bool = False
     invented: Mapping[str, frozenset[str]] = {}
     arrays: Mapping[str, ReadArray] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ingest.events import KIND_OF, Event, Types
 from ingest.formats.debezium.envelope import Source, Transaction, is_snapshot, micros
@@ -12,52 +13,40 @@ from ingest.wire.contract import TableName
 _TXID_LSN = re.compile(r"([0-9]+):[0-9]+")
 
 
-def plain_event(
-    op: str,
-    *,
-    op_raw: str,
-    source: Source,
-    names: TableName,
-    sent_time: int | None,
-    warnings: list[str],
-    transaction: Transaction | None = None,
-) -> Event:
+class Heading(NamedTuple):
+    """What an envelope says of a change, beside its images.
+
+    `op_raw`: the operation as sent. `sent_time`: when Debezium sent it, in microseconds.
+    `warnings`: what is noted of the message while it is read.
+    """
+
+    op: str
+    op_raw: str | None
+    source: Source
+    names: TableName
+    sent_time: int | None
+    warnings: list[str]
+    transaction: Transaction | None = None
+
+
+def plain_event(heading: Heading) -> Event:
     """An event without images: a truncate, or a message of the source's log.
 
-    TiCDC's message is a watermark: all before its commit_ts has been sent.
+    TiCDC's message is a watermark: all before its commit_ts has been sent. Raises bad_value for a
+    time that is none.
     """
-    if op == "other" and source.commit_ts is not None:
-        op = "checkpoint"
-    return Event(
-        kind=KIND_OF[op],
-        op=op,
-        op_raw=op_raw,
-        db=names[0],
-        schema=names[1],
-        table=names[2],
-        order=order_of(source),
-        snapshot=is_snapshot(source),
-        event_time=micros(source),
-        sent_time=sent_time,
-        scn=scn_of(source),
-        tx_id=transaction_of(source, transaction),
-        warnings=warnings,
-    )
+    event = row_event(heading, key_columns=None, types=None)
+    if event.op == "other" and heading.source.commit_ts is not None:
+        event.op = "checkpoint"
+    event.kind = KIND_OF[event.op]
+    return event
 
 
 def row_event(
-    op: str,
-    *,
-    op_raw: str | None,
-    source: Source,
-    names: TableName,
-    key_columns: tuple[str, ...] | None,
-    types: Types | None,
-    sent_time: int | None,
-    warnings: list[str] | None,
-    transaction: Transaction | None,
+    heading: Heading, *, key_columns: tuple[str, ...] | None, types: Types | None
 ) -> Event:
     """A row change without its images. Raises bad_value for a time that is none."""
+    op, op_raw, source, names, sent_time, warnings, transaction = heading
     return Event(
         op=op,
         op_raw=op_raw,

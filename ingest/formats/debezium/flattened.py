@@ -16,7 +16,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium.envelope import OPS, Source, Transaction, sent_micros
-from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
 from ingest.formats.debezium.schema import Block
 from ingest.values import jsontext
@@ -101,12 +101,18 @@ class Flattened:
         source = _source(inside)
         sent_at = Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us"))
         sent = sent_micros(sent_at, warnings)
-        names = self._names(source, message)
+        heading = Heading(
+            op,
+            op_raw=str(word) if word is not None else None,
+            source=source,
+            names=self._names(source, message),
+            sent_time=sent,
+            warnings=warnings,
+            transaction=Transaction(id=inside.get("transaction_id")),
+        )
         if op == "truncate":
             refuse_rows(str(word), image)
-            return plain_event(
-                op, op_raw=str(word), source=source, names=names, sent_time=sent, warnings=warnings
-            )
+            return plain_event(heading)
         if block.flat is None:
             block.flat = tuple(
                 field for field in block.fields if self._word(field.field or "") is None
@@ -114,18 +120,11 @@ class Flattened:
         row = Image(image, raw)
         of_document = _ID in image and "id" not in image
         event = self._rows.change(
-            op,
-            op_raw=str(word) if word is not None else None,
+            heading,
             before=row if op == "delete" else NO_IMAGE,
             after=NO_IMAGE if op == "delete" else row,
-            source=source,
-            names=names,
-            block=block,
-            fields=block.flat,
+            columns=self._rows.columns(heading, block, block.flat),
             message=message,
-            warnings=warnings,
-            sent_time=sent,
-            transaction=Transaction(id=inside.get("transaction_id")),
         )
         if of_document and event.key_columns == ("id",):
             # MongoDB's key names the document's _id so.
@@ -140,18 +139,14 @@ class Flattened:
         if not self._deletes or not message.key:
             return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
         source = Source()
+        names = self._names(source, message)
+        heading = Heading("delete", "tombstone", source, names, None, warnings)
         return self._rows.change(
-            "delete",
-            op_raw="tombstone",
+            heading,
             before=NO_IMAGE,
             after=NO_IMAGE,
-            source=source,
-            names=self._names(source, message),
-            block=self._rows.schemas.block(b""),
-            fields=(),
+            columns=self._rows.columns(heading, self._rows.schemas.block(b""), ()),
             message=message,
-            warnings=warnings,
-            sent_time=None,
         )
 
     def _word(self, name: str) -> str | None:

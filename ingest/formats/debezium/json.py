@@ -30,7 +30,7 @@ from ingest.formats.debezium.envelope import (
     refuse_named_types,
     sent_micros,
 )
-from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
@@ -157,35 +157,21 @@ class _Debezium:
             raise DecodeError(Code.UNSUPPORTED, CASSANDRA)
         names = names_of(source)
         sent = sent_micros(inner, warnings)
+        heading = Heading(op, word, source, names, sent, warnings, inner.transaction)
         if op == "truncate" or op == "other":
             refuse_rows(word, inner.before, inner.after)
-            return plain_event(
-                op,
-                op_raw=word,
-                source=source,
-                names=names,
-                sent_time=sent,
-                warnings=warnings,
-                transaction=inner.transaction,
-            )
+            return plain_event(heading)
         if source.collection is not None:
             return document_event(
                 inner, op, source, message=message, schemas=self._rows.schemas, warnings=warnings
             )
         rows = self._rows
         return rows.change(
-            op,
-            op_raw=word,
+            heading,
             before=rows.image(inner.before, warnings) if inner.before else NO_IMAGE,
             after=rows.image(inner.after, warnings) if inner.after else NO_IMAGE,
-            source=source,
-            names=names,
-            block=block,
-            fields=block.row,
+            columns=rows.columns(heading, block, block.row),
             message=message,
-            warnings=warnings,
-            sent_time=sent,
-            transaction=inner.transaction,
         )
 
     def _unlike(

@@ -24,9 +24,7 @@ class Keys(Protocol):
     def names(self, raw: bytes | None, *, needed: bool) -> tuple[str, ...] | None:
         """The columns of the key; `needed`: nothing else names them."""
 
-    def row(
-        self, raw: bytes | None, columns: Columns, names: TableName, *, family: str
-    ) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
         """The columns and values of the key; `columns`: those of the row, of table `names`."""
 
 
@@ -61,9 +59,7 @@ class JsonKeys:
             # not readable: the lift says so, where nothing else names the key
             return None
 
-    def row(
-        self, raw: bytes | None, columns: Columns, names: TableName, *, family: str
-    ) -> Row | None:
+    def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
         """The key's columns and values."""
         if not raw:
             return None
@@ -72,7 +68,9 @@ class JsonKeys:
             if key.payload and key.schema:
                 block = self._schemas.block(bytes(key.schema))
                 if block.fields:
-                    columns = self._schemas.columns(block, block.fields, names, family=family)
+                    columns = self._schemas.columns(
+                        block, block.fields, names, family=columns.family
+                    )
             raw = _columns(key, raw)
             image = jsontext.image(raw, [], marked=True)
             return self._texts(image, raw, columns, [], []) if image else None

@@ -23,7 +23,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.debezium.envelope import Inner, Source, sent_micros
-from ingest.formats.debezium.events import plain_event
+from ingest.formats.debezium.events import Heading, row_event
 from ingest.formats.debezium.schema import Schemas
 from ingest.values import canonical, jsontext
 from ingest.wire.contract import Message, TableName
@@ -82,18 +82,9 @@ def document_event(
     if op != "delete" and (after is None or _ID not in after):
         text = "expected the document in after, or what changed in updateDescription and the "
         raise DecodeError(Code.NO_IMAGE, f"{text}document's _id in the message key, got neither")
-    event = plain_event(
-        op,
-        op_raw=str(inner.op),
-        source=source,
-        names=names,
-        sent_time=sent_micros(inner, warnings),
-        warnings=warnings,
-        transaction=inner.transaction,
-    )
-    event.snapshot = event.snapshot or op == "snapshot"
-    event.key_columns = (_ID,)
-    event.types = columns.types
+    sent = sent_micros(inner, warnings)
+    heading = Heading(op, str(inner.op), source, names, sent, warnings, inner.transaction)
+    event = row_event(heading, key_columns=(_ID,), types=columns.types)
     event.before, event.before_image = before, "full" if before is not None else None
     event.after, event.after_image = after, _image(after, whole=whole)
     if after is None:

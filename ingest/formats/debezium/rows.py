@@ -19,13 +19,11 @@ from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling
 from ingest.formats.debezium.envelope import (
-    Source,
-    Transaction,
     family_of_connector,
     refuse_named_record,
     refuse_wrapped,
 )
-from ingest.formats.debezium.events import row_event
+from ingest.formats.debezium.events import Heading, row_event
 from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
 from ingest.formats.debezium.schema import Block, Schemas
 from ingest.formats.debezium.unavailable import DEFAULT, Placeholder
@@ -80,62 +78,42 @@ class Rows:
         refuse_named_record(columns, text)
         return Image(columns, text)
 
+    def columns(self, heading: Heading, block: Block, fields: tuple[Field, ...]) -> Columns:
+        """The columns of a change's table, whose rows have `fields` (of `block`)."""
+        family = family_of_connector(heading.source)
+        return self.schemas.columns(block, fields, heading.names, family=family)
+
     def change(
         self,
-        op: str,
+        heading: Heading,
         *,
-        op_raw: str | None,
         before: Image,
         after: Image,
-        source: Source,
-        names: TableName,
-        block: Block,
-        fields: tuple[Field, ...],
+        columns: Columns,
         message: Message,
-        warnings: list[str],
-        sent_time: int | None,
-        transaction: Transaction | None = None,
-        family: str | None = None,
-        columns: Columns | None = None,
     ) -> Event:
-        """One row change. Raises no_image where neither an image nor a key names the row.
-
-        `family` and `columns`: where the caller has looked them up already.
-        """
-        if family is None:
-            family = family_of_connector(source)
-        if columns is None:
-            columns = self.schemas.columns(block, fields, names, family=family)
-        refuse_wrapped(source, before.columns, after.columns)
+        """One row change. Raises no_image where neither an image nor a key names the row."""
+        op, warnings = heading.op, heading.warnings
+        refuse_wrapped(heading.source, before.columns, after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
         key = self.keys.names(message.key, needed=columns.keys is None)
         missing: list[str] = []
         new, after_word = self._after(after, columns, missing, warnings=warnings)
         keys = columns.keys or key
         old, before_word = self._before(
-            before, new, keys, family=family, columns=columns, missing=missing, warnings=warnings
+            before, new, keys, columns=columns, missing=missing, warnings=warnings
         )
         if new is None and (op != "delete" or (old is None and key is None)):
-            raise _imageless(op, op_raw)
-        event = row_event(
-            op,
-            op_raw=op_raw,
-            source=source,
-            names=names,
-            key_columns=key,
-            types=columns.types,
-            sent_time=sent_time,
-            warnings=warnings,
-            transaction=transaction,
-        )
+            raise _imageless(op, heading.op_raw)
+        event = row_event(heading, key_columns=key, types=columns.types)
         event.before, event.before_image = old, before_word
         event.after, event.after_image = new, after_word
         event.unavailable = missing or None
-        self._name_row(event, message, columns, names=names, family=family)
+        self._name_row(event, message, columns, names=heading.names)
         return event
 
     def _name_row(
-        self, event: Event, message: Message, columns: Columns, *, names: TableName, family: str
+        self, event: Event, message: Message, columns: Columns, *, names: TableName
     ) -> None:
         """Give the event the row's key where its images do not tell it, and, if its key changed,
         what it was before."""
@@ -143,7 +121,7 @@ class Rows:
         warnings = event.warnings if event.warnings is not None else []
         row = old if op == "delete" else new
         if key and (row is None or not row.keys() >= set(key)):
-            event.key = self.keys.row(message.key, columns, names, family=family)
+            event.key = self.keys.row(message.key, columns, names)
             if row is not None:
                 warnings.append(Code.KEY_NOT_IN_IMAGE.value)
         elif key and new is not None and old is not None and not old.keys() >= set(key):
@@ -155,7 +133,7 @@ class Rows:
                 if name == NEW_KEY and op == "delete":
                     event.half = 0
                 elif name == OLD_KEY and op == "insert":
-                    event.key_before = self.keys.row(value, columns, names, family=family)
+                    event.key_before = self.keys.row(value, columns, names)
 
     def _after(
         self, image: Image, columns: Columns, missing: list[str], *, warnings: list[str]
@@ -176,7 +154,6 @@ class Rows:
         after: Row | None,
         keys: tuple[str, ...] | None,
         *,
-        family: str,
         columns: Columns,
         missing: list[str],
         warnings: list[str],
@@ -189,7 +166,7 @@ class Rows:
         row = self.texts(sent, raw, columns, missing=lost, warnings=warnings)
         if lost:
             missing += [name for name in lost if name not in missing]
-        if family == "postgres" and not self.full_identity:
+        if columns.family == "postgres" and not self.full_identity:
             if keys and all(row.get(name) is not None for name in keys):
                 made_up = columns.invented
                 if all(

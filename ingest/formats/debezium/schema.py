@@ -139,6 +139,7 @@ class Schemas:
             len(fields),
             tuple(keys) or None,
             {},
+            family,
             invented=made_up,
             arrays=arrays,
         )

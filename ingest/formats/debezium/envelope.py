@@ -352,6 +352,12 @@ LOSSES = (
         "one in whose middle a table changes fails and is begun again: rows that it had sent, and "
         "that were deleted in between, stay",
     ),
+    Loss(
+        "which row a changed key was of",
+        "comes in the headers __debezium.oldkey and __debezium.newkey of a delete and a create; "
+        "where something drops the headers, rows that exchange their keys in one statement are "
+        "deleted by each other",
+    ),
     Loss("truncates", "connectors skip them by default; set skipped.operations=none"),
     Loss(
         "large unsigned integers",

@@ -87,7 +87,7 @@ _KINDS = (
     _Kind(
         lambda top: ("after" in top and "updated" in top) or top.keys() == {"resolved"},
         "it looks like a changefeed of CockroachDB's: create it with envelope=enriched and "
-        "enriched_properties='source', which Debezium's format reads",
+        "enriched_properties='source' and updated, which Debezium's format reads",
     ),
     _Kind(
         lambda top: any(name.startswith(("before.", "after.")) for name in top),

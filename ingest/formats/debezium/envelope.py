@@ -132,6 +132,7 @@ class Source(msgspec.Struct, gc=False):
     ord: Number = None
     commit_ts: Number = None
     ts_hlc: str | None = None
+    origin: Any = None
     record_sequence: str | None = None
     mod_number: Number = None
 
@@ -186,11 +187,16 @@ def family_of_connector(source: Source) -> str:
         found = _FAMILIES.get(source.connector) or _FAMILIES.get(source.connector.lower())
         if found is not None:
             return found
-    if source.lsn is not None:
+    if source.lsn is not None or of_cockroachdb(source):
         return "postgres"
     if source.scn is not None:
         return "oracle"
     return "mongodb" if source.collection is not None else "mysql"
+
+
+def of_cockroachdb(source: Source) -> bool:
+    """Whether a changefeed of CockroachDB or Debezium's connector for it sent the change."""
+    return "cockroachdb" in (source.connector, source.origin)
 
 
 def names_of(source: Source) -> TableName:
@@ -329,6 +335,12 @@ LOSSES = (
     Loss(
         "one text of arrays",
         "they are JSON; wal2json's are PostgreSQL's own text",
+    ),
+    Loss(
+        "CockroachDB's timestamps",
+        "a changefeed's schema calls TIMESTAMP and TIMESTAMPTZ alike: they are strings, unless "
+        "columns: says which is which",
+        mended=True,
     ),
     Loss("arrays of several dimensions", "those within PostgreSQL's array come as null"),
     Loss(

@@ -17,11 +17,13 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium.envelope import OPS, Source, Transaction, sent_micros
 from ingest.formats.debezium.events import Heading, plain_event
+from ingest.formats.debezium.mongodb import document_key
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
 from ingest.formats.debezium.schema import Block
 from ingest.values import jsontext
 from ingest.wire.contract import FormatOptions, Message, TableName
 from ingest.wire.contradictions import refuse_rows
+from ingest.wire.declared import plain
 
 _SOURCE = frozenset(Source.__struct_fields__)
 _META = (
@@ -118,7 +120,7 @@ class Flattened:
                 field for field in block.fields if self._word(field.field or "") is None
             )
         row = Image(image, raw)
-        of_document = _ID in image and "id" not in image
+        of_document = _is_document(image, message)
         event = self._rows.change(
             heading,
             before=row if op == "delete" else NO_IMAGE,
@@ -188,6 +190,15 @@ class Flattened:
             source.schema or said.get("schema"),
             source.table or source.collection or said.get("table"),
         )
+
+
+def _is_document(image: Mapping[str, Any], message: Message) -> bool:
+    """Whether a row is a document of MongoDB's, whose key calls the document's `_id` id; where it
+    has a field `id` besides, the values tell which of the two the key means."""
+    if _ID not in image:
+        return False
+    key = document_key(message.key) if "id" in image else None
+    return "id" not in image or (key is not None and key[_ID] == plain(image[_ID]))
 
 
 def _named(field: str, prefix: str) -> tuple[str, str]:

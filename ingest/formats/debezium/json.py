@@ -254,8 +254,8 @@ FORMAT = Format(
     "https://www.cloudcanalx.com/us/cc-doc/reference/kafka_msg_format_type",
     recognised="op of one letter with a source that names its place in a log, on top or under "
     "payload (inserts and updates also without, by after or before); ddl with tableChanges or such "
-    "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; "
-    "__op or __deleted; schema and payload both null",
+    "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; a "
+    "changefeed's resolved alone; __op or __deleted; schema and payload both null",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, ssn or txSeq; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "

@@ -20,6 +20,7 @@ from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling
 from ingest.formats.debezium.envelope import (
     family_of_connector,
+    of_cockroachdb,
     refuse_named_record,
     refuse_wrapped,
 )
@@ -101,7 +102,14 @@ class Rows:
         new, after_word = self._after(after, columns, missing, warnings=warnings)
         keys = columns.keys or key
         old, before_word = self._before(
-            before, new, keys, columns=columns, missing=missing, warnings=warnings
+            before,
+            new,
+            keys,
+            columns=columns,
+            invents=columns.family == "postgres"
+            and not (self.full_identity or of_cockroachdb(heading.source)),
+            missing=missing,
+            warnings=warnings,
         )
         if new is None and (op != "delete" or (old is None and key is None)):
             raise _imageless(op, heading.op_raw)
@@ -155,6 +163,7 @@ class Rows:
         keys: tuple[str, ...] | None,
         *,
         columns: Columns,
+        invents: bool,
         missing: list[str],
         warnings: list[str],
     ) -> tuple[Row | None, str | None]:
@@ -166,7 +175,7 @@ class Rows:
         row = self.texts(sent, raw, columns, missing=lost, warnings=warnings)
         if lost:
             missing += [name for name in lost if name not in missing]
-        if columns.family == "postgres" and not self.full_identity:
+        if invents:
             if keys and all(row.get(name) is not None for name in keys):
                 made_up = columns.invented
                 if all(

@@ -7,7 +7,8 @@ Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key
 the rest: null, the column's default, or, where the column is required, its type's zero.
 
 Sources: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`;
-https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity); the
+https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity);
+https://github.com/cockroachdb/cockroach (kcjsonschema, of envelope=enriched); the
 fallback values of JdbcValueConverters and PostgresValueConverter.
 """
 
@@ -187,6 +188,12 @@ def _read(field: Field) -> tuple[str | None, str, Convert | None]:
             decimal_type((precision, scale)),
             encoded.decimal(scale),
         )
+    if (name, field.type) == ("decimal", "float64"):
+        numbers = _number(sizes, "precision") or 0, _number(sizes, "scale") or 0
+        size = "({},{})".format(*numbers) if numbers[0] else ""
+        return f"decimal{size}", decimal_type(numbers), encoded.decimal_text
+    if (name, field.type) in _COCKROACHDB:
+        return _COCKROACHDB[name, field.type]
     if name == "io.debezium.data.Bits":
         length = _number(sizes, "length")
         fits = length is not None and length <= 64
@@ -197,6 +204,14 @@ def _read(field: Field) -> tuple[str | None, str, Convert | None]:
         return f"{name}({sizes['allowed']})", "string", None
     # other names (Json, Uuid, geometry, …) say nothing about how a value is written
     return (name, *encoded.PLAIN.get(field.type, ("string", None)))
+
+
+_COCKROACHDB: dict[tuple[str, str], tuple[str | None, str, Convert | None]] = {
+    ("date", "string"): ("date", "date", encoded.iso_date),
+    # of TIMESTAMP and TIMESTAMPTZ alike
+    ("timestamp", "string"): (None, "string", None),
+}
+"""What the schema of CockroachDB's changefeeds calls by names of its own, decimals aside."""
 
 
 def _number(parameters: Mapping[str, Any], name: str) -> int | None:

@@ -8,6 +8,7 @@ transaction metadata), …/configuration/signalling.html, …/configuration/noti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,6 +86,7 @@ _SOURCE: msgspec.json.Decoder[Source] = decoder(Source)
 _ANY = decoder(Any)
 _TEXT = msgspec.json.Decoder(str)
 _TIME = msgspec.json.Decoder(int)
+_CLOCK = re.compile(rb'"(\d{1,30}\.\d{10})"')
 _STATUS = {"BEGIN": "begin", "END": "commit"}
 _BOUNDARY_NAMES = frozenset(_Boundary.__struct_fields__) | {"data_collections"}
 _CHECKPOINT_NAMES = frozenset(("source", "ts_ms", "ts_us", "ts_ns", "transaction"))
@@ -97,7 +99,8 @@ _ENVELOPE_NAMES = frozenset(("before", "after", "op", "transaction", "schema")) 
     "ts_us",
     "ts_ns",
 }
-_SOURCE_NAMES = frozenset(Source.__struct_fields__) - {"schema", "table", "row", "connector"}
+_SOURCE_NAMES = frozenset(Source.__struct_fields__) - {"schema", "table", "row"}
+_SOURCE_NAMES -= {"connector", "origin"}
 """Names in `source`; the ones left out are many a message's."""
 _SIGNALS = frozenset(("log", "stop-snapshot", "pause-snapshot", "resume-snapshot")) | {
     "execute-snapshot",
@@ -138,7 +141,7 @@ def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = Fa
         return False
     if _is_checkpoint(top):
         return True
-    if is_key_of_schema_change(top):
+    if is_key_of_schema_change(top) or _resolved(top) is not None:
         return True
     if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():
         return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
@@ -155,6 +158,19 @@ def _is_checkpoint(top: Mapping[str, Any]) -> bool:
         return _SOURCE.decode(bytes(top["source"])).connector == "TiCDC"
     except (msgspec.MsgspecError, ValueError):
         return False
+
+
+def _resolved(top: Mapping[str, Any]) -> str | None:
+    """How far a changefeed of CockroachDB has come, which it says beside its changes
+    (`resolved`): a hybrid logical clock."""
+    if len(top) != 1:
+        return None
+    raw = bytes(top.get("resolved", b""))
+    if "__crdb__" in top:
+        meta = members(bytes(top["__crdb__"]))
+        raw = bytes(meta.get("resolved", b"")) if len(meta) == 1 else b""
+    clock = _CLOCK.fullmatch(raw)
+    return clock[1].decode() if clock is not None else None
 
 
 def _signal(top: Mapping[str, Any]) -> str | None:
@@ -189,6 +205,9 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
             ),
             warnings=warnings,
         )
+    resolved = _resolved(top)
+    if resolved is not None:
+        return Event(kind="control", op="checkpoint", scn=resolved, warnings=warnings)
     if is_key_of_schema_change(top):
         named = "schema change key"
         return Event(kind="control", op="other", op_raw=named, warnings=warnings)

@@ -230,13 +230,19 @@ def bits(length: int | None, *, fixed: bool = False) -> Convert:
 
 
 def binary(handling: str) -> Convert:
-    """Bytes in one of `binary.handling.mode`: bytes and base64 alike, base64-url-safe, hex."""
+    """Bytes in one of `binary.handling.mode`: bytes and base64 alike, base64-url-safe, hex; in
+    CockroachDB's changefeeds `\\x` and hexadecimal digits."""
 
     def convert(value: Any, warnings: list[str]) -> str:
         text = plain(value)
-        if handling == "hex":
+        if text.startswith("\\x"):
+            # CockroachDB's: no base64 has a backslash
+            digits, hexadecimal = text[2:], True
+        else:
+            digits, hexadecimal = text, handling == "hex"
+        if hexadecimal:
             try:
-                return canonical.base64_of(bytes.fromhex(text))
+                return canonical.base64_of(bytes.fromhex(digits))
             except ValueError:
                 return contradicted(text, warnings)
         if handling == "base64-url-safe":

@@ -137,13 +137,18 @@ def is_control(top: Mapping[str, Any], *, topic: str = "", among_rows: bool = Fa
     """
     if len(top) == 1 and "ts_ms" in top:
         return not among_rows or "heartbeat" in topic
+    if "heartbeat" in topic and "ts_ms" in top and not (among_rows or "source" in top):
+        # with what a transformation of Connect's put in every message (InsertField)
+        return True
     if among_rows and not any(top.keys() >= shape for shape in _WHOLE):
         return False
     if _is_checkpoint(top):
         return True
     if is_key_of_schema_change(top) or _resolved(top) is not None:
         return True
-    if "status" in top and "id" in top and _BOUNDARY_NAMES >= top.keys():
+    if top.keys() >= {"status", "id"} and (
+        _BOUNDARY_NAMES >= top.keys() or top.keys() >= {"event_count", "data_collections"}
+    ):
         return bytes(top["status"]) in (b'"BEGIN"', b'"END"')
     if "aggregate_type" in top and "type" in top and "id" in top:
         return _NOTICE_NAMES >= top.keys()
@@ -211,7 +216,7 @@ def control_event(top: Mapping[str, Any], raw: bytes, warnings: list[str]) -> Ev
     if is_key_of_schema_change(top):
         named = "schema change key"
         return Event(kind="control", op="other", op_raw=named, warnings=warnings)
-    if len(top) == 1:
+    if "ts_ms" in top and "type" not in top:
         sent = sent_micros(Source(ts_ms=_TIME.decode(bytes(top["ts_ms"]))), warnings)
         return Event(kind="control", op="heartbeat", sent_time=sent, warnings=warnings)
     word = _TEXT.decode(bytes(top["type"]))

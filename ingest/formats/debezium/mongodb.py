@@ -1,19 +1,21 @@
 """MongoDB's documents: `after` is one text of extended JSON, its top-level fields are the columns.
 
 `_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date": …}`) become
-their canonical text, `$undefined` is null; nested documents and arrays stay as sent. An update may
-come with the whole document, or with what it changed alone (`updateDescription`): then the columns
-it names are set and those it removed are null. A change inside a nested document or array does not
-say what the whole column became, so it needs the document
-(`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's own `patch` with
-an update, which is the new document or says what was set and unset. A field that the document had
-and has no more is null where anything tells of it: `removedFields`, the document before, or the
-source's `columns:`.
+their canonical text, `$undefined` is null, and NaN and infinite doubles, which no JSON has and the
+connector writes all the same, are read as `$numberDouble`; nested documents and arrays stay as
+sent. An update may come with the whole document, or with what it changed alone
+(`updateDescription`): then the columns it names are set and those it removed are null. A change
+inside a nested document or array does not say what the whole column became, so it needs the
+document (`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's own
+`patch` with an update, which is the new document or says what was set and unset. A field that the
+document had and has no more is null where anything tells of it: `removedFields`, the document
+before, or the source's `columns:`.
 Source: https://debezium.io/documentation/reference/3.6/connectors/mongodb.html
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -157,7 +159,7 @@ def _patched(raw: msgspec.Raw, key: Row | None, warnings: list[str]) -> tuple[Ro
     if not text or text == b"null":
         return None, {}
     try:
-        said = _MEMBERS.decode(_TEXT.decode(text))
+        said = _MEMBERS.decode(_json(_TEXT.decode(text)))
         version = said.pop("$v", None)
         of_set: tuple[str, ...] = ("$set",)
         unset = "$unset"
@@ -194,11 +196,26 @@ def document(raw: msgspec.Raw, warnings: list[str]) -> Row | None:
     if text == b"null" or not text:
         return None
     try:
-        return _row(_TEXT.decode(text).encode(), warnings)
+        return _row(_json(_TEXT.decode(text)), warnings)
     except (msgspec.MsgspecError, ValueError) as error:
         raise DecodeError(
             Code.BAD_SHAPE, f"expected a document of extended JSON as text, {error}"
         ) from None
+
+
+def _json(text: str) -> bytes:
+    """A document as JSON, its NaN and infinities wrapped as extended JSON has them."""
+    if "NaN" in text or "Infinity" in text:
+        text = _NO_NUMBERS.sub(_wrapped, text)
+    return text.encode()
+
+
+def _wrapped(token: re.Match[str]) -> str:
+    return token[0] if token[0][0] == '"' else f'{{"$numberDouble": "{token[0]}"}}'
+
+
+_NO_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')
+"""Texts, to be passed over, and what the driver writes for doubles that are no numbers."""
 
 
 def _row(sent: bytes, warnings: list[str]) -> Row | None:

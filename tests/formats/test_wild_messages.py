@@ -44,6 +44,12 @@ def test_a_wide_unsigned_number_with_an_exponent() -> None:
     assert row["after"] == {"a": "10"}
 
 
+def test_an_empty_transaction_is_none() -> None:
+    source = {**MYSQL, "connector": "yugabytedb", "txId": ""}
+    (row,) = rows("debezium", {"op": "c", "after": {"a": 1}, "source": source}, order="arrival")
+    assert row["tx_id"] is None
+
+
 TRUNCATED = {
     "dts": lambda sql: written(
         DTS_15, dts_record(operation="DDL", objectName="shop", afterImages=sql)

@@ -84,6 +84,6 @@ def transaction_of(source: Source, transaction: Transaction | None) -> str | Non
     """The transaction: by its metadata, else as the connector names it."""
     if transaction is not None and transaction.id is not None:
         return joined_id(str(transaction.id))
-    if source.txId is not None:
+    if source.txId not in (None, ""):
         return str(source.txId)
     return source.gtid or None

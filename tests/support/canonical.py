@@ -51,6 +51,8 @@ OF_PRODUCERS = (
     "zero bytes at the end of a BINARY(n)",
     "characters of another set than UTF-8",
     "columns of json_row with names of metadata",
+    "which row a changed key was of",
+    "CockroachDB's timestamps",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

@@ -11,14 +11,14 @@ and readers are not disturbed.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 
 from ingest.errors import LeaseHeld
 from ingest.sql.tables.upkeep import optimize
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.leases import Patience, lease
+from pipelines.platform.session import having
 from pipelines.platform.warehouse import Warehouse
 
 WRITES = 50
@@ -42,7 +42,8 @@ def compact_written(warehouse: Warehouse, written: Collection[Table]) -> list[Ta
         counts[name] = counts.get(name, 0) + 1
     due = [(layer, table) for layer, table in written if counts[f"{layer}.{table}"] >= WRITES]
     done = []
-    with _files_below(warehouse, LARGE):
+    # A platform that lets nobody say so has a size of its own.
+    with having(warehouse.session, {_LEAST: str(LARGE)}):
         for layer, table in sorted(due):
             if _compact(warehouse, layer, table):
                 done.append((layer, table))
@@ -64,24 +65,6 @@ def _compact(warehouse: Warehouse, layer: str, table: str) -> bool:
     finally:
         warehouse.patience = patience
     return True
-
-
-@contextmanager
-def _files_below(warehouse: Warehouse, size: int) -> Iterator[None]:
-    """Compact files of fewer bytes alone; a platform that lets nobody say so has its own size."""
-    conf = warehouse.session.conf
-    if not conf.isModifiable(_LEAST) and not warehouse.local:
-        yield
-        return
-    before = conf.get(_LEAST, None)
-    conf.set(_LEAST, str(size))
-    try:
-        yield
-    finally:
-        if before is None:
-            conf.unset(_LEAST)
-        else:
-            conf.set(_LEAST, before)
 
 
 def _file(warehouse: Warehouse) -> Path:

@@ -13,6 +13,8 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,9 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 HERE = Path(__file__).parent
+NO_DICTIONARIES = {"parquet.enable.dictionary": "false"}
+"""For Parquet files that are written often: to look for values that repeat costs more than a third
+of writing them, and saves a seventh of their bytes."""
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
 the JVM, by environment variables of the driver."""
@@ -128,6 +133,27 @@ def literal(session: SparkSession) -> SparkSession:
         if session.conf.get(SUBSTITUTION, "true") != "false":
             _refuse_variables(session)
     return session
+
+
+@contextmanager
+def having(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Work with these settings, and leave those there were. One that a platform does not let be set
+    stays as it is: what is done must be right without it."""
+    conf = session.conf
+    earlier: dict[str, str | None] = {}
+    for name, value in settings.items():
+        with suppress(PySparkException):
+            before = conf.get(name, None)
+            conf.set(name, value)
+            earlier[name] = before
+    try:
+        yield
+    finally:
+        for name, value_before in earlier.items():
+            if value_before is None:
+                conf.unset(name)
+            else:
+                conf.set(name, value_before)
 
 
 def _refuse_variables(session: SparkSession) -> None:

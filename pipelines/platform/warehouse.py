@@ -34,6 +34,7 @@ from pipelines.platform.commit_log import (
     end_of,
 )
 from pipelines.platform.leases import Patience, check, lease
+from pipelines.platform.session import having
 
 if TYPE_CHECKING:
     # Spark's workers import this module and read no configuration.
@@ -90,15 +91,9 @@ class Warehouse:
     def shuffling(self, rows: int = 0) -> Iterator[None]:
         """Work on so many rows: of few, a second part of every shuffle costs a third more CPU and
         saves no time. A platform's own settings stand."""
-        conf = self.session.conf
-        before = conf.get(_SHUFFLE) if self.local and rows <= _FEW else None
-        if before is not None:
-            conf.set(_SHUFFLE, "1")
-        try:
+        few = self.local and rows <= _FEW
+        with having(self.session, {_SHUFFLE: "1"} if few else {}):
             yield
-        finally:
-            if before is not None:
-                conf.set(_SHUFFLE, before)
 
     def schema(self, layer: str) -> str:
         """The schema that holds `layer` (bronze, silver, gold or history)."""

@@ -13,8 +13,7 @@ and greatest values for as long as the table's log retention says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +29,7 @@ from ingest.sql.tables.definition import set_properties
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.rows import rows
 from pipelines.platform.scratch import drop_older
+from pipelines.platform.session import having
 from pipelines.platform.warehouse import CHECKPOINTS, Warehouse
 from pipelines.privacy import record
 from pipelines.privacy.person import Person, messages_table
@@ -88,23 +88,9 @@ def _vacuum(warehouse: Warehouse, layer: str, table: str) -> None:
     if not warehouse.local:
         # Rows may be marked as gone beside their file.
         warehouse.execute(upkeep.purge(name))
-    with _unchecked(warehouse):
+    # Delta else keeps files that are younger than a week.
+    with having(warehouse.session, {_CHECK: "false"}):
         warehouse.execute(upkeep.vacuum(name, all_=True))
-
-
-@contextmanager
-def _unchecked(warehouse: Warehouse) -> Iterator[None]:
-    """Let Delta remove files that are younger than a week."""
-    conf = warehouse.session.conf
-    before = conf.get(_CHECK, None)
-    conf.set(_CHECK, "false")
-    try:
-        yield
-    finally:
-        if before is None:
-            conf.unset(_CHECK)
-        else:
-            conf.set(_CHECK, before)
 
 
 def _forget_log(warehouse: Warehouse, layer: str, table: str) -> None:

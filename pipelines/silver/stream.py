@@ -27,6 +27,7 @@ from ingest.events import SILVER
 from ingest.sql.quoting import typed_columns
 from pipelines.platform.checkpoints import damaged, write_whole
 from pipelines.platform.leases import lease
+from pipelines.platform.session import NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
 from pipelines.silver import declarations
 from pipelines.silver.arrivals import placed
@@ -42,9 +43,6 @@ _FEW_TABLES = 4
 _MOST_FILES = 32
 _SAMPLE = 2_000
 _UP_TO = "decoded"
-_DICTIONARIES = "parquet.enable.dictionary"
-"""What Parquet asks the session that writes. Dictionaries of texts that hardly repeat cost a third
-of writing silver, and those of the names of columns save nothing that compression does not."""
 
 
 class Silver(NamedTuple):
@@ -168,7 +166,7 @@ class _Batches:
         """Decode a micro-batch and append it, unless a killed run did; then join split updates."""
         if self.stopped():
             raise Stopped
-        warehouse = _in_session_of(batch, self.config)
+        warehouse = Warehouse(self.config, batch.sparkSession)
         once = (self.writer, number)
         appended = (
             warehouse.append_note("silver", "cdc", once) if number == self.unfinished else None
@@ -179,7 +177,8 @@ class _Batches:
         else:
             appended = self.last = self.last + 1
             rows = self._decoded(warehouse, batch, appended)
-            counts = _append(warehouse, rows, once=once, number=appended)
+            with having(warehouse.session, NO_DICTIONARIES):
+                counts = _append(warehouse, rows, once=once, number=appended)
         self.written.append(counts)
         if self.source.splits_updates:
             self._join_pairs(warehouse, appended, counts, once=(f"{self.writer}/pairs", number))
@@ -207,13 +206,6 @@ class _Batches:
 def _decode(source: Source) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What makes rows of the source's messages."""
     return decode({source.name: decode_spec(source)})
-
-
-def _in_session_of(batch: DataFrame, config: Config) -> Warehouse:
-    """The tables in the stream's own session: what others write keeps its dictionaries."""
-    warehouse = Warehouse(config, batch.sparkSession)
-    warehouse.session.conf.set(_DICTIONARIES, "false")
-    return warehouse
 
 
 def _bronze(warehouse: Warehouse) -> DataFrame:

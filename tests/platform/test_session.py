@@ -39,6 +39,7 @@ def test_workers_import_nothing_from_the_current_folder(spark: SparkSession) -> 
     assert [tuple(row) for row in found] == [(True, False)]
 
 
+OWN, UNSET, STATIC = "spark.sql.shuffle.partitions", "parquet.some.setting", "spark.sql.extensions"
 CANARIES = ("${env:HOME}", "${name}", "${system:user.dir}", "${spark.app.name}", "'\\\\${env:HOME}")
 
 
@@ -105,3 +106,27 @@ def test_wrong_java(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(PlatformError, match="Spark needs Java 17 or 21, but JAVA_HOME="):
         session.spark(warehouse=tmp_path / "warehouse")
     assert not (tmp_path / "warehouse").exists()
+
+
+def test_settings_are_what_they_were_afterwards(spark: SparkSession) -> None:
+    before = spark.conf.get(OWN), spark.conf.get(STATIC)
+    with pytest.raises(KeyError), session.having(spark, {OWN: "7", STATIC: "none", UNSET: "1"}):
+        assert (spark.conf.get(OWN), spark.conf.get(UNSET)) == ("7", "1")
+        # Nobody may change that one.
+        assert spark.conf.get(STATIC) == before[1]
+        raise KeyError
+    assert (spark.conf.get(OWN), spark.conf.get(STATIC)) == before
+    assert spark.conf.get(UNSET, None) is None
+
+
+def test_a_platform_that_knows_a_setting_not_even_to_read_goes_on() -> None:
+    class Settings:
+        def get(self, name: str, default: str | None) -> str:
+            raise PySparkException(f"{name} is not available")
+
+    class Platform:
+        conf = Settings()
+
+    given: Any = Platform()
+    with session.having(given, {OWN: "7"}):
+        pass

@@ -12,7 +12,7 @@ way it keeps them: rows as they are, versions, or every image (`pipelines.apply.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
+from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values
 from pipelines.targets.progress import Progress, progress_of
@@ -83,6 +84,7 @@ class Reconstruction:
         self.route = route = target.route
         self.source = route.source
         self.frames = Frames(warehouse)
+        self._held = ExitStack()
         entries = load_entries(warehouse, self.source).values()
         first_names = renames(entries)
         own = {
@@ -192,10 +194,12 @@ class Reconstruction:
         return [*soft, "_current"] if self.contract.keeps.versions else soft
 
     def __enter__(self) -> Reconstruction:
+        self._held.enter_context(having(self.warehouse.session, NO_CONSTRAINTS))
+        self._held.push(self.frames)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.frames.__exit__(*error)
+        self._held.close()
 
     def tried(
         self, act: Callable[[str], Result], *, before: Callable[[], None] = lambda: None

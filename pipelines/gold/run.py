@@ -41,7 +41,7 @@ from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import is_rename, later_names, under_first_names
 from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
-from pipelines.platform.session import NO_DICTIONARIES, having
+from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, survey
 from pipelines.silver.transactions import PublishLimit, publish_limit
@@ -383,7 +383,7 @@ def _applied(
     largest = max((task.rows for task in tasks.values()), default=0)
     threads = ThreadPoolExecutor(max_workers=ledger.warehouse.config.settings.merge_threads)
     # A file of gold is written anew with each row in it that changes; what compaction writes stays.
-    plain = having(warehouse.session, NO_DICTIONARIES)
+    plain = having(warehouse.session, NO_DICTIONARIES | NO_CONSTRAINTS)
     with warehouse.shuffling(largest), plain, threads as pool:
         # A copy of the session's properties for each: threads that share one write their query's
         # number over each other's, and Spark keeps the plans of queries it has lost for ever.

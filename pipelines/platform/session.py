@@ -40,6 +40,9 @@ HERE = Path(__file__).parent
 NO_DICTIONARIES = {"parquet.enable.dictionary": "false"}
 """For Parquet files that are written often: to look for values that repeat costs more than a third
 of writing them, and saves a seventh of their bytes."""
+NO_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
+"""Spark else writes what it knows of a query's columns in every way that their other names allow:
+of the versions of fifty columns, some millions of ways, until the memory is full."""
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
 the JVM, by environment variables of the driver."""
@@ -62,6 +65,7 @@ SETTINGS = {
     # HotSpot never compiles a larger method, so code in one piece would be interpreted for good:
     # Spark then generates it in pieces.
     "spark.sql.codegen.hugeMethodLimit": "8000",
+    **NO_CONSTRAINTS,
     # Re-planning costs more than it saves on batches of this size.
     "spark.sql.adaptive.enabled": "false",
     # A list of values stands beside the generated code, not in it: each batch would be compiled

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import PlatformError
 from ingest.sql.tables.definition import schemas
+from pipelines.platform.session import NO_CONSTRAINTS
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -30,6 +31,7 @@ ANYWHERE = {
     "spark.sql.optimizer.inSetConversionThreshold": "0",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    **NO_CONSTRAINTS,
 }
 """As in the embedded session, for the same reasons."""
 BY_CORES = (

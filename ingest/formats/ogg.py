@@ -59,7 +59,7 @@ class _Envelope(msgspec.Struct, gc=False):
     username: Any = None
     xid: Scalar | float = None
     primary_keys: tuple[str, ...] | None = None
-    tokens: dict[str, str | None] | None = None
+    tokens: dict[str, Any] | None = None
     before: msgspec.Raw = _NONE
     after: msgspec.Raw = _NONE
     schema: msgspec.Raw = _NONE
@@ -110,7 +110,7 @@ def decoder(options: FormatOptions) -> Decoder:
             order=_order(envelope.pos),
             event_time=_happened(envelope.op_ts, clock, warnings),
             sent_time=_sent(envelope.current_ts, clock, warnings),
-            tx_id=_transaction(envelope.xid, rows) or tokens.get("6") or tokens.get("TK-XID"),
+            tx_id=_transaction(envelope.xid, rows) or _named_by(tokens),
             types=rows.types,
             warnings=warnings,
         )
@@ -345,6 +345,15 @@ def _declared(rows: TypedRows) -> set[str]:
 def _transaction(xid: Scalar | float, rows: TypedRows) -> str | None:
     """The transaction that a message names; None where its xid is a column."""
     return None if isinstance(xid, float) or "xid" in _declared(rows) else text_of(xid)
+
+
+def _named_by(tokens: dict[str, Any]) -> str | None:
+    """The transaction that a token names: the trail's own token 6, or one that the user mapped."""
+    for name in ("6", "TK-XID", "txid"):
+        given = tokens.get(name)
+        if given.__class__ is str and given:
+            return str(given)
+    return None
 
 
 def _image(

@@ -7,6 +7,7 @@ or schemaless rows with types from the YAML) share this; a source's own `columns
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,7 +35,8 @@ class Columns(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """How a format writes values: zone of zone-less instants, blobs and bits, ENUM as ordinals;
+    """How a format writes values: zone of zone-less instants, blobs (a word of `_BYTES`) and bits,
+    ENUM as ordinals;
     whether the zeros at the end of a BINARY(n), which the binlog leaves out, are put back."""
 
     family: str = "mysql"
@@ -208,12 +210,10 @@ def _bit(type_: SourceType, texts_: Texts) -> Convert:
 
 
 def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
-    if texts_.blob == "base64":
-        return _base64
     numbers = type_.numbers
-    if texts_.fill_binary and type_.name == "binary" and numbers:
+    if texts_.blob == "latin1" and texts_.fill_binary and type_.name == "binary" and numbers:
         return _filled(numbers[0])
-    return _latin1
+    return _BYTES[texts_.blob]
 
 
 def _base64(value: Any, warnings: list[str]) -> str:
@@ -229,6 +229,44 @@ def _latin1(value: Any, warnings: list[str]) -> str:
     except UnicodeEncodeError:
         warnings.append(Code.BAD_BYTES.value)
         return canonical.base64_of(text.encode())
+
+
+def _hexadecimal(value: Any, warnings: list[str]) -> str:
+    """Bytes as hexadecimal digits, `0x` before them or not."""
+    text = plain(value)
+    return _bytes_or_text(text, text[2:] if text[:2] in ("0x", "0X") else text, warnings)
+
+
+def _byte_list(value: Any, warnings: list[str]) -> str:
+    """Bytes as Java shows an array of them, `[1, -128]`."""
+    text = plain(value)
+    if not _LIST.fullmatch(text):
+        return _bytes_or_text(text, None, warnings)
+    numbers = [int(number) for number in text[1:-1].split(",") if number]
+    fit = all(-128 <= number < 256 for number in numbers)
+    return _bytes_or_text(text, bytes(n & 255 for n in numbers).hex() if fit else None, warnings)
+
+
+_LIST = re.compile(r"\[(?:-?\d{1,3}(?:, ?-?\d{1,3})*+)?\]", re.ASCII)
+
+
+def _bytes_or_text(text: str, digits: str | None, warnings: list[str]) -> str:
+    """The base64 of hexadecimal digits; the text itself where they are none."""
+    try:
+        if digits is not None:
+            return canonical.base64_of(bytes.fromhex(digits))
+    except ValueError:
+        pass
+    warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    return text
+
+
+_BYTES: dict[str, Convert] = {
+    "base64": _base64,
+    "latin1": _latin1,
+    "hex": _hexadecimal,
+    "byte_list": _byte_list,
+}
 
 
 def _filled(length: int) -> Convert:
@@ -320,7 +358,7 @@ def _set_label(text: str, members: tuple[str, ...], warnings: list[str]) -> str:
 
 
 def _bytes_only(type_: SourceType, texts_: Texts) -> Convert | None:
-    return _latin1 if texts_.blob == "latin1" else None
+    return None if texts_.blob == "base64" else _BYTES[texts_.blob]
 
 
 _GEOMETRY = (

@@ -85,7 +85,7 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
     """How values are read: OMS, which sends no `id`, writes base64 and labels."""
     own, zone = options.options, options.time_zone
     blob, labels, family = own["blob_encoding"], own["enum_encoding"], own["dialect"]
-    if not with_id and blob != "latin1" and labels != "ordinal":
+    if not with_id and blob in ("auto", "base64") and labels != "ordinal":
         return NamedTypes(
             options,
             convert=oms_converter(family, zone),
@@ -209,8 +209,10 @@ FORMAT = Format(
             "choice",
             "auto",
             "how BLOB and BINARY are written: latin1 has one character a byte; auto is base64 "
-            "where the message has no id (OMS), else latin1; pin base64 for OceanBase Cloud",
-            ("auto", "latin1", "base64"),
+            "where the message has no id (OMS), else latin1; pin base64 for OceanBase Cloud, hex "
+            "for Tencent's DTS (unless in its fully compatible mode), byte_list for Huawei DRS, "
+            "which writes [1, -128]",
+            ("auto", "latin1", "base64", "hex", "byte_list"),
         ),
         "binary_zeros": Option(
             "choice",

@@ -185,14 +185,14 @@ def _check_key(feeding: Feeding) -> None:
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     keys = feeding.contract.keys
     declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
-    if not declared and keyed_by_others(ledger, table, route.target):
-        return
+    followed = bool(declared) or not keyed_by_others(ledger, table, route.target)
     found = named_keys(ledger.warehouse.config, route, feeding.stats, lineage=ledger.lineage(table))
     held = {key.lower() for key in keys}
     top = highest(each.highest for each in feeding.stats) or ()
     for own in found or [feeding.hinted_keys]:
         named = (*own, *shard_of(route))
-        if not own or {name.lower() for name in named} == held:
+        names = {name.lower() for name in named}
+        if not own or names == held or (names < held and not followed):
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
             ledger.enter(feeding.drift.other_key(keys, names=named), route)

@@ -58,7 +58,7 @@ def _beginning(store: EntryStore, target: str) -> dict[SourceTable, Collection[s
 
 def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
     """Whether the target has the key that others of its source tables were given, and this one was
-    not yet."""
+    not yet: a part of it, which was the key before, is what its messages go on to name."""
 
     def rekeyed(table: SourceTable) -> bool:
         applied = (entry for entry in store.of(table) if entry.status == "applied")

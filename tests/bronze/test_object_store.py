@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +13,9 @@ from pipelines.bronze.hadoop_files import Entry, entering
 from pipelines.bronze.listing import _matcher
 from pipelines.platform.object_stores import refusal
 from tests.support.project import Project, canal
-from tests.support.s3_server import KEYS, client, s3_server, settings
+from tests.support.s3_server import client, commands, s3_server, settings
 
-ROOT = Path(__file__).parents[2]
 SOURCE = "name: {name}\nformat: canal\nfiles: {{path: '{path}', order: path}}\n"
-# Several commands of one Spark, each followed by its exit code.
-COMMANDS = """
-import json, sys
-from pipelines.cli.app import main
-
-for words in json.loads(sys.argv[1]):
-    try:
-        main(words)
-        code = 0
-    except SystemExit as end:
-        code = end.code
-    for stream in (sys.stdout, sys.stderr):
-        print(f"== {code}", file=stream, flush=True)
-"""
-
-
-def commands(project: Project, *several: Sequence[str]) -> list[tuple[int, str, str]]:
-    """The exit code and both outputs of each."""
-    words = [["--conf", str(project.folder / "conf"), *one] for one in several]
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps(words)],
-        cwd=ROOT,
-        env={**kept, **KEYS, "SPARK_CONF_DIR": str(project.folder)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
-    parts = [text.split("== ") for text in (done.stdout, done.stderr)]
-    assert len(parts[0]) == len(several) + 1, done.stderr[-4000:]
-    printed = [[part.partition("\n")[2] for part in ["\n" + own[0], *own[1:]]] for own in parts]
-    codes = [int(part.partition("\n")[0]) for part in parts[0][1:]]
-    return list(zip(codes, printed[0], printed[1], strict=False))
 
 
 def changes(*numbers: int) -> bytes:

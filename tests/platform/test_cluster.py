@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from ingest.errors import TRY_AGAIN
 from pipelines.platform.rows import records
 from tests.support.project import Project, canal, canal_ddl
-from tests.support.spark_cluster import Cluster, Driver, cluster
+from tests.support.spark_cluster import Cluster, Driver, cluster, yarn
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
 LAYERS = ("bronze", "silver", "gold", "history")
@@ -131,3 +131,39 @@ def test_a_cluster_has_the_tables_of_one_machine(
         theirs = rows(spark, tables / "cdc_gold.db", target)
         assert theirs == rows(spark, mine / "gold", target) and theirs
     assert changes(spark, tables / "cdc_silver.db") == changes(spark, mine / "silver")
+
+
+@pytest.mark.long
+def test_yarn_runs_the_driver_too(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Project(tmp_path / "here", capsys.readouterr)
+    there = Project(tmp_path / "there", capsys.readouterr)
+    schemas = {layer: f"cdc_{layer}" for layer in LAYERS}
+    there.write(
+        "conf/ingest.yml",
+        f"catalog: spark_catalog\ncheckpoints: {there.folder}/checkpoints\n"
+        f"schemas: {json.dumps(schemas)}\n",
+    )
+    for project in (here, there):
+        project.write("conf/sources/shop.yml", SOURCE)
+        project.land("1.jsonl", messages(200, seed=1))
+    assert here.ingest("run").code == 0
+    conf = ("--conf", str(there.folder / "conf"))
+    with yarn(there.folder) as running:
+        for words in (("run",), ("reconcile", "shop_item")):
+            code, printed = running.submit(*conf, *words).wait()
+            assert code == 0, printed[-4000:] + _of_containers(there.folder)
+        assert "no difference" in _of_containers(there.folder)
+        code, _ = running.submit(*conf, "reconcile", "unknown").wait()
+        assert code != 0
+    tables, mine = there.folder / "tables", here.folder / "warehouse"
+    for target in (f"shop_{table}" for table in TABLES):
+        theirs = rows(spark, tables / "cdc_gold.db", target)
+        assert theirs == rows(spark, mine / "gold", target) and theirs
+
+
+def _of_containers(folder: Path) -> str:
+    """What drivers and executors printed on their node."""
+    files = sorted((folder / "containers").glob("**/std*"))
+    return "".join(f"{file.name}: {file.read_text()[-3000:]}" for file in files)

@@ -1,8 +1,9 @@
-"""A standalone Spark cluster with a Hive metastore, all from pyspark's own jars, for tests.
+"""Clusters with a Hive metastore for tests, from pyspark's own jars: Spark's standalone one, and
+YARN.
 
-A master, two workers and a metastore, each a process of its own on this machine; drivers come by
-`spark-submit`. The executors' Python has what the product depends on and not the product itself,
-which an archive brings: as on a cluster.
+A master and two workers, or a resource manager and its node, and a metastore, each a process of its
+own on this machine; drivers come by `spark-submit`. The executors' Python has what the product
+depends on and not the product itself, which an archive brings: as on a cluster.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ DOCUMENTED = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 """What docs/spark-submit.md asks for."""
+LOCK = Path(__file__).with_name("yarn.jars")
 QUIET = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
 _SMALL = {
     # Two drivers at once, each with an executor of one core on both workers.
@@ -43,13 +45,13 @@ _SMALL = {
     "spark.executor.memory": "640m",
     "spark.driver.memory": "900m",
     "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
     # They live for a minute: as in conftest.py, less is compiled.
     "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {QUIET}",
     "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {QUIET}",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_YARN = "org.apache.hadoop.yarn.server"
 _METASTORE = {
     "javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName={folder}/metastore;create=true",
     "datanucleus.schema.autoCreateAll": "true",
@@ -74,12 +76,16 @@ class Driver(NamedTuple):
 
 
 class Cluster:
-    """What runs: `master` and `metastore` are the addresses of the two."""
+    """What runs: `master` and `metastore` are the addresses of the two; `settings` are what drivers
+    are given on it, beside the documented ones."""
 
-    def __init__(self, folder: Path, *, master: str, metastore: str) -> None:
+    def __init__(
+        self, folder: Path, *, master: str, metastore: str, settings: Mapping[str, str]
+    ) -> None:
         self.folder = folder
         self.master = master
         self.metastore = metastore
+        self.settings = settings
         self.archive = folder / "ingest.tar.gz"
         self.python = folder / "python"
         self._drivers: list[Driver] = []
@@ -96,6 +102,7 @@ class Cluster:
             "spark.hadoop.hive.metastore.uris": self.metastore,
             "spark.sql.warehouse.dir": str(self.folder / "tables"),
             "spark.executorEnv.PYTHONPATH": "ingest",
+            **self.settings,
             **(settings or {}),
         }
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.master, "--jars", jars]
@@ -106,6 +113,7 @@ class Cluster:
         python = {
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYSPARK_PYTHON": str(self.python / "bin" / "python"),
+            "HADOOP_CONF_DIR": str(self.folder),
         }
         number = len(self._drivers) + 1
         output = self.folder / f"driver{number}.log"
@@ -130,36 +138,109 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Runs the cluster, whose tables, logs and metastore lie in `folder`.
+    """Runs Spark's own cluster, whose tables, logs and metastore lie in `folder`.
 
     Raises:
         RuntimeError: a process ended or did not listen in time; holds the end of its log.
     """
-    master, metastore, *_ = _free_ports(2)
-    sites = "".join(
-        f"<property><name>{name}</name><value>{value.format(folder=folder)}</value></property>"
-        for name, value in _METASTORE.items()
-    )
-    (folder / "hive-site.xml").write_text(f"<configuration>{sites}</configuration>")
+    (master,) = _free_ports(1)
     address = f"spark://127.0.0.1:{master}"
     deploy = "org.apache.spark.deploy"
     with ExitStack() as running:
-
-        def start(name: str, *words: str) -> None:
-            running.enter_context(_process(folder, name, words))
-
-        start("master", f"{deploy}.master.Master", *_at(master), "--webui-port", "0")
-        catalogue = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-        start("metastore", catalogue, "-p", str(metastore))
+        metastore = running.enter_context(_metastore(folder))
+        words = (f"{deploy}.master.Master", *_at(master), "--webui-port", "0")
+        running.enter_context(_process(folder, "master", words))
         _wait_for(master, folder / "master.log")
         for number in (1, 2):
             place = str(folder / f"worker{number}")
             worker = (f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0")
-            start(f"worker{number}", *worker, "-c", "2", "-m", "2g", "-d", place, address)
-        _wait_for(metastore, folder / "metastore.log")
-        begun = Cluster(folder, master=address, metastore=f"thrift://127.0.0.1:{metastore}")
+            words = (*worker, "-c", "2", "-m", "2g", "-d", place, address)
+            running.enter_context(_process(folder, f"worker{number}", words))
+        _wait_for(int(metastore.rpartition(":")[2]), folder / "metastore.log")
+        begun = Cluster(
+            folder,
+            master=address,
+            metastore=metastore,
+            settings={"spark.driver.host": "127.0.0.1"},
+        )
         running.callback(begun.end)
         yield begun
+
+
+@contextmanager
+def yarn(folder: Path) -> Iterator[Cluster]:
+    """Runs YARN, a resource manager and one node, in the same way; drivers run on the node."""
+    manager, scheduler, tracker, localizer = _free_ports(4)
+    sites = {
+        "yarn.resourcemanager.address": f"127.0.0.1:{manager}",
+        "yarn.resourcemanager.scheduler.address": f"127.0.0.1:{scheduler}",
+        "yarn.resourcemanager.resource-tracker.address": f"127.0.0.1:{tracker}",
+        "yarn.resourcemanager.admin.address": "127.0.0.1:0",
+        "yarn.resourcemanager.webapp.address": "127.0.0.1:0",
+        "yarn.resourcemanager.scheduler.class": f"{_YARN}.resourcemanager.scheduler.fifo."
+        "FifoScheduler",
+        "yarn.scheduler.minimum-allocation-mb": "256",
+        "yarn.nodemanager.hostname": "127.0.0.1",
+        "yarn.nodemanager.localizer.address": f"127.0.0.1:{localizer}",
+        "yarn.nodemanager.webapp.address": "127.0.0.1:0",
+        "yarn.nodemanager.local-dirs": str(folder / "node"),
+        "yarn.nodemanager.log-dirs": str(folder / "containers"),
+        "yarn.nodemanager.resource.memory-mb": "6144",
+        "yarn.nodemanager.resource.cpu-vcores": "4",
+        # However full the disk of the machine that tests is.
+        "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
+        "yarn.nodemanager.pmem-check-enabled": "false",
+        "yarn.nodemanager.vmem-check-enabled": "false",
+        # Keep what containers printed.
+        "yarn.nodemanager.delete.debug-delay-sec": "3600",
+    }
+    _site(folder / "yarn-site.xml", sites)
+    _site(folder / "core-site.xml", {"fs.defaultFS": "file:///"})
+    jars = fetch(LOCK)
+    with ExitStack() as running:
+        metastore = running.enter_context(_metastore(folder))
+        for name, words in (
+            ("manager", (f"{_YARN}.resourcemanager.ResourceManager",)),
+            ("node", (f"{_YARN}.nodemanager.NodeManager",)),
+        ):
+            running.enter_context(_process(folder, name, words, jars=jars))
+            _wait_for(manager if name == "manager" else localizer, folder / f"{name}.log")
+        _wait_for(int(metastore.rpartition(":")[2]), folder / "metastore.log")
+        python = str(folder / "python" / "bin" / "python")
+        begun = Cluster(
+            folder,
+            master="yarn",
+            metastore=metastore,
+            settings={
+                "spark.submit.deployMode": "cluster",
+                "spark.executor.instances": "1",
+                "spark.yarn.jars": f"local:{HOME}/jars/*",
+                "spark.yarn.appMasterEnv.PYTHONPATH": "ingest",
+                "spark.yarn.appMasterEnv.PYSPARK_PYTHON": python,
+                "spark.yarn.appMasterEnv.PYSPARK_DRIVER_PYTHON": python,
+            },
+        )
+        running.callback(begun.end)
+        yield begun
+
+
+@contextmanager
+def _metastore(folder: Path) -> Iterator[str]:
+    """Starts a Hive metastore; gives its address, where it does not listen yet."""
+    (port,) = _free_ports(1)
+    values = {name: value.format(folder=folder) for name, value in _METASTORE.items()}
+    _site(folder / "hive-site.xml", values)
+    words = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port))
+    with _process(folder, "metastore", words):
+        yield f"thrift://127.0.0.1:{port}"
+
+
+def _site(file: Path, values: Mapping[str, str]) -> None:
+    properties = (
+        f"<property><name>{name}</name><value>{value}</value></property>"
+        for name, value in values.items()
+    )
+    file.write_text(f"<configuration>{''.join(properties)}</configuration>")
 
 
 def _at(port: int) -> Sequence[str]:
@@ -167,10 +248,12 @@ def _at(port: int) -> Sequence[str]:
 
 
 @contextmanager
-def _process(folder: Path, name: str, words: Sequence[str]) -> Iterator[None]:
+def _process(
+    folder: Path, name: str, words: Sequence[str], *, jars: Sequence[Path] = ()
+) -> Iterator[None]:
     java = [str(find_java() / "bin" / "java"), "-Xmx256m", "-XX:TieredStopAtLevel=1"]
     java += [f"-Dderby.stream.error.file={folder}/derby.log"]
-    java += ["-cp", os.pathsep.join([str(folder), f"{HOME}/jars/*"])]
+    java += ["-cp", os.pathsep.join([str(folder), *map(str, jars), f"{HOME}/jars/*"])]
     with (folder / f"{name}.log").open("ab") as output:
         process = subprocess.Popen(
             [*java, *words], cwd=folder, env=_environment(), stdout=output, stderr=output

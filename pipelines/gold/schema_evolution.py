@@ -56,7 +56,7 @@ def create_target(
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
         begun[table] = ledger.beginning(table, wanted, first, lowest=lowest)
     wanted = {
-        name: type_
+        name: next((own[name] for own in begun.values() if own.get(name, type_) != type_), type_)
         for name, type_ in wanted.items()
         # What one source table has dropped, or waits for, others may have.
         if any(name in begun[t] for t in feeding if name.lower() in sent[t])

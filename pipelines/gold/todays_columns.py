@@ -21,7 +21,7 @@ from ingest.ddl.changes import (
     ended,
 )
 from ingest.ddl.widening import canonical_type, widens
-from pipelines.ledger.entries import IN_FORCE, Entry
+from pipelines.ledger.entries import IN_FORCE, Entry, names_reused
 
 
 def todays_columns(
@@ -55,8 +55,7 @@ def todays_columns(
     )
     of_ledger = _types(entries)
     own = {name.lower(): type_ for name, type_ in held.items()}
-    waiting = _undecided(entries)
-    untyped = {name for name in waiting if own.get(name) == "string"}
+    kept = _kept(entries, own, before)
     declared = {name.lower() for name in route.columns}
     columns: dict[str, str] = {}
     for name, type_ in [*wanted.items(), *_added(entries), *held.items()]:
@@ -69,18 +68,35 @@ def todays_columns(
             continue
         if lower not in declared:
             stored = own.get(lower)
-            if lower in untyped:
-                # It was made before anything said its type, which the waiting change then changed.
-                type_ = before(waiting[lower]).get(lower, "string")
-            type_ = of_ledger.get(lower, type_)
-            if stored is not None and (
-                (lower in waiting and lower not in untyped)
-                or widens(canonical_type(type_), canonical_type(stored))
-            ):
+            type_ = kept.get(lower) or of_ledger.get(lower, type_)
+            if stored is not None and widens(canonical_type(type_), canonical_type(stored)):
                 type_ = stored
         columns[name] = type_
     spelling = {name.lower(): name for name in held}
     return {spelling.get(name.lower(), name): type_ for name, type_ in columns.items()}
+
+
+def _kept(
+    entries: Sequence[Entry],
+    own: Mapping[str, str],
+    before: Callable[[Entry], Mapping[str, str]],
+) -> dict[str, str]:
+    """The types, by lower-case name, of columns to which a change that was not let in gives another
+    type, or whose name another column then has. `own`: those of the target."""
+    of_ledger = _types(entries)
+    kept: dict[str, str] = {}
+    for name, entry in _undecided(entries).items():
+        stored = own.get(name)
+        if stored == "string":
+            # It was made before anything said its type, which the waiting change then changed.
+            kept[name] = of_ledger.get(name) or before(entry).get(name, stored)
+        elif stored is not None:
+            kept[name] = stored
+    for name, entry in names_reused(_not_let_in(entries)).items():
+        type_ = own.get(name) or before(entry).get(name)
+        if type_ is not None:
+            kept.setdefault(name, type_)
+    return kept
 
 
 def _types(entries: Iterable[Entry]) -> dict[str, str]:
@@ -118,9 +134,16 @@ def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Columns, in lower case, with another type that waits for its approval or was refused, and the
     first such change."""
     waiting: dict[str, Entry] = {}
-    for entry in sorted(entries, key=lambda entry: entry.pos or ()):
-        if entry.status not in IN_FORCE:
-            for effect in entry.effects:
-                if isinstance(effect, AlterColumnType):
-                    waiting.setdefault(effect.name.lower(), entry)
+    for entry in _not_let_in(entries):
+        for effect in entry.effects:
+            if isinstance(effect, AlterColumnType):
+                waiting.setdefault(effect.name.lower(), entry)
     return waiting
+
+
+def _not_let_in(entries: Iterable[Entry]) -> list[Entry]:
+    """The changes that wait or were refused, in order of position."""
+    return sorted(
+        (entry for entry in entries if entry.status not in IN_FORCE),
+        key=lambda entry: entry.pos or (),
+    )

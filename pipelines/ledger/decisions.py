@@ -42,11 +42,12 @@ from pipelines.ledger.entries import (
     Entry,
     added_again,
     is_unsent,
+    names_reused,
     readded,
 )
 from pipelines.ledger.renames import TakenAgain, held, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
-from pipelines.ledger.statements import in_silver, taken_up, unreviewed
+from pipelines.ledger.statements import gold_types_before, in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
@@ -266,7 +267,9 @@ class Ledger(EntryStore):
     ) -> dict[str, str]:
         """The columns a new target begins with: those of its rows before the first schema change.
 
-        What changed before the first row is settled here: there was nothing to review.
+        `wanted`: as the messages and the configuration have them. A column whose name another one
+        has by now has the type that it had itself. What changed before the first row is settled
+        here: there was nothing to review.
         """
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
@@ -280,12 +283,26 @@ class Ledger(EntryStore):
         barred = brought(effect for entry in undecided for effect in entry.effects)
         lineage = self.lineage(table)
         always = {key.lower() for key in keys}
+        own = self._own_types(table, met)
         return {
-            name: type_
+            name: own.get(name.lower(), type_)
             for name, type_ in wanted.items()
             if name.lower() in always
             or (name.lower() not in barred and ended(lineage, name.lower()) is None)
         }
+
+    def _own_types(self, table: SourceTable, met: Sequence[Entry]) -> dict[str, str]:
+        """The types, by lower-case name, that columns had whose names others have since: those of
+        the messages before the change in which the name was given up."""
+        route = self.route(table)
+        declared = {name.lower() for name in route.columns} if route is not None else set()
+        found = {}
+        for name, entry in names_reused(met).items():
+            if name not in declared and entry.pos is not None:
+                type_ = gold_types_before(self.warehouse, entry).get(name)
+                if type_ is not None:
+                    found[name] = type_
+        return found
 
     def _read_now(self, entry: Entry) -> Statement | None:
         """The statement of an entry that was taken up in this run."""

@@ -15,6 +15,7 @@ from ingest.ddl.changes import (
     ColumnChange,
     Lineage,
     SchemaChange,
+    brings,
     freed,
     lineage,
 )
@@ -252,6 +253,20 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
         for other in others
     ]
     return readded(replace(entry, status="pending"), open_)
+
+
+def names_reused(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """The names, in lower case, that another column takes once a column has given them up, and the
+    change that gave each up first. `entries`: of one source table, in order of position."""
+    given_up: dict[str, Entry] = {}
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        for name in freed(entry.effects):
+            given_up.setdefault(name, entry)
+        for effect in entry.effects:
+            if (new := brings(effect)) in given_up:
+                found.setdefault(new, given_up[new])
+    return found
 
 
 def entry_of(row: dict[str, Any]) -> Entry:

@@ -85,6 +85,38 @@ def test_a_change_of_type_that_was_not_let_in(
     assert found == {"id": "int", "n": today}
 
 
+@pytest.mark.parametrize(
+    ("held", "before", "status", "today"),
+    [
+        # The messages have another column under the name by now, which is not let in.
+        ("int", {"n": "int"}, "pending", "int"),
+        ("int", {"n": "int"}, "rejected", "int"),
+        # The target is gone.
+        (None, {"n": "int"}, "pending", "int"),
+        (None, {}, "pending", "string"),
+        ("int", {"n": "int"}, "applied", "string"),
+    ],
+)
+def test_a_name_that_another_column_has_by_now(
+    held: str | None, before: dict[str, str], status: str, today: str
+) -> None:
+    declared = Tables.model_validate({"source": "farm", "tables": [{"from": "*"}]})
+    way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
+    assert way is not None
+    entries: Any = [
+        SimpleNamespace(status=status, pos=(0, 1, at), effects=(effect,))
+        for at, effect in ((7, DropColumn("N")), (8, AddColumn("n", "string")))
+    ]
+    found = todays_columns(
+        *(way, {"id": "int", "n": "string"}, entries),
+        held={"id": "int", "n": held} if held is not None else {},
+        lineages={},
+        keys=["id"],
+        before=lambda _: before,
+    )
+    assert found == {"id": "int", "n": today}
+
+
 def test_names_of_the_configuration_are_spelt_as_the_messages_do() -> None:
     declared = Tables.model_validate(
         {"source": "farm", "tables": [{"from": "*", "columns": {"WEIGHT": "int", "Hay": "int"}}]}

@@ -11,7 +11,7 @@ from ingest.formats.dts.record import NEWEST, read
 from ingest.wire.avro.bytes import number
 from ingest.wire.contract import Message
 from ingest.wire.floats import double_of, single_of
-from tests.support.avro_encoders import dts_record, written
+from tests.support.avro_encoders import Value, dts_record, written
 from tests.support.avro_schemas import DTS_14, DTS_15
 from tests.support.decoding import code_of, decoder, events
 
@@ -90,6 +90,39 @@ def test_what_was_recognised_is_decoded_once() -> None:
 def test_numbers(found: int) -> None:
     data = written("long", found)
     assert number(data, 0) == (found, len(data))
+
+
+def test_a_decimal_column_is_as_wide_as_its_values_have_been() -> None:
+    """DTS sends the digits and the scale of each value, not of its column: `348.00` as (5,2),
+    `0.00` as (1,2), as Java's BigDecimal counts them."""
+
+    def of(value: Value) -> bytes:
+        return written(
+            DTS_15,
+            dts_record(
+                objectName="farm.crop",
+                fields=[{"name": "price", "dataTypeNumber": 246}],
+                afterImages=[value],
+            ),
+        )
+
+    def sized(text: str, precision: int, scale: int) -> Value:
+        return "Decimal", {"value": text, "precision": precision, "scale": scale}
+
+    decode = decoder("dts")
+    sent = [
+        (sized("0.00", 1, 2), "decimal(2,2)"),
+        (sized("348.00", 5, 2), "decimal(5,2)"),
+        (None, "decimal(5,2)"),
+        (sized("1E+3", 1, -3), "decimal(6,2)"),
+        (sized("0.05", 1, 2), "decimal(6,2)"),
+        (sized("0.125", 3, 3), "decimal(7,3)"),
+        (sized("NaN", 0, 0), "decimal(7,3)"),
+        (None, "decimal(7,3)"),
+    ]
+    for value, type_ in sent:
+        types = events(decode, of(value))[0].types
+        assert types is not None and [column.source_type for column in types.columns] == [type_]
 
 
 def test_versions_beyond_the_newest_are_no_records() -> None:

@@ -15,9 +15,9 @@ from ingest.codes import Code
 from ingest.ddl.dialect import dialect_of_database
 from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
-from ingest.events import KIND_OF, Event, Row
+from ingest.events import KIND_OF, Event, Row, Types
 from ingest.formats.dts.record import NEWEST, Image, Record, image_of, read
-from ingest.formats.dts.types import corrections, family_of_source, source_types
+from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
@@ -53,7 +53,12 @@ class _Table:
         self.types = ShownTypes(
             names, self.columns, options, family=family, source_type=source_types(family, numbers)
         )
+        self._widened = Widened(family, numbers)
         self._corrections = corrections(family, numbers)
+
+    def types_shown(self, image: Image) -> Types | None:
+        """The types of the columns, once a row has shown its own."""
+        return self.types.of(self._widened.words(image.words))
 
     def row(self, image: Image | None, warnings: list[str]) -> Row | None:
         """The image by column name; no row where it supplies nothing."""
@@ -168,7 +173,7 @@ def _images(
     kept = (event.before, event.after)
     for side, image, row in zip(("before", "after"), images, kept, strict=True):
         if image is not None and row is not None:
-            event.types = table.types.of(image.words)
+            event.types = table.types_shown(image)
             word = "full"
             if image.missing:
                 word = "key" if event.key_columns == tuple(row) else "partial"

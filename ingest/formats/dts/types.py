@@ -82,6 +82,43 @@ def source_types(family: str, numbers: Sequence[int]) -> Callable[[int, str | No
     return of
 
 
+class Widened:
+    """The words of a table's rows, each decimal column's the widest that its values have shown.
+
+    DTS sends the digits and the scale of a value, not of its column; as they come, every length
+    that a price can have would be a type of its own.
+    """
+
+    def __init__(self, family: str, numbers: Sequence[int]) -> None:
+        names = [_NUMBERS.get(family, {}).get(number) for number in numbers]
+        self._places = [i for i, name in enumerate(names) if name is None or name in _DECIMALS]
+        self._sizes: dict[int, tuple[int, int]] = {}
+        self._words: dict[int, str] = {}
+
+    def words(self, shown: Sequence[str | None]) -> Sequence[str | None]:
+        """The words that a row has shown, its decimals' widened."""
+        if not self._places:
+            return shown
+        widened = list(shown)
+        for place in self._places:
+            word = shown[place]
+            if word is not None and word.startswith("("):
+                self._grow(place, word)
+            elif word is not None and word != "decimal":
+                continue
+            widened[place] = self._words.get(place, word)
+        return widened
+
+    def _grow(self, place: int, word: str) -> None:
+        if word == self._words.get(place):
+            return
+        precision, scale = map(int, word[1:-1].split(","))
+        whole, behind = self._sizes.get(place, (0, 0))
+        whole, behind = max(whole, precision - scale), max(behind, scale)
+        self._sizes[place] = whole, behind
+        self._words[place] = f"({whole + behind},{behind})"
+
+
 def corrections(family: str, numbers: Sequence[int]) -> dict[int, Callable[[str, str], str]]:
     """By column index, what makes canonical text of (text, word) where the number says more."""
     if family == "mysql":

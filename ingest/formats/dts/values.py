@@ -125,7 +125,11 @@ def _decimal(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[s
 
 @lru_cache(maxsize=4096)
 def _decimal_word(precision: int, scale: int) -> str:
-    return f"({precision},{scale})" if 0 < precision and 0 <= scale <= precision else "decimal"
+    """A value's digits and its scale as the type that holds it: BigDecimal's scale can be below
+    zero (`1E+3`) or above the digits (`0.00`)."""
+    if precision <= 0:
+        return "decimal"
+    return f"({precision - scale},0)" if scale < 0 else f"({max(precision, scale)},{scale})"
 
 
 def _float(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.events import Event
 from ingest.formats.dts.record import NEWEST, read
 from ingest.wire.avro.bytes import number
 from ingest.wire.contract import Message
@@ -149,6 +150,34 @@ def test_a_timestamp_has_microseconds_from_every_source(source: str, parts: int,
         ),
     )
     assert events(decoder("dts"), value)[0].after == {"seen": text}
+
+
+def test_documents_of_mongodb_come_without_a_list_of_columns() -> None:
+    """The vendor's reader names the two values of such a record itself."""
+
+    def document(id_: str, text: str) -> list[Value]:
+        named = "Character", {"charset": "utf8", "value": id_.encode()}
+        return [("TextObject", {"type": "JSON", "value": text}), named]
+
+    def of(operation: str, **images: Value) -> Event:
+        record = dts_record(
+            source={"sourceType": "MongoDB", "version": "4.2"},
+            operation=operation,
+            objectName="farm.crop",
+            **images,
+        )
+        return events(decoder("dts"), written(DTS_15, record))[0]
+
+    rye, oats = document("5f0c", '{"kind": "rye"}'), document("5f0c", '{"kind": "oats"}')
+    update = of("UPDATE", beforeImages=rye, afterImages=oats)
+    assert update.key_columns == ("_id",)
+    assert update.before == {"_value": '{"kind": "rye"}', "_id": "5f0c"}
+    assert update.after == {"_value": '{"kind": "oats"}', "_id": "5f0c"}
+    assert of("INSERT", afterImages=oats).after == update.after
+    assert of("DELETE", beforeImages=rye).before == update.before
+    command = of("COMMAND", afterImages='{"drop": "crop"}')
+    assert (command.op, command.ddl) == ("ddl", '{"drop": "crop"}')
+    assert of("NOOP").op == "other"
 
 
 def test_versions_beyond_the_newest_are_no_records() -> None:

@@ -16,7 +16,7 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row, Types
-from ingest.formats.dts.record import NEWEST, Image, Record, image_of, read
+from ingest.formats.dts.record import DOCUMENT, NEWEST, Image, Record, image_of, read
 from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
@@ -120,7 +120,7 @@ class _Decoding:
             db=names[0],
             schema=names[1],
             table=names[2],
-            key_columns=_keys(tags.get("pk_uk_info"), warnings),
+            key_columns=_keys(record, warnings),
             id=str(record.id),
             scn=record.position or None,
             order=_order(record.position),
@@ -202,10 +202,11 @@ def _names(object_: str | None) -> TableName:
     )
 
 
-def _keys(indexes: str | None, warnings: list[str]) -> tuple[str, ...] | None:
+def _keys(record: Record, warnings: list[str]) -> tuple[str, ...] | None:
     """The primary key that the tag `pk_uk_info` names; unknown where the tag is broken."""
+    indexes = record.tags.get("pk_uk_info")
     if not indexes:
-        return None
+        return ("_id",) if record.fields is DOCUMENT else None
     found = _primary(indexes)
     if found is None:
         warnings.append(Code.BAD_MESSAGE_KEY.value)

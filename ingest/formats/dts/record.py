@@ -28,6 +28,8 @@ NEWEST = 15
 """Versions to this one are taken for the format's; 0 is the only one seen."""
 _IN_MICROS = ("MySQL", "PostgreSQL")
 _NULL, _TEXT, _LIST = 0, 2, 4
+DOCUMENT = Fields(("_value", "_id"), (0, 0))
+"""What a record of MongoDB holds; it lists no fields, the vendor's reader has them by itself."""
 _known = KnownFields()
 
 
@@ -91,6 +93,8 @@ def _record(data: bytes, at: int) -> tuple[Record, int]:
     readers = MICROS if source in _IN_MICROS and "<->" not in position else NANOS
     before, at = _image(data, at, readers, warnings=warnings)
     after, at = _image(data, at, readers, warnings=warnings)
+    if source == "MongoDB" and fields is None and Image in (before.__class__, after.__class__):
+        fields = DOCUMENT
     if at < len(data):
         _, at = number(data, at)
     return (

@@ -475,3 +475,14 @@ def test_a_null_of_a_large_object_by_who_sent_it(more: dict[str, int], value: An
     sent["mysqlType"] = {"id": "int", "n": "text", "w": "int"}
     (row,) = rows("canal", sent)
     assert row["after"] == {"id": "1", "w": "2", **value}
+
+
+def test_an_update_of_which_ticdc_sent_no_changed_column() -> None:
+    """With only-output-updated-columns, `p` holds the columns that changed: of none, none."""
+    key = {"ts": 429918007904436226, "scm": "dock", "tbl": "crates", "t": 1}
+    row = {"id": {"t": 3, "h": True, "f": 11, "v": 1}, "label": {"t": 15, "f": 64, "v": "tea"}}
+    message = Message(json.dumps({"u": row, "p": {}}).encode(), json.dumps(key).encode())
+    (event,) = decoder("ticdc_open")(message)
+    same = {"id": "1", "label": "tea"}
+    assert (event.op, event.before, event.after) == ("update", same, same)
+    assert (event.before_image, event.after_image) == ("full", "full")

@@ -161,8 +161,8 @@ def _state(event: Event, statement: _Statement) -> None:
 def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool) -> None:
     """Gives a change its op and images. Raises no_image, unsupported, bad_shape, bad_value.
 
-    An update sends in `p` the row before, or what it changed of it; TiCDC without old values sends
-    it as `u` alone, like an insert.
+    An update sends in `p` the row before, or what it changed of it, be that nothing; TiCDC without
+    old values sends it as `u` alone, like an insert.
     """
     warnings = event.warnings
     assert warnings is not None
@@ -170,7 +170,7 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
         raise DecodeError(Code.NO_IMAGE, "expected columns in u or in d, got both or none")
     if row.d:
         refuse_after("delete", row.p)
-    event.op = "delete" if row.d else "update" if row.p else "insert"
+    event.op = "delete" if row.d else "insert" if row.p is None else "update"
     event.op_raw = "d" if row.d else "u"
     part = bool(key.ohk or key.ccl)
     if part:
@@ -189,8 +189,8 @@ def _fill(event: Event, key: _Key, row: _Row, *, rows: OpenRows, keep_keys: bool
         event.before, event.before_image = found, word
         return
     event.after, event.after_image = found, word
-    if row.p:
-        before, _ = rows.read(table, row.p, warnings)
+    if row.p is not None:
+        before = rows.read(table, row.p, warnings)[0] if row.p else {}
         event.before, event.before_image = {**found, **before}, word
 
 

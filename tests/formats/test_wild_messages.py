@@ -486,3 +486,20 @@ def test_an_update_of_which_ticdc_sent_no_changed_column() -> None:
     same = {"id": "1", "label": "tea"}
     assert (event.op, event.before, event.after) == ("update", same, same)
     assert (event.before_image, event.after_image) == ("full", "full")
+
+
+def test_a_row_that_ticdc_before_5_4_deleted_stands_in_old_too() -> None:
+    """https://docs.pingcap.com/tidb/stable/ticdc-canal-json, "Changes in the Old field"."""
+    sent = {
+        **{"id": 0, "database": "d", "table": "t", "pkNames": ["id"], "isDdl": False},
+        **{"type": "DELETE", "es": 1640007049196, "mysqlType": {"id": "int", "a": "varchar"}},
+    }
+    deleted = [{"id": "1", "a": None}, {"id": "2", "a": "x"}]
+    decode = decoder("canal")
+    found = events(decode, {**sent, "data": deleted, "old": deleted})
+    assert [(event.op, event.before, event.after) for event in found] == [
+        ("delete", row, None) for row in deleted
+    ]
+    assert [event.warnings for event in found] == [[], []]
+    for others in (deleted[:1], deleted[::-1], [deleted[0], {"id": "2"}]):
+        assert code_of(decode, {**sent, "data": deleted, "old": others}) == "image_count"

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.errors import DecodeError
+from ingest.formats.detect import recognised
+from ingest.wire.contract import Message
 from tests.support.decoding import code_of, decoder, events, events_of
 
 MESSAGE: dict[str, Any] = {
@@ -50,6 +53,17 @@ def test_vendor_example(shared: Path) -> None:
     assert [event.key_columns for event in found[:3]] == [None, None, None]
     assert found[0].event_time == 1669789152000000
     assert found[0].sent_time == 1669789153377000
+
+
+def test_the_end_of_a_transaction_is_known_without_an_action() -> None:
+    """Java's writers of JSON leave out what is null."""
+    sent = {"bid": 0, "entryType": "TRANSACTIONEND", "execTs": 1735689600000, "sendTs": 1}
+    value = json.dumps(sent).encode()
+    assert recognised(Message(value)).name == "cloudcanal"
+    assert [event.op for event in events(decoder("cloudcanal"), value)] == ["commit"]
+    for other in ({**sent, "entryType": "ROWDATA"}, {"entryType": "TRANSACTIONEND", "id": 1}):
+        with pytest.raises(DecodeError, match="unknown_format"):
+            recognised(Message(json.dumps(other).encode()))
 
 
 def test_page_as_printed_is_refused(shared: Path) -> None:

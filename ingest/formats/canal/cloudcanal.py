@@ -75,12 +75,15 @@ _WORDS = frozenset(f'"{word}"'.encode() for word in _ENTRIES)
 
 
 def recognise(top: TopLevel) -> bool:
-    """`action` with a name that only CloudCanal has, or with its word for no row."""
-    if "action" not in top or "type" in top:
+    """Two of three: an `action`, a name that only CloudCanal has, its word for no row."""
+    if "type" in top or not ("action" in top or "entryType" in top):
         return False
-    if not _MARKS.isdisjoint(top):
+    marked = not _MARKS.isdisjoint(top)
+    if "action" in top and marked:
         return True
-    return "entryType" in top and bytes(top["entryType"]) in _WORDS
+    if "entryType" not in top or bytes(top["entryType"]) not in _WORDS:
+        return False
+    return marked or "action" in top
 
 
 def decoder(options: FormatOptions) -> Decoder:

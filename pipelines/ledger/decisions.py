@@ -29,6 +29,7 @@ from ingest.ddl.changes import (
     schema_changes,
 )
 from ingest.ddl.model import Statement
+from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import SourceTable
 from ingest.position import Pos
@@ -52,6 +53,20 @@ from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
 from pipelines.targets.progress import ProgressByTarget, source_cursor
+
+
+def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
+    """The first change that is not in force and gives a column, in lower case, another type."""
+    for entry in entries:
+        for effect in entry.effects if entry.status not in IN_FORCE else ():
+            if isinstance(effect, AlterColumnType) and effect.name.lower() == column:
+                return entry
+    return None
+
+
+def _holds(type_: str, before: str) -> bool:
+    """Whether a type has room for every value of the one before it: a text has, too."""
+    return type_ == "string" or widens(canonical_type(before), canonical_type(type_))
 
 
 class Verdict(NamedTuple):
@@ -268,8 +283,9 @@ class Ledger(EntryStore):
         """The columns a new target begins with: those of its rows before the first schema change.
 
         `wanted`: as the messages and the configuration have them. A column whose name another one
-        has by now has the type that it had itself. What changed before the first row is settled
-        here: there was nothing to review.
+        has by now has the type that it had itself, and so has one whose values the type of by now
+        does not hold. What changed before the first row is settled here: there was nothing to
+        review.
         """
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
@@ -283,7 +299,7 @@ class Ledger(EntryStore):
         barred = brought(effect for entry in undecided for effect in entry.effects)
         lineage = self.lineage(table)
         always = {key.lower() for key in keys}
-        own = self._own_types(table, met)
+        own = self._own_types(table, met, wanted)
         return {
             name: own.get(name.lower(), type_)
             for name, type_ in wanted.items()
@@ -291,17 +307,26 @@ class Ledger(EntryStore):
             or (name.lower() not in barred and ended(lineage, name.lower()) is None)
         }
 
-    def _own_types(self, table: SourceTable, met: Sequence[Entry]) -> dict[str, str]:
-        """The types, by lower-case name, that columns had whose names others have since: those of
-        the messages before the change in which the name was given up."""
+    def _own_types(
+        self, table: SourceTable, met: Sequence[Entry], wanted: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The types, by lower-case name, that columns had before the first change after which their
+        name is another column's, or their type one that does not hold their values."""
         route = self.route(table)
         declared = {name.lower() for name in route.columns} if route is not None else set()
+        reused = names_reused(met)
+        changed = {}
+        for name in (name for name in wanted if name.lower() not in declared):
+            entry = reused.get(name.lower()) or _first_retyping(met, name.lower())
+            if entry is not None and entry.pos is not None:
+                changed[name] = entry
+        entries = {entry.id: entry for entry in changed.values()}
+        types = {id_: gold_types_before(self.warehouse, e) for id_, e in entries.items()}
         found = {}
-        for name, entry in names_reused(met).items():
-            if name not in declared and entry.pos is not None:
-                type_ = gold_types_before(self.warehouse, entry).get(name)
-                if type_ is not None:
-                    found[name] = type_
+        for name, entry in changed.items():
+            before = types[entry.id].get(name.lower())
+            if before is not None and (name.lower() in reused or not _holds(wanted[name], before)):
+                found[name.lower()] = before
         return found
 
     def _read_now(self, entry: Entry) -> Statement | None:

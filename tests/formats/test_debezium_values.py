@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.wire.contract import Message
 from tests.support.decoding import decoder
@@ -192,6 +194,24 @@ def test_deleted_has_its_own_prefix(prefix: str, word: str, op: str) -> None:
     event = decoded({"id": 1, f"{prefix}op": op[0], "__deleted": word}, options={"prefix": prefix})
     row = event.before if op == "delete" else event.after
     assert (event.op, row) == (op, {"id": "1"})
+
+
+def test_a_flattened_row_of_nothing_but_marks() -> None:
+    for marks in ({"__deleted": "false"}, {"__op": "c"}, {"__op": "u", "__table": "crates"}):
+        with pytest.raises(DecodeError, match="expected columns beside __op") as refused:
+            decoded(marks, b'{"id":1}')
+        assert refused.value.code == Code.NO_IMAGE
+    for marks in ({"__deleted": "true"}, {"__op": "d"}):
+        event = decoded(marks, b'{"id":1}')
+        assert (event.op, event.key, event.before, event.before_image) == (
+            *("delete", {"id": "1"}, None, None),
+        )
+
+
+@pytest.mark.parametrize("word", ["yes", "1", 0, "1717199999600000000.0", {}])
+def test_deleted_is_true_or_false(word: Any) -> None:
+    with pytest.raises(DecodeError, match="expected __deleted to be true or false, got "):
+        decoded({"id": 1, "__deleted": word})
 
 
 def test_the_text_null_is_no_value() -> None:

@@ -85,21 +85,7 @@ class Flattened:
             raise DecodeError(Code.NO_IMAGE, "expected a flattened row, got an empty object")
         inside, process = self._envelope(image)
         word, deleted = inside.get("op"), inside.get("deleted")
-        op = OPS.get(str(word)) if word is not None else "update"
-        if op is None or op == "other":
-            raise DecodeError(
-                Code.UNKNOWN_OP, f"expected {self._prefix}op of c u d r t, got {str(word)[:40]}"
-            )
-        if deleted is not None:
-            gone = str(deleted).lower() == "true"
-            if word is not None and gone != (op == "delete"):
-                raise DecodeError(
-                    Code.CONTRADICTION,
-                    f"expected {_DELETED} to say what {self._prefix}op says, got "
-                    f"{str(deleted)[:40]} and {str(word)[:40]}; the message contradicts itself, so "
-                    "nothing of it is applied",
-                )
-            op = "delete" if gone else op
+        op = self._operation(word, deleted)
         source = _source(inside)
         sent_at = Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us"))
         sent = sent_micros(sent_at, warnings)
@@ -119,7 +105,11 @@ class Flattened:
             block.flat = tuple(
                 field for field in block.fields if self._word(field.field or "") is None
             )
-        row = Image(image, raw)
+        if not image and op != "delete":
+            raise DecodeError(
+                Code.NO_IMAGE, f"expected columns beside {self._prefix}op and its like, got none"
+            )
+        row = Image(image, raw) if image else NO_IMAGE
         of_document = _is_document(image, message)
         event = self._rows.change(
             heading,
@@ -135,6 +125,25 @@ class Flattened:
                 event.before_image = "key"
             warnings[:] = [code for code in warnings if code != Code.KEY_NOT_IN_IMAGE]
         return event
+
+    def _operation(self, word: Any, deleted: Any) -> str:
+        """What a row tells of, by the operation and by `__deleted`; None: it says neither."""
+        op = OPS.get(str(word)) if word is not None else "update"
+        if op is None or op == "other":
+            raise DecodeError(
+                Code.UNKNOWN_OP, f"expected {self._prefix}op of c u d r t, got {str(word)[:40]}"
+            )
+        if deleted is not None:
+            gone = _truth(deleted)
+            if word is not None and gone != (op == "delete"):
+                raise DecodeError(
+                    Code.CONTRADICTION,
+                    f"expected {_DELETED} to say what {self._prefix}op says, got "
+                    f"{str(deleted)[:40]} and {str(word)[:40]}; the message contradicts itself, so "
+                    "nothing of it is applied",
+                )
+            op = "delete" if gone else op
+        return op
 
     def tombstone(self, message: Message, warnings: list[str]) -> Event:
         """A null value: with `tombstone: delete` the delete of the message key's row."""
@@ -190,6 +199,16 @@ class Flattened:
             source.schema or said.get("schema"),
             source.table or source.collection or said.get("table"),
         )
+
+
+def _truth(deleted: Any) -> bool:
+    """What `__deleted` says, a boolean or its text."""
+    text = str(deleted).lower()
+    if text not in ("true", "false"):
+        raise DecodeError(
+            Code.UNKNOWN_OP, f"expected {_DELETED} to be true or false, got {str(deleted)[:40]}"
+        )
+    return text == "true"
 
 
 def _is_document(image: Mapping[str, Any], message: Message) -> bool:

@@ -126,32 +126,6 @@ def test_a_decimal_column_is_as_wide_as_its_values_have_been() -> None:
         assert types is not None and [column.source_type for column in types.columns] == [type_]
 
 
-@pytest.mark.parametrize(
-    ("source", "parts", "text"),
-    [
-        ("MySQL", 12_345, "2024-06-10T06:13:29.012345Z"),
-        ("DRDS", 12_345, "2024-06-10T06:13:29.012345Z"),
-        ("Oracle", 120_000, "2024-06-10T06:13:29.12Z"),
-        ("Oracle", 120_000_000, "2024-06-10T06:13:29.12Z"),
-        ("Oracle", 999_999_999, "2024-06-10T06:13:29.999999999Z"),
-        ("PPAS", 0, "2024-06-10T06:13:29Z"),
-    ],
-)
-def test_a_timestamp_has_microseconds_from_every_source(source: str, parts: int, text: str) -> None:
-    """Unlike DateTime, whose part of a second is in nanoseconds but of MySQL and PostgreSQL: the
-    vendor's reader and writer of Timestamp call it micro. A million of them is no part."""
-    value = written(
-        DTS_15,
-        dts_record(
-            source={"sourceType": source, "version": "1"},
-            objectName="farm.crop",
-            fields=[{"name": "seen", "dataTypeNumber": 0}],
-            afterImages=[("Timestamp", {"timestamp": 1_718_000_009, "millis": parts})],
-        ),
-    )
-    assert events(decoder("dts"), value)[0].after == {"seen": text}
-
-
 def test_documents_of_mongodb_come_without_a_list_of_columns() -> None:
     """The vendor's reader names the two values of such a record itself."""
 

@@ -142,17 +142,13 @@ def _float(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str
     return found, at
 
 
-def _timestamp(most: int) -> Reader:
-    """An instant in seconds and microseconds, whatever the source; where nanoseconds can come at
-    all (`most`), a part that is too large for microseconds is in them."""
-
+def _timestamp(per_second: int) -> Reader:
     def read(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
         seconds, at = number(data, at)
         parts, at = number(data, at)
-        if not 0 <= parts < most:
-            raise _contradicted(f"a part of a second below {most}", parts)
+        if not 0 <= parts < per_second:
+            raise _contradicted(f"a part of a second below {per_second}", parts)
         words.append("timestamp")
-        per_second = 10**6 if parts < 10**6 else most
         return canonical.instant_of(seconds * per_second + parts, per_second), at
 
     return read
@@ -287,7 +283,7 @@ def _readers(per_second: int) -> Mapping[int, Reader]:
 
 
 MICROS, NANOS = _readers(10**6), _readers(10**9)
-"""Branch byte -> reader, by the unit of a DateTime's `millis`: microseconds of MySQL and
-PostgreSQL, else nanoseconds."""
+"""Branch byte -> reader, by the unit of `millis`: microseconds of MySQL and PostgreSQL, else
+nanoseconds."""
 EMPTY = 24
 """The branch byte of EmptyObject: its symbol NULL is one, NONE means that nothing was sent."""

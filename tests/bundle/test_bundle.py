@@ -28,9 +28,19 @@ MODELS: dict[str, Any] = {"jobs": Job, "schemas": Schema, "volumes": Volume}
 TARGETS = ["dev", "prod"]
 SECTIONS = set("artifacts bundle experimental include resources sync targets variables".split())
 STAGES = ["bronze", "silver", "gold"]
-TASKS = {"ingest_maintain": ["maintain"], "ingest_ops": ["ops"]}
-"""Those of the jobs that do not run the stages."""
-GIVEN = ["line", "{{job.parameters.arguments}}"]
+TASKS = {
+    "ingest_continuous": ["run"],
+    "ingest_maintain": ["maintain"],
+    "ingest_checks": ["status"],
+    "ingest_ops": ["ops"],
+}
+"""Those of the jobs that do not run the stages one by one."""
+VERBS = {
+    "run": ["run", "--continuous"],
+    "status": ["status", "--check"],
+    "ops": ["line", "{{job.parameters.arguments}}"],
+}
+"""The words of a task, where they are not its name alone."""
 REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
 
 Tree = dict[str, Any]
@@ -160,9 +170,14 @@ def reference_mistakes(bundle: Tree) -> Iterator[str]:
 def job_mistakes(name: str, job: Tree, project: Tree) -> Iterator[str]:
     if job.get("max_concurrent_runs") != 1:
         yield f"rule: {name} may run beside itself"
-    if job.get("queue") != {"enabled": True}:
-        yield f"rule: {name} has no queue"
+    endless = "continuous" in job
+    if (job.get("queue") == {"enabled": True}) == endless:
+        yield f"rule: {name} expected a queue, unless it goes on for ever"
+    if job.get("permissions") != "${var.permissions}":
+        yield f"rule: {name} has other permissions than the variable's"
     tasks = job["tasks"]
+    if endless and ("schedule" in job or "timeout_seconds" in job or len(tasks) > 1):
+        yield f"rule: {name} goes on for ever: one task, no schedule, no end"
     expected = TASKS.get(name, STAGES)
     if [task["task_key"] for task in tasks] != expected:
         yield f"rule: {name} expected the tasks {expected}"
@@ -179,7 +194,10 @@ def job_mistakes(name: str, job: Tree, project: Tree) -> Iterator[str]:
             yield f"rule: {where} package {wheel['package_name']} is not {project['name']}"
         if wheel["entry_point"] not in project["scripts"]:
             yield f"rule: {where} entry point {wheel['entry_point']} is not a console script"
-        verb = GIVEN if task["task_key"] == "ops" else [task["task_key"]]
+        # The platform refuses both a schedule's retries and dependences where a job is continuous.
+        if endless and {"max_retries", "depends_on"} & set(task):
+            yield f"rule: {where} is tried again by its job alone"
+        verb = VERBS.get(task["task_key"], [task["task_key"]])
         if wheel["parameters"][2:] != verb:
             yield f"rule: {where} runs the verb {wheel['parameters'][2:]}"
         if {task.get("environment_key")} - {None} - environments:
@@ -221,7 +239,10 @@ def test_typed_models_accept_every_resource(target: str | None) -> None:
     bundle = load_bundle()
     resolved = resolve_target(bundle, target) if target else bundle
     assert {kind: sorted(items) for kind, items in resolved["resources"].items()} == {
-        "jobs": ["ingest_cluster", "ingest_maintain", "ingest_ops", "ingest_serverless"],
+        "jobs": [
+            *("ingest_checks", "ingest_cluster", "ingest_continuous", "ingest_maintain"),
+            *("ingest_ops", "ingest_serverless"),
+        ],
         "schemas": ["bronze", "gold", "history", "silver"],
         "volumes": ["checkpoints"],
     }
@@ -244,11 +265,22 @@ def test_targets() -> None:
 @pytest.mark.parametrize(("target", "started"), [("dev", []), ("prod", ["ingest_serverless"])])
 def test_the_schedule_starts_at_most_one_of_the_jobs(target: str, started: list[str]) -> None:
     jobs = resolve_target(load_bundle(), target)["resources"]["jobs"]
-    scheduled = {name: job["schedule"] for name, job in jobs.items() if "schedule" in job}
-    assert sorted(scheduled) == ["ingest_cluster", "ingest_maintain", "ingest_serverless"]
-    unpaused = [name for name, plan in scheduled.items() if plan["pause_status"] == "UNPAUSED"]
+    started_by = {name: job.get("schedule") or job.get("continuous") for name, job in jobs.items()}
+    unpaused = [
+        name for name, plan in started_by.items() if plan and plan["pause_status"] == "UNPAUSED"
+    ]
+    assert sorted(name for name, plan in started_by.items() if plan is None) == ["ingest_ops"]
     assert [name for name in unpaused if name != "ingest_maintain"] == started
     assert ("ingest_maintain" in unpaused) == bool(started)
+
+
+def test_a_deployment_says_who_may_do_what_with_its_jobs() -> None:
+    bundle = load_bundle()
+    readers = [{"level": "CAN_VIEW", "group_name": "data-readers"}]
+    bundle["variables"]["permissions"]["default"] = readers
+    resolved = resolve_target(bundle, "prod")
+    assert [job["permissions"] for job in resolved["resources"]["jobs"].values()] == [readers] * 6
+    assert [*schema_mistakes(resolved), *model_mistakes(resolved)] == []
 
 
 def test_destroying_prod_keeps_the_data() -> None:
@@ -277,6 +309,11 @@ def test_no_host_person_or_secret_is_named() -> None:
 
 def job_of(bundle: Tree) -> Tree:
     job: Tree = bundle["resources"]["jobs"]["ingest_serverless"]
+    return job
+
+
+def endless_of(bundle: Tree) -> Tree:
+    job: Tree = bundle["resources"]["jobs"]["ingest_continuous"]
     return job
 
 
@@ -327,6 +364,13 @@ MUTATIONS: dict[str, tuple[set[str], Callable[[Tree], Any]]] = {
     "unknown environment": ({"rule"}, lambda b: task_of(b).update(environment_key="default")),
     "runs beside itself": ({"rule"}, lambda b: job_of(b).update(max_concurrent_runs=2)),
     "no queue": ({"rule"}, lambda b: job_of(b).update(queue={"enabled": False})),
+    "other permissions": ({"rule"}, lambda b: job_of(b).update(permissions=[])),
+    "a queue for ever": ({"rule"}, lambda b: endless_of(b).update(queue={"enabled": True})),
+    "an end of what is for ever": ({"rule"}, lambda b: endless_of(b).update(timeout_seconds=60)),
+    "retries beside those for ever": (
+        {"rule"},
+        lambda b: endless_of(b)["tasks"][0].update(max_retries=2),
+    ),
     "undeclared variable": ({"rule"}, lambda b: b["variables"].pop("schedule")),
     "unused variable": ({"rule"}, lambda b: b["variables"].update(region={"default": "x"})),
     "unknown resource": (

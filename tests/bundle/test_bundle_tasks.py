@@ -46,18 +46,22 @@ def test_paths_of_the_wheel_lead_from_their_file_to_the_build_folder(jobs: dict[
     assert (BUNDLE / artifacts["wheel"]["path"]).resolve() == ROOT
     wheels = [
         wheel
-        for name in ("ingest_serverless", "ingest_maintain", "ingest_ops")
+        for name in ("ingest_serverless", "ingest_maintain", "ingest_checks", "ingest_ops")
         for wheel in jobs[name]["environments"][0]["spec"]["dependencies"]
     ]
-    wheels += [task["libraries"][0]["whl"] for task in jobs["ingest_cluster"]["tasks"]]
-    assert [(BUNDLE / wheel).resolve() for wheel in wheels] == [ROOT / "dist" / "*.whl"] * 6
+    wheels += [
+        task["libraries"][0]["whl"]
+        for name in ("ingest_cluster", "ingest_continuous")
+        for task in jobs[name]["tasks"]
+    ]
+    assert [(BUNDLE / wheel).resolve() for wheel in wheels] == [ROOT / "dist" / "*.whl"] * 8
 
 
 @pytest.mark.parametrize(
     ("job", "position"),
     [
         *((job, place) for job in ("ingest_serverless", "ingest_cluster") for place in range(3)),
-        ("ingest_maintain", 0),
+        *((job, 0) for job in ("ingest_continuous", "ingest_maintain", "ingest_checks")),
     ],
 )
 def test_parameters_are_understood(
@@ -80,6 +84,7 @@ def test_parameters_are_understood(
     ("arguments", "printed"),
     [
         ("status --help", "where each source and each table stands"),
+        ("upgrade --help", "ingest upgrade"),
         ("ddl approve 7728b07 --by ada --why 'agreed with the shop' --help", "ddl approve"),
     ],
 )

@@ -163,6 +163,7 @@ def test_a_wrong_command_is_found(command: str, demo: Demo) -> None:
     [
         *("ingest statsu", "ingest status --shuorce x", "ingest ddl shwo 1", "make tea", "sudo ls"),
         *("databricks bundel deploy", "databricks bundle deploy --vra x", "kubectl aply -f x"),
+        "databricks bundle deploy --var 'values=KAFKA=broker-1:9092,broker-2:9092'",
         *("spark-submit --matser x app.py run", "spark-submit --master local app.py rnu"),
     ],
 )

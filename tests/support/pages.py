@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 import shlex
@@ -172,6 +173,18 @@ def check_shape(line: str) -> None:
         check_shape(shlex.join(words[end + 1 :]))
         used = {word.partition("=")[0] for word in words[1:end] if word.startswith("-")}
         assert used <= verbs[verb], f"unknown options: {line!r}"
+        if program == "databricks":
+            check_variables(words)
+
+
+def check_variables(words: list[str]) -> None:
+    """See that each variable of a bundle is one that there is: `--var` is a list with commas, and
+    what stands behind a comma is another variable, unless it is quoted as in CSV."""
+    declared = yaml.safe_load((ROOT / "conf/bundle/variables.yml").read_text(encoding="utf-8"))
+    given = [words[at + 1] for at, word in enumerate(words) if word == "--var"]
+    for pair in (pair for row in csv.reader(given) for pair in row):
+        name, equals, _ = pair.partition("=")
+        assert equals and name in declared["variables"], f"no variable of the bundle: {pair!r}"
 
 
 def check_words(words: list[str]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.reporting.checks import Finding
+from pipelines.reporting.checks import Finding, findings
 from pipelines.reporting.facts import Facts
 from pipelines.reporting.page import ago, example, page, seconds, size
+from tests.reporting.test_checks import checks
 from tests.support.browser import Page, browser, chromium
 
+PICTURE = Path(__file__).parents[2] / "docs/pictures/report.png"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 EVIL = (
     "</td></svg></style></script><script>document.title='taken'</script>"
@@ -44,8 +47,8 @@ def told(name: str, many: int = 1) -> Facts:
     table: dict[str, Any] = {
         **dict.fromkeys(("source", "table", "target", "error", "mode"), name),
         **dict.fromkeys(("rows", "age_seconds", "lag_seconds", "late", "rejected"), 5),
-        **dict.fromkeys(("pending_ddl", "messages", "lag", "rejects", "unread_files"), 5),
-        **{"parked": True, "newest": AT},
+        **dict.fromkeys(("pending_ddl", "messages", "lag", "rejects", "gaps"), 5),
+        **{"parked": True, "newest": AT, "unread_files": 5, "unread_messages": 5},
     }
     spent = {"bronze": 1.0, "silver": 2.0, "gold": 3.0, "upkeep": 0.1}
     run: dict[str, Any] = {
@@ -80,6 +83,100 @@ def told(name: str, many: int = 1) -> Facts:
     )
 
 
+def invented() -> tuple[Facts, list[Finding]]:
+    """A shop on an ordinary morning, with numbers of its own in every place."""
+    sources = [
+        {
+            **{"source": "depot", "messages": 48_210, "lag": 0, "lag_seconds": 0, "rejects": 0},
+            **{"unread_files": 3, "unread_messages": None, "gaps": 0, "error": None},
+            "newest": AT - timedelta(seconds=40),
+        },
+        {
+            **{"source": "shop", "messages": 1_204_332, "lag": 310, "lag_seconds": 95.0},
+            **{"unread_files": None, "unread_messages": 4_120, "gaps": 2, "rejects": 7},
+            **{"error": None, "newest": AT - timedelta(seconds=135)},
+        },
+    ]
+    names = ("table", "source", "rows", "age_seconds", "late", "rejected", "pending_ddl", "mode")
+    tables: list[dict[str, Any]] = [
+        {**dict(zip(names, row, strict=True)), "lag_seconds": 0, "parked": False, "error": None}
+        for row in (
+            ("depot_stock", "depot", 9_412, 64, 12, 1, 0, "1"),
+            ("shop_customers", "shop", 88_204, 71, 0, 0, 8, "2"),
+            ("shop_orders", "shop", 212_090, 52, 231, 6, 0, "1"),
+            ("shop_visits", "shop", 0, 5_400, 0, 0, 0, "append"),
+        )
+    ]
+    why = (
+        "expected no key, as when shop_visits was made, got (id); `ingest rebuild shop_visits "
+        "--yes` makes it with that key, or take `keys` away"
+    )
+    tables[-1] |= {"parked": True, "error": why, "lag_seconds": 5_388.0}
+    wave = [1_000 + 37 * (n * n % 13) + (2_600 if 30 < n < 36 else 0) for n in range(48)]
+    runs = [
+        {
+            **{"run": f"r{n}", "part": 1, "verb": "run", "who": "ada", "host": "node1"},
+            **{"messages": count, "events": count - 21 - n, "rejects": n % 5, "errors": []},
+            **{
+                "latency_p50": count / 250,
+                "latency_p95": count / 120,
+                "latency_p99": count / 80,
+            },
+            "seconds": {"bronze": 1.1, "silver": 1.6, "gold": count / 200 + n / 64, "upkeep": 0.2},
+            **{"outcome": "done", "ended": AT - timedelta(minutes=2 * (47 - n), seconds=12)},
+        }
+        for n, count in enumerate(wave)
+    ]
+    slow = ("target", "events", "batches", "seconds", "median", "longest")
+    slowest = [
+        {**dict(zip(slow, row[:6], strict=True)), "late": row[6], "stale": 5, "keys_refolded": 9}
+        for row in (
+            ("shop_orders", 231_877, 181, 402.5, 2.25, 9.75, 231),
+            ("depot_stock", 11_300, 96, 61.25, 0.5, 1.5, 12),
+        )
+    ]
+    bad = b'{"op": "u", "after": {"id": 7, "total": "12,50"'
+    reject = {"id": "3a0d3a72f1", "error": "expected one JSON value", "value": bad, "bytes": 47}
+    rejects = [
+        {"code": "bad_json", "stage": "decode", "source": "shop", "target": None, "rejects": 7}
+        | {"example": reject},
+    ]
+    ddl = {
+        **{
+            "id": "7728b0749522",
+            "source": "shop",
+            "target": "shop_customers",
+            "table": "customers",
+        },
+        **{"class": "destructive", "kind": "drop_column", "waiting_rows": 0},
+        "statement": "ALTER TABLE `customers` DROP COLUMN `city`",
+        "proposed": "ALTER TABLE gold.shop_customers DROP COLUMN `city`",
+        "why": "its values go with it; added again it is a new column",
+    }
+    stored = (("silver.cdc", 212, 1_910_442_177), ("gold.shop_orders", 14, 48_100_233))
+    facts = replace(
+        NOTHING,
+        last_run=AT - timedelta(seconds=12),
+        layers={"bronze": 1_252_542, "silver": 1_260_871, "gold": 309_706},
+        kinds=[{"kind": "change", "rows": 1_241_053}, {"kind": "control", "rows": 19_818}],
+        sources=sources,
+        tables=tables,
+        runs=runs,
+        applied=[
+            {"hour": AT + timedelta(hours=n), "late": n % 7, "stale": n % 3} for n in range(24)
+        ],
+        slowest=slowest,
+        rejects=rejects,
+        ddl=[ddl],
+        storage=[
+            {"table": name, "files": files, "bytes": bytes_, "small": files > 50}
+            for name, files, bytes_ in stored
+        ],
+    )
+    bounds = checks(rejects=0, freshness="1 hour", lag="15 minutes")
+    return facts, findings(bounds, sources, tables)
+
+
 @pytest.fixture(scope="module")
 def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     if chromium() is None:
@@ -108,6 +205,59 @@ def test_no_text_can_become_anything_else(window: Page, tmp_path: Path) -> None:
     # Each text is there, whole: in the heading, lists, cells, and under the pointer.
     text = window.value("document.body.textContent")
     assert text.count(EVIL) > 25
+
+
+def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
+    """`SCREENS=write` takes the picture of docs/report.md anew."""
+    facts, found = invented()
+    opened(window, tmp_path, page(facts, found, warehouse_name="lake/warehouse"), height=1500)
+    assert window.said == []
+
+    def shown(table: str) -> dict[str, dict[str, str]]:
+        cells = (
+            "[...row.querySelectorAll('[data-name]')].map(c => [c.dataset.name, c.dataset.value])"
+        )
+        rows = f"[...document.querySelectorAll('#{table} tr[data-row]')]"
+        each = f"{rows}.map(row => [row.dataset.row, Object.fromEntries({cells})])"
+        return dict(window.value(f"Object.fromEntries({each})"))
+
+    def of(rows: Iterable[dict[str, Any]], key: str, *names: str) -> dict[str, dict[str, str]]:
+        return {
+            key.format(**row): {n: "" if row[n] is None else str(row[n]) for n in names}
+            for row in rows
+        }
+
+    waits = ("lag", "lag_seconds", "unread_files", "unread_messages", "gaps")
+    assert shown("sources-table") == of(facts.sources, "{source}", "messages", *waits, "rejects")
+    assert shown("tables-table") == of(
+        facts.tables,
+        "{table}",
+        *("rows", "age_seconds", "lag_seconds", "late", "rejected", "pending_ddl"),
+    )
+    spent = [
+        {**run, **{f"seconds-{s}": t for s, t in run["seconds"].items()}} for run in facts.runs
+    ]
+    assert shown("runs-table") == of(
+        spent,
+        "{run} {part}",
+        *("messages", "events", "rejects"),
+        *(f"seconds-{stage}" for stage in facts.runs[0]["seconds"]),
+        "latency_p95",
+    )
+    did = ("batches", "events", "seconds", "median", "longest")
+    assert shown("slowest-table") == of(facts.slowest, "{target}", *did)
+    late = ("late", "stale", "keys_refolded")
+    assert shown("late-table") == of(facts.slowest, "{target}", *late)
+    assert shown("ddl-table") == of(facts.ddl, "{id}", "waiting_rows")
+    assert shown("rejects-table") == {"bad_json decode shop ": {"rejects": "7"}}
+    assert shown("storage-table") == of(facts.storage, "{table}", "bytes", "files")
+    text = window.value("document.body.innerText")
+    for said in ("40 s ago", "2.25 min ago", "8.6 MiB", "3.3 MiB", "many small files", "4,120"):
+        assert said in text, said
+    listed = window.value("[...document.querySelectorAll('#state li')].map(li => li.textContent)")
+    assert listed == [finding.text for finding in found] and len(listed) == 6
+    if os.environ.get("SCREENS") == "write":
+        window.screenshot(PICTURE)
 
 
 def test_nothing_is_there_yet(window: Page, tmp_path: Path) -> None:

@@ -175,6 +175,22 @@ def test_a_run_that_goes_on_writes_the_file_at_intervals(
         assert watch is None
 
 
+def test_a_run_that_goes_on_answers_where_it_was_told_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with watching(Console(json=True), metrics=None, listen="127.0.0.1:0") as watch:
+        assert watch is not None
+        said = capsys.readouterr().err
+        assert said.startswith("listening at 127.0.0.1:")
+        port = int(said.rpartition(":")[2])
+        assert (get(port, "/health")[0], get(port, "/ready")[0]) == (200, 503)
+        watch(reading(7), False)
+        assert 'ingest_source_messages_total{source="shop"} 7.0' in get(port, "/metrics")[2]
+        assert get(port, "/ready")[0] == 200
+    with pytest.raises(urllib.error.URLError):
+        get(port, "/health")
+
+
 @pytest.mark.parametrize("text", ["9188", "host", "host:", ":9188", "h:x", "h:70000", "h:-1"])
 def test_an_address_that_is_none(text: str) -> None:
     with pytest.raises(click.UsageError, match="expected HOST:PORT"):

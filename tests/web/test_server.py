@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,10 +18,12 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from ingest.errors import ConfigError, Mistake
+from pipelines.cli.context import Invocation
 from pipelines.operations.listings import DDL
 from pipelines.web.review import Change, Inbox, fingerprint
 from pipelines.web.server import MOST_FORM, Site, serving
 from tests.support.browser import Page, browser, chromium
+from tests.support.project import Project
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/review.png"
 
@@ -223,6 +226,38 @@ def test_the_token_leads_nowhere_else(client: Client) -> None:
         assert not (got.headers["Location"] or "/").startswith(("//", "/\\"))
 
 
+def test_the_command_serves_until_it_is_told_to_end(
+    review: Fake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On this machine alone unless told otherwise, and with a token that is another each time."""
+    printed: list[str] = []
+
+    def wait(*_: float) -> None:
+        printed.append(capsys.readouterr().out.strip())
+        client = Client(printed[-1])
+        client.enter()
+        assert "1 to decide" in client.ask("GET", "/").body
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Invocation, "warehouse", None)
+    monkeypatch.setattr("pipelines.web.review.LedgerReview", lambda _: review)
+    monkeypatch.setattr("pipelines.platform.signals.Stop.wait", wait)
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", "name: shop\nfiles: {path: x}\n")
+    for _ in range(2):
+        assert project.ingest("review", "--serve", "--port", "0").code == 0
+    assert all(re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", one) for one in printed)
+    tokens = {address.partition("token=")[2] for address in printed}
+    assert len(tokens) == 2
+    with serving(Site(review, "warehouse", "ada")) as taken:
+        port = taken.partition("127.0.0.1:")[2].partition("/")[0]
+        answer = project.ingest("review", "--serve", "--port", port)
+    assert answer.code == 2 and f"cannot listen at 127.0.0.1:{port}: " in answer.err
+
+
 def test_what_is_seen_tells_a_change_from_another() -> None:
     one = entry("aa11", proposed="x")
     assert fingerprint(one) == fingerprint({**one, "waiting_rows": 5})
@@ -265,6 +300,22 @@ CITY = entry(
     lost_rows=3,
     event_time=datetime(2024, 3, 5, tzinfo=UTC),
 )
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+@pytest.mark.parametrize(("verb", "state"), [("approve", "applied"), ("reject", "rejected")])
+def test_both_buttons_decide(
+    client: Client, review: Fake, tmp_path: Path, verb: str, state: str
+) -> None:
+    with browser(tmp_path) as page:
+        visit(page, f"http://{client.netloc}{client.entrance}")
+        press(page, "a[href='/change/aa11']")
+        page.value("document.querySelector('textarea').value = 'agreed <b>'")
+        press(page, f"button.{verb}")
+        assert page.value("document.querySelector('h1 .state').textContent") == state
+        assert page.value("document.querySelector('form')") is None
+        assert page.said == []
+    assert review.decided == [(verb, "aa11", "ada", "agreed <b>")]
 
 
 @pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")

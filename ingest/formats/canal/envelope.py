@@ -47,6 +47,7 @@ class Envelope(msgspec.Struct, gc=False):
     isDdl: bool | None = None
     id: Scalar = None
     database: str | None = None
+    schema: Any = None
     table: str | None = None
     pkNames: tuple[str, ...] | None = None
     es: Scalar = None
@@ -60,6 +61,12 @@ class Envelope(msgspec.Struct, gc=False):
     tableChanges: msgspec.Raw = _NONE
     batchId: Scalar = None
     tidb: TiDB | None = msgspec.field(default=None, name="_tidb")
+
+    @property
+    def schema_name(self) -> str | None:
+        """The schema between database and table, which Huawei DRS names where the source has one;
+        Canal's own MySQL has none."""
+        return self.schema if self.schema.__class__ is str and self.schema else None
 
     @property
     def unlogged(self) -> bool:

@@ -38,7 +38,7 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
         kind=kind,
         op_raw=envelope.type,
         db=envelope.database or options.default_database,
-        schema=options.default_schema,
+        schema=envelope.schema_name or options.default_schema,
         table=envelope.table or (None if kind == "control" else options.default_table),
         key_columns=(envelope.pkNames or None) if kind != "control" else None,
         id=text_of(envelope.id),

@@ -2,8 +2,9 @@
 
 Vendor: alibaba/canal e20e442, `FlatMessage` and `MQMessageUtils.messageConverter`; read with it
 are TiCDC's `_tidb` extension (docs.pingcap.com/tidb/stable/ticdc-canal-json), OceanBase Cloud and
-OMS, CloudCanal, Huawei DRS (INIT, a delete's row in `old`), Tencent CKafka (times in seconds),
-InLong and the Flink, Flink CDC, Paimon and SeaTunnel sinks (native numbers, few fields).
+OMS, CloudCanal, Huawei DRS (INIT, a delete's row in `old`, the `schema` of sources that have one),
+Tencent CKafka (times in seconds), InLong and the Flink, Flink CDC, Paimon and SeaTunnel sinks
+(native numbers, few fields).
 """
 
 from __future__ import annotations
@@ -243,7 +244,6 @@ FORMAT = Format(
         ),
     },
     impossible={
-        "schema": "FlatMessage has database and table, no schema",
         "sequenceId": "FlatMessage has no such field",
         "storeDataSequence": "FlatMessage has no such field",
     },

@@ -95,7 +95,8 @@ class Tables:
                     continue
             envelope = sent.envelope
             known = (
-                *(envelope.database, envelope.table, envelope.pkNames, envelope.id is None),
+                *(envelope.database, envelope.schema_name, envelope.table),
+                *(envelope.pkNames, envelope.id is None),
                 *(envelope.unlogged, bytes(envelope.mysqlType), bytes(envelope.sqlType)),
                 (columns := tuple(row)),
             )
@@ -108,7 +109,7 @@ class Tables:
 
     def _table(self, envelope: Envelope, columns: tuple[str, ...]) -> _Table:
         return _Table(
-            self._options.completed((envelope.database, None, envelope.table)),
+            self._options.completed((envelope.database, envelope.schema_name, envelope.table)),
             bytes(envelope.mysqlType),
             bytes(envelope.sqlType),
             envelope.pkNames or None,

@@ -24,6 +24,8 @@ _CACHE = "spark.sql.codegen.cache.maxEntries"
 _CLASSES = 1000
 """A MERGE generates some 60 classes; of the default of 100, every second one forgets them all."""
 _FEWEST = 4
+_MOST_THAT_COME = 100
+"""Cores of executors that come as they are needed: the tasks of more would mostly be empty."""
 ANYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -113,4 +115,8 @@ def _cores(session: SparkSession, given: Mapping[str, str]) -> int:
         number("spark.cores.max", 0),
         number("spark.executor.instances", 0) * each,
     )
+    if given.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+        names = ("initialExecutors", "minExecutors", "maxExecutors")
+        may_come = max(number(f"spark.dynamicAllocation.{name}", 0) for name in names) * each
+        asked = max(asked, min(may_come, _MOST_THAT_COME))
     return max(asked, session.sparkContext.defaultParallelism)

@@ -88,6 +88,31 @@ def test_what_was_given_stands() -> None:
     assert session.conf == {**DELTA, **ANYWHERE, **tasks, **given}
 
 
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        ({"maxExecutors": "8", "initialExecutors": "1"}, "64"),
+        # So many might come that most tasks would be empty.
+        ({"maxExecutors": "500"}, "200"),
+        # Without a bound, by what it begins with.
+        ({"initialExecutors": "3"}, "24"),
+        ({"minExecutors": "2"}, "16"),
+        ({}, "4"),
+    ],
+)
+def test_executors_that_come_as_they_are_needed(given: Mapping[str, str], tasks: str) -> None:
+    allocation = {f"spark.dynamicAllocation.{name}": text for name, text in given.items()}
+    session = submitted(
+        {**DELTA, "spark.executor.cores": "4", "spark.dynamicAllocation.enabled": "true"}
+        | allocation
+    )
+    adapted(session, None)
+    assert {session.conf[name] for name in BY_CORES} == {tasks}
+    fixed = submitted({**DELTA, "spark.executor.cores": "4"} | allocation)
+    adapted(fixed, None)
+    assert {fixed.conf[name] for name in BY_CORES} == {"4"}
+
+
 @pytest.mark.parametrize("lacking", DELTA)
 def test_without_delta_nothing_begins(lacking: str) -> None:
     given = {name: text for name, text in DELTA.items() if name != lacking}

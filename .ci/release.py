@@ -3,7 +3,7 @@
 1. The wheel and the sdist, by the project's own build backend.
 2. What they say of themselves and what they hold: everything that is needed, no tests, no secrets.
 3. `sbom.cdx.json`, a bill of materials (CycloneDX 1.6): each dependency, extras included, with its
-   version, hashes and licence as the locks and its own metadata have them, and each jar.
+   version, hashes and licence as the locks and its own metadata have them, and each jar with its.
 4. The wheel in an empty environment, with the versions of the lock, plays the demo.
 """
 
@@ -42,6 +42,16 @@ TOP |= {".gitignore"}
 SECRET = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bghp_\w{36}\b|\bdapi[0-9a-f]{32}\b"
 )
+JAR_LICENCES = {
+    "com.fasterxml.jackson.datatype": "Apache-2.0",
+    "io.delta": "Apache-2.0",
+    "io.unitycatalog": "Apache-2.0",
+    "javax.annotation": "CDDL + GPLv2 with classpath exception",
+    "org.apache.commons": "Apache-2.0",
+    "org.apache.kafka": "Apache-2.0",
+    "org.apache.spark": "Apache-2.0",
+}
+"""Of the jars by their group, as their projects say it: not every jar holds its licence."""
 _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _JAR = re.compile(r"^([^:#\s]+):([^:\s]+):([^:\s]+) ([0-9a-f]{64})", re.MULTILINE)
@@ -162,9 +172,14 @@ def bill(version: str, parts: Mapping[str, Distribution]) -> dict[str, Any]:
     }
     for group, name, number, digest in sorted(jars):
         purl = f"pkg:maven/{group}/{name}@{number}"
+        if group not in JAR_LICENCES:
+            raise Broken(f"expected JAR_LICENCES to name that of {group}, which {name} is of")
         about = {"group": group, "name": name, "version": number, "purl": purl}
         hashes = [{"alg": "SHA-256", "content": digest}]
-        components.append({"type": "library", "bom-ref": purl, **about, "hashes": hashes})
+        licences = [{"license": {"name": JAR_LICENCES[group]}}]
+        components.append(
+            {"type": "library", "bom-ref": purl, **about, "licenses": licences, "hashes": hashes}
+        )
     own = {"type": "application", "bom-ref": NAME, "name": NAME, "version": version}
     own["licenses"] = [{"license": {"id": "Apache-2.0"}}]  # type: ignore[assignment]
     refs = [component["bom-ref"] for component in components]

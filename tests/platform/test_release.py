@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -70,7 +71,8 @@ def test_metadata_version_and_changes_belong_together(release: ModuleType) -> No
 
 
 def test_the_bill_names_every_dependency_with_licence_and_hash(release: ModuleType) -> None:
-    extras = ("spark", "report", "rabbitmq", "databases")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
     parts = release.closure(extras)
     assert {"click", "pyspark", "py4j", "pygal", "pika", "psycopg"} <= parts.keys()
     assert not {"pytest", "ruff", "mypy"} & parts.keys()
@@ -82,6 +84,14 @@ def test_the_bill_names_every_dependency_with_licence_and_hash(release: ModuleTy
     for part in bill["components"]:
         assert part["purl"].partition("@")[2] == part["version"]
         assert all(len(each["content"]) == 64 for each in part["hashes"]) and part["hashes"]
-        if part["purl"].startswith("pkg:pypi/"):
-            assert part["licenses"][0]["license"]["name"]
+        assert part["licenses"][0]["license"]["name"]
     assert any(ref.startswith("pkg:maven/io.delta/delta-spark_") for ref in refs)
+
+
+def test_a_jar_whose_licence_nobody_looked_up_stops_a_release(
+    release: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    licences = {group: name for group, name in release.JAR_LICENCES.items() if group != "io.delta"}
+    monkeypatch.setattr(release, "JAR_LICENCES", licences)
+    with pytest.raises(release.Broken, match=r"expected JAR_LICENCES to name that of io\.delta"):
+        release.bill("0.1.0", {})

@@ -7,8 +7,10 @@ import json
 import pytest
 
 from ingest.errors import ConfigError, Mistake
-from pipelines.cli.app import main
+from pipelines.cli.app import ingest, main
+from pipelines.cli.examples import commands
 from pipelines.terminal.console import Console, counted
+from pipelines.terminal.layout import Column
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
 SHOWN = r"\x1b]0;owned\x07\x1b[2J\r\u202eabc\u2066\x9b31m"
@@ -110,3 +112,17 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 def test_programs_get_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     Console(json=True).record({HOSTILE: f"{HOSTILE}\n"})
     assert json.loads(capsys.readouterr().out) == {HOSTILE: f"{HOSTILE}\n"}
+
+
+@pytest.mark.parametrize("formula", ['=HYPERLINK("//x")', "+1+cmd|' /C x'!A0", "-2+3", "@SUM(A1)"])
+def test_a_formula_of_a_spreadsheet_stays_what_it_was(
+    formula: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing here writes what a spreadsheet opens, so a value is neither quoted nor changed."""
+    Console(json=True).record({"note": formula})
+    assert json.loads(capsys.readouterr().out) == {"note": formula}
+    Console(json=False).table((Column("note"),), [[formula]])
+    assert capsys.readouterr().out.splitlines()[2] == formula
+    options = [option for _, verb in commands(ingest) for option in verb.params]
+    said = " ".join(f"{option.opts} {option.type.to_info_dict()}" for option in options).lower()
+    assert not any(word in said for word in ("csv", "tsv", "xls"))

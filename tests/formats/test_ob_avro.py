@@ -140,6 +140,34 @@ def test_a_datum_of_another_schema_is_read_to_the_last_byte() -> None:
         assert refused.value.code.value == "bad_avro"
 
 
+@pytest.mark.parametrize(
+    ("symbol", "value", "text", "type_"),
+    [
+        ("INTERVAL", "INTERVAL '3' DAY", "INTERVAL '3' DAY", "varchar"),
+        ("SPARSEVECTOR", "{1:0.5}", "{1:0.5}", "sparsevector"),
+        ("UUID", b"\x01\x02", "AQI=", "varbinary"),
+    ],
+)
+def test_a_type_that_a_later_schema_adds_is_read_by_its_branch(
+    symbol: str, value: Any, text: str, type_: str
+) -> None:
+    schema = json.loads(json.dumps(OB_SCHEMA))
+    (images,) = (field for field in schema["fields"] if field["name"] == "beforeImages")
+    images["type"][1]["items"]["fields"][0]["type"]["symbols"].append(symbol)
+    record = {
+        **{"id": 7, "version": 1, "operation": "INSERT", "schemaName": "d", "tableName": "t"},
+        **{"fields": [{"name": "a", "dataTypeNumber": 0}], "total": -1, "index": -1},
+        **{"afterImages": [{"type_info": symbol, "value": value}]},
+        **{"beforeImageBytes": b"", "afterImageBytes": b""},
+    }
+    datum = written(fastavro.parse_schema(json.loads(json.dumps(schema))), record)
+    headers = (("avro.schema", json.dumps(schema).encode()),)
+    (event,) = decoder("ob_avro")(Message(datum, headers=headers))
+    assert event.after == {"a": text}
+    assert event.types is not None
+    assert [column.source_type for column in event.types.columns] == [type_]
+
+
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("count", [2, 3, 7])
 def test_shards_together_are_the_record(count: int, first: int) -> None:

@@ -31,6 +31,8 @@ _STRINGS = {
     **{"ARRAY": "array", "VECTOR": "vector", "SPARSE_VECTOR": "sparsevector", "MAP": "map"},
     **{"ENUM": "enum", "SET": "set", "DECIMAL": "decimal", "LONG": "bigint unsigned"},
     **{"INTEGER": "bigint unsigned", "ROARINGBITMAP": "roaringbitmap"},
+    # as the table of the vendor's page has it
+    "SPARSEVECTOR": "sparsevector",
 }
 _OBJECTS = {
     **{"boolean": "boolean", "int": "int", "long": "bigint", "float": "float"},

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from rich.cells import cell_len
 
 from pipelines.cli import screens, status
 from pipelines.cli.context import Invocation
+from pipelines.operations.listings import DDL, REJECTS
 from pipelines.operations.status import SOURCE, TABLE
 from pipelines.terminal.console import Console
 from pipelines.terminal.layout import Column, Kind, Where, lines, shortened, wrapped
@@ -137,6 +139,31 @@ def test_ids_are_as_short_as_they_are_alone() -> None:
     assert screens.short_ids([one, three]) == {one: "abcdefgh", three: "b" * 8}
     assert screens.short_ids([one, three], [two]) == {one: one, three: "b" * 8}
     assert screens.short_ids([one], [one[:9]]) == {one: one[:10]}
+
+
+def test_positions_and_whole_names_are_for_who_asks() -> None:
+    at, pos = datetime(2024, 3, 5, tzinfo=UTC), [0, 1, 3, 0, 0, 0, 0, 3, 3, 0, 1]
+    long, id_ = "landing/" + "of/a/folder/" * 9 + "orders.jsonl", "3298ecef" * 4
+    table = dict.fromkeys(TABLE) | {"table": "t", "freshness": at, "last_pos": pos, "masks": []}
+    table |= dict.fromkeys(("rows", "late", "rejected", "pending_ddl", "rows_of_old_epochs"), 7)
+    change = dict.fromkeys(DDL) | {"id": id_, "table": "t", "pos": pos, "why": "no reason"}
+    change["status"] = "pending"
+    reject = dict.fromkeys(REJECTS) | {"id": id_, "topic": long, "partition": 0, "offset": 9}
+    made: dict[str, Callable[[bool], Any]] = {
+        "status": lambda verbose: screens.tables([table], now=at, verbose=verbose),
+        "ddl": lambda verbose: screens.schema_changes([change], [], verbose=verbose),
+        "rejects": lambda verbose: screens.rejects([reject], [], verbose=verbose),
+    }
+    asked_for = {"status": [str(pos).replace(" ", ""), "2024-03-05T00:00:00Z"], "rejects": [long]}
+    asked_for["ddl"] = [id_, str(pos).replace(" ", ""), "no reason"]
+    for verb, shown in made.items():
+        for verbose in (False, True):
+            columns = shown(verbose)
+            texts = [column.cells for column in columns]
+            rows = [list(row) for row in zip(*texts, strict=True)]
+            printed = "\n".join(drawn(80, [column.column for column in columns], rows))
+            found = [text in printed for text in asked_for[verb]]
+            assert found == [verbose] * len(found), (verb, printed)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -196,6 +197,15 @@ def test_a_template_names_the_target(template: str, names: Names, expected: str)
     db, schema, table = names
     assert check_target(template) == template
     assert target_name(template, db=db, schema=schema, table=table) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc", "..", "a/../../b", "C:\\x", "~/.ssh", "a\x00b", "s3://b/c"]
+)
+def test_a_source_table_named_like_a_path_stays_in_its_schema(name: str) -> None:
+    for names in ((name, None, "t"), ("barn", None, name), (name, name, name)):
+        found = target(tables({"from": "*"}), *names)
+        assert found is not None and re.fullmatch(r"\w+", found), found
 
 
 @pytest.mark.parametrize("template", ["{database}", "{db!r}", "{table:>9}", "{}", "{0}", "{db.x}"])

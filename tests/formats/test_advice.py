@@ -73,3 +73,9 @@ def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))
     assert row["error_code"] == code
     assert advice in row["error"]
+
+
+def test_a_byte_behind_an_id_of_eight_is_enough_to_see_it() -> None:
+    [row] = as_dicts(reader_of("debezium_avro").rows(Message(bytes(8) + b"\x05\x0e")))
+    assert row["error_code"] == "unsupported"
+    assert "apicurio.registry.as-confluent" in row["error"]

@@ -32,6 +32,8 @@ from ingest.wire.strangers import OTHER_LANGUAGES, foreign_framing
 
 HEAD = 5
 """Bytes before the datum: a zero, and the schema's id in four."""
+_EIGHT = 9
+"""Bytes before the datum where an id of Apicurio's has eight."""
 _MOST_WRITERS = 1_000
 
 
@@ -113,7 +115,7 @@ def _of_another_framing(data: bytes, id_: int) -> str | None:
             "expected Avro behind the schema's id, got JSON, framed for JSON Schema: set the "
             "connector's value.converter to JsonConverter (format: debezium) or to AvroConverter"
         )
-    if id_ == 0 and len(data) > 2 * HEAD:
+    if id_ == 0 and len(data) > _EIGHT:
         return (
             "expected a schema's id of four bytes, got 0, as the ids of eight bytes begin that "
             "Apicurio's converter writes: set its apicurio.registry.as-confluent to true"

@@ -22,9 +22,8 @@ import zstandard
 
 from ingest.codes import Code
 from ingest.files.compression import CHUNK, LARGEST, Chunks, Cursor, Damage
-from ingest.files.record import Record, broken
+from ingest.files.record import SCHEMA_HEADER, Record, broken
 
-SCHEMA_HEADER = "avro.schema"
 BLOCK_LARGEST = 8 * LARGEST
 """A block that unpacks to more bytes is refused."""
 _MAGIC = b"Obj\x01"
@@ -36,7 +35,7 @@ def data(chunks: Chunks) -> Iterator[Record]:
     cursor = Cursor(chunks)
     try:
         fields = _header(cursor)
-        schema = fields["avro.schema"]
+        schema = fields[SCHEMA_HEADER]
         skip = _skipper(json.loads(schema))
         marker = cursor.take(_SYNC)
     except _Unreadable as error:
@@ -130,8 +129,8 @@ def _header(cursor: Cursor) -> dict[str, bytes]:
             except UnicodeDecodeError:
                 raise _Unreadable(bytes(taken), "expected UTF-8 in the header") from None
             fields[name] = _text(cursor, taken)
-    if "avro.schema" not in fields:
-        raise _Unreadable(bytes(taken), "expected avro.schema in the header")
+    if SCHEMA_HEADER not in fields:
+        raise _Unreadable(bytes(taken), f"expected {SCHEMA_HEADER} in the header")
     return fields
 
 

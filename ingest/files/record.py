@@ -13,6 +13,8 @@ ERROR_HEADER = "ingest.error"
 GAP_HEADER = "ingest.gap"
 """On a record without value that stands for messages which were gone before they were read. Its
 value is the first and the last of their offsets, like `12-40`."""
+SCHEMA_HEADER = "avro.schema"
+"""On a datum cut out of an Avro container, under the name it has there: its writer's schema."""
 _CODES = {code.value: code for code in (Code.BAD_FRAMING, Code.TOO_LARGE)}
 
 

@@ -6,10 +6,10 @@ format that it resembles. A guess here decides nothing: the message is set aside
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ingest.wire.avro.framing import WRITE_IN_MESSAGE, refused
 from ingest.wire.contract import TopLevel
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -129,7 +129,6 @@ _KINDS = (
         "and options.flattened: true",
     ),
 )
-_GLUE = (b"\x03\x00", b"\x03\x05")
 
 
 def advice(top: TopLevel) -> str:
@@ -145,15 +144,14 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
     if any(name.startswith("apicurio.") for name, _ in headers):
         return (
             "its headers name a schema of an Apicurio registry, which only the message itself may "
-            "do: set the converter's apicurio.registry.headers.enabled to false and "
-            "apicurio.registry.as-confluent to true"
+            f"do: {WRITE_IN_MESSAGE}"
         )
     if value.lstrip()[:1] == b"[":
         return (
             "it is an array: each record has one message, so cut arrays into their elements before "
             "they are sent"
         )
-    return foreign_framing(value) or _encoding(value) or "set the source's format"
+    return refused(value) or _encoding(value) or "set the source's format"
 
 
 _COMPRESSED = {
@@ -189,39 +187,4 @@ def _encoding(value: bytes) -> str | None:
         return (
             "it looks like base64: send the bytes themselves; in files, set framing: base64_lines"
         )
-    return None
-
-
-OTHER_LANGUAGES = (
-    "Avro alone is decoded: if the messages are Protobuf, set the connector's value.converter to "
-    "AvroConverter"
-)
-"""What to know of bytes behind a schema's id, which do not tell of which language it is."""
-
-
-_SPELT = (
-    (b"AAA", re.compile(rb"[A-Za-z0-9+/\s]+=*\s*"), "base64"),
-    (b"0000", re.compile(rb"[0-9A-Fa-f\s]+"), "hex"),
-)
-"""How a zero byte and a schema's id begin where bytes are written as text."""
-
-
-def foreign_framing(value: bytes) -> str | None:
-    """What bytes are framed by, where it is no framing that is read, and what to do about it."""
-    if value[:2] in _GLUE and len(value) > 18:
-        return (
-            "it looks framed by the AWS Glue schema registry, which is not read: use a registry of "
-            "Confluent's protocol, or Debezium's JsonConverter"
-        )
-    if value[:5] == bytes(5) and len(value) > 9:
-        return (
-            "it looks framed by the ids of eight bytes that Apicurio's converter writes, which are "
-            "not read: set its apicurio.registry.as-confluent to true"
-        )
-    for start, letters, name in _SPELT:
-        if value.startswith(start) and letters.fullmatch(value):
-            return (
-                f"it looks like {name}: send the bytes themselves; "
-                f"in files, set framing: {name}_lines"
-            )
     return None

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 
 from ingest.config.transports import Files
 from ingest.files import compression
-from ingest.files.avro_container import SCHEMA_HEADER
 from ingest.files.compression import Damage
 from ingest.files.framing import FRAMINGS, records
-from ingest.files.record import ERROR_HEADER, Record, broken, framing_error
+from ingest.files.record import ERROR_HEADER, SCHEMA_HEADER, Record, broken, framing_error
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,

@@ -20,8 +20,9 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event
+from ingest.files.record import SCHEMA_HEADER
 from ingest.formats.debezium import json as debezium
-from ingest.formats.debezium.avro_writers import HEAD, AvroKeys, Writer, Writers
+from ingest.formats.debezium.avro_writers import AvroKeys, Writer, Writers
 from ingest.formats.debezium.envelope import CASSANDRA, LOSSES, OPS, Inner, Source, sent_micros
 from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.flattened import Flattened
@@ -37,17 +38,10 @@ from ingest.formats.dts import avro as dts
 from ingest.formats.oceanbase import avro as ob_avro
 from ingest.values import jsontext
 from ingest.wire.avro.connect import ADJUSTMENTS
+from ingest.wire.avro.framing import WRITE_IN_MESSAGE, id_in_header, looks_confluent
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.wire.contradictions import refuse_rows
 
-_CONTAINER = "avro.schema"
-"""Header that a datum cut out of an Avro container comes with: its writer's schema."""
-_APICURIO = ("apicurio.value.globalId", "apicurio.value.contentId")
-_IN_HEADERS = (
-    "expected the schema's id before the datum, got it in a header of Apicurio's: set the "
-    "converter's apicurio.registry.headers.enabled to false and apicurio.registry.as-confluent to "
-    "true"
-)
 _INNER = msgspec.json.Decoder(Inner)
 
 
@@ -70,14 +64,18 @@ class _DebeziumAvro:
         writer, start = None, 0
         if message.headers:
             for name, text in message.headers:
-                if name.startswith(_APICURIO):
-                    raise DecodeError(Code.UNSUPPORTED, _IN_HEADERS)
-                if name == _CONTAINER and text:
+                if id_in_header(name):
+                    raise DecodeError(
+                        Code.UNSUPPORTED,
+                        "expected the schema's id before the datum, got it in a header of "
+                        f"Apicurio's: {WRITE_IN_MESSAGE}",
+                    )
+                if name == SCHEMA_HEADER and text:
                     writer = self._writers.of_schema(text, schemas)
         if writer is None:
             if value == b"null":
                 return iter((self._flattened.tombstone(message, warnings),))
-            writer, start = self._writers.of(value, schemas), HEAD
+            writer, start = self._writers.of(value, schemas)
         if writer.envelope:
             return iter((self._change(writer, start, message, warnings=warnings),))
         found = writer.value(value, start)
@@ -176,13 +174,12 @@ def recognise(message: Message) -> bool:
     Which ids are known only the source's options tell, so the frame is all there is to see.
     """
     for name, text in message.headers or ():
-        if name == _CONTAINER:
+        if name == SCHEMA_HEADER:
             return b".Envelope" in (text or b"")
-    value = message.value or b""
-    if len(value) <= HEAD or value[:2] != b"\0\0" or not any(value[2:HEAD]):
-        return False
-    # These read the datum to its end, so what they recognise is theirs.
-    return not any(recognises(message) for recognises in _BEFORE)
+    # The others read the datum to its end, so what they recognise is theirs.
+    return looks_confluent(message.value or b"") and not any(
+        recognises(message) for recognises in _BEFORE
+    )
 
 
 _BEFORE = tuple(f.recognise_bytes for f in (dts.FORMAT, ob_avro.FORMAT) if f.recognise_bytes)

@@ -21,19 +21,14 @@ from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.envelope import Inner, family_of_connector, names_of
 from ingest.formats.debezium.keys import JsonKeys, Texts
 from ingest.formats.debezium.schema import Block, Schemas
-from ingest.values import jsontext
 from ingest.wire.avro.connect import Field, column_namer, connect_field
+from ingest.wire.avro.framing import OTHER_LANGUAGES, confluent, not_confluent, other_language
 from ingest.wire.avro.reader import UNREADABLE, Read, reader
 from ingest.wire.avro.registry import Access, Registry, SchemaFolder, SchemaSource
 from ingest.wire.avro.schema import Field as AvroField
 from ingest.wire.avro.schema import Type, parse_schema
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.strangers import OTHER_LANGUAGES, foreign_framing
 
-HEAD = 5
-"""Bytes before the datum: a zero, and the schema's id in four."""
-_EIGHT = 9
-"""Bytes before the datum where an id of Apicurio's has eight."""
 _MOST_WRITERS = 1_000
 
 
@@ -57,23 +52,20 @@ class Writers:
         self._name_of = column_namer(given.get("field_name_adjustment", "none"))
         self._known: dict[int | bytes, Writer] = {}
 
-    def of(self, data: bytes, schemas: Schemas) -> Writer:
-        """The writer of framed bytes. Raises bad_avro, unknown_schema_id."""
-        if data[:1] != b"\0" or len(data) < HEAD:
-            framed = foreign_framing(data)
-            raise DecodeError(
-                Code.BAD_AVRO,
-                "expected a zero byte and four bytes of the schema's id, "
-                f"got {jsontext.excerpt(data)}" + (f"; {framed}" if framed else ""),
-            )
-        id_ = int.from_bytes(data[1:HEAD], "big")
+    def of(self, data: bytes, schemas: Schemas) -> tuple[Writer, int]:
+        """The writer of framed bytes, and where the datum begins. Raises bad_avro,
+        unknown_schema_id."""
+        frame = confluent(data)
+        if frame is None:
+            raise not_confluent(data)
+        id_, start = frame
         known = self._known.get(id_)
         if known is not None:
-            return known
-        other = _of_another_framing(data, id_)
+            return known, start
+        other = other_language(data)
         if other is not None:
             raise DecodeError(Code.UNSUPPORTED, other)
-        return self._made(id_, self._schema(id_), schemas)
+        return self._made(id_, self._schema(id_), schemas), start
 
     def of_schema(self, text: bytes, schemas: Schemas) -> Writer:
         """The writer of a schema that came along. Raises bad_avro."""
@@ -101,26 +93,6 @@ class Writers:
             reasons.insert(0, f"expected a place to find the schema of id {id_}, got none")
             reasons.append(OTHER_LANGUAGES)
         raise DecodeError(Code.UNKNOWN_SCHEMA_ID, "; ".join(reasons))
-
-
-def _of_another_framing(data: bytes, id_: int) -> str | None:
-    """What bytes that begin with a zero are, where they are no Avro of Confluent's framing."""
-    body = data[HEAD:]
-    if body[:1] == b"{" and body.rstrip()[-1:] == b"}":
-        try:
-            msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        return (
-            "expected Avro behind the schema's id, got JSON, framed for JSON Schema: set the "
-            "connector's value.converter to JsonConverter (format: debezium) or to AvroConverter"
-        )
-    if id_ == 0 and len(data) > _EIGHT:
-        return (
-            "expected a schema's id of four bytes, got 0, as the ids of eight bytes begin that "
-            "Apicurio's converter writes: set its apicurio.registry.as-confluent to true"
-        )
-    return None
 
 
 def _of_another_language(text: str | bytes) -> str | None:
@@ -151,7 +123,7 @@ class AvroKeys:
         if not raw or raw[0]:
             return self._json.names(raw, needed=needed)
         try:
-            return self._writers.of(raw, self._schemas).names
+            return self._writers.of(raw, self._schemas)[0].names
         except DecodeError as error:
             if needed and error.code is Code.UNKNOWN_SCHEMA_ID:
                 raise
@@ -162,8 +134,8 @@ class AvroKeys:
         if not raw or raw[0]:
             return self._json.row(raw, columns._replace(canonical=False), names)
         try:
-            writer = self._writers.of(raw, self._schemas)
-            return writer.row(raw, HEAD, names, family=columns.family) if writer.record else None
+            writer, start = self._writers.of(raw, self._schemas)
+            return writer.row(raw, start, names, family=columns.family) if writer.record else None
         except DecodeError:
             return None
 
@@ -171,7 +143,8 @@ class AvroKeys:
         """The key as Debezium would have sent it in JSON. Raises unknown_schema_id, bad_avro."""
         if not raw or raw[0]:
             return raw
-        return msgspec.json.encode(self._writers.of(raw, self._schemas).value(raw, HEAD))
+        writer, start = self._writers.of(raw, self._schemas)
+        return msgspec.json.encode(writer.value(raw, start))
 
 
 Namer = Callable[[AvroField], str]

@@ -15,16 +15,16 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
+from ingest.files.record import SCHEMA_HEADER, framing_error
 from ingest.formats.oceanbase.chunks import BUNDLE, joined, runs, unbundled
 from ingest.formats.oceanbase.objects import record_of
 from ingest.formats.oceanbase.record import Record, read
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import parse
+from ingest.wire.avro.framing import confluent, single_object
 from ingest.wire.contract import Message, TopLevel
 
-CONTAINER, SINGLE = b"Obj\x01", b"\xc3\x01"
-_CONFLUENT, _FINGERPRINT = 5, 10
-_HEADER = "avro.schema"
+_CONTAINER = b"Obj\x01"
 _JSON = json_decoder(dict[str, Any])
 _SPACES = b" \t\r\n\xef\xbb\xbf"
 
@@ -40,7 +40,7 @@ def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
     elif value.startswith(BUNDLE):
         parts = [found for part in unbundled(value) for found in _of(message, part, ids)]
         yield joined(parts)
-    elif value.startswith(CONTAINER):
+    elif value.startswith(_CONTAINER):
         found = list(_of(message, value, ids))
         # A shard that comes alone waits for the others, as one in any other encoding.
         yield from found if len(found) == 1 else runs(found)
@@ -50,26 +50,26 @@ def records(message: Message, ids: frozenset[str]) -> Iterator[Record]:
 
 def _of(message: Message, value: bytes, ids: frozenset[str]) -> Iterator[Record]:
     for name, schema in message.headers or ():
-        if name == _HEADER and schema:
+        if name == SCHEMA_HEADER and schema:
             yield _written(schema, value)
             return
     if value.startswith(b"{") or value.lstrip(_SPACES).startswith(b"{"):
         warnings: list[str] = []
         yield record_of(parse(value, _JSON.decode, warnings), warnings)
-    elif value.startswith(CONTAINER):
+    elif value.startswith(_CONTAINER):
         yield from _contained(value)
-    elif value.startswith(SINGLE):
-        yield read(value, _FINGERPRINT)
-    elif value[:1] == b"\0" and len(value) > _CONFLUENT:
-        yield _confluent(value, ids)
+    elif (start := single_object(value)) is not None:
+        yield read(value, start)
+    elif (frame := confluent(value)) is not None and len(value) > frame[1]:
+        yield _framed(value, *frame, ids=ids)
     else:
         yield read(value)
 
 
-def _confluent(value: bytes, ids: frozenset[str]) -> Record:
-    schema_id = int.from_bytes(value[1:_CONFLUENT], "big")
+def _framed(value: bytes, schema_id: int, start: int, *, ids: frozenset[str]) -> Record:
+    """The record in Confluent's framing, or the bare one of id 0 that begins as that does."""
     try:
-        found = read(value, _CONFLUENT)
+        found = read(value, start)
     except DecodeError as error:
         try:
             return read(value)
@@ -102,9 +102,8 @@ def _written(schema: bytes, value: bytes) -> Record:
 
 def _contained(value: bytes) -> Iterator[Record]:
     # fastavro takes a tenth of a second to import; few messages are containers.
-    from ingest.files.avro_container import SCHEMA_HEADER, data
+    from ingest.files.avro_container import data
     from ingest.files.compression import Chunks
-    from ingest.files.record import framing_error
 
     found = False
     for datum in data(Chunks(io.BytesIO(value), "")):
@@ -125,7 +124,8 @@ def recognise(top: TopLevel) -> bool:
 def recognise_bytes(message: Message) -> list[Record] | bool:
     """The AvroRecords that the bytes are, all of them; else whether they are any at all."""
     value = message.value or b""
-    if not (message.headers or value[:2] in (CONTAINER[:2], SINGLE) or value[:1] == BUNDLE[:1]):
+    odd = value[:2] == _CONTAINER[:2] or single_object(value) is not None
+    if not (message.headers or odd or value[:1] == BUNDLE[:1]):
         if not value or value[0] & 1:
             return False
     try:

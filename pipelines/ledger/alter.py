@@ -6,7 +6,8 @@ at the table as it is, so that each step can be done again:
 1. The columns, as a review of now has it. One that a later change added again, and that this one
    takes away, begins anew.
 2. The key, as comments on its columns.
-3. The literal DEFAULT in rows from before the change, unless all rows are to be folded again.
+3. The literal DEFAULT in rows from before the change, unless all rows are to be folded again
+   (`backfill.py`).
 
 Where columns take each other's names, what is left to do does not show in the table: `a` and `b`
 are there before `a` becomes `b` and `b` becomes `a`, and after it, and doing it twice undoes it.
@@ -34,7 +35,6 @@ from ingest.ddl.changes import (
     RenameTable,
     SchemaChange,
     TableChange,
-    brings,
     column_of,
     freed,
     name_after,
@@ -43,16 +43,16 @@ from ingest.ddl.changes import (
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.names import label_of
-from ingest.position import Pos, pos_literal
-from ingest.sql.casts import misfit, typed
+from ingest.sql.casts import misfit
 from ingest.sql.ledger.columns_sent import schema_behind
 from ingest.sql.metadata import gold_name
-from ingest.sql.quoting import quoted, sql_text
+from ingest.sql.quoting import quoted
 from ingest.sql.silver import silver_changes
 from ingest.sql.tables import rows as texts
 from ingest.sql.tables.alter import commits, statements
 from ingest.sql.tables.definition import comment, set_properties
 from ingest.sql.tables.upkeep import history as history_of
+from pipelines.ledger.backfill import backfill_needed, fill_defaults, masked_default
 from pipelines.ledger.entries import IN_FORCE, Entry, added_again
 from pipelines.ledger.review import proposed_now
 from pipelines.ledger.shared_columns import others
@@ -95,14 +95,9 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
         # Versions that the column alone told apart are one from now on.
         return True
-    masked = {name.lower() for name in route.masks}
-    if any(
-        isinstance(e, AddColumn) and e.default is not None and e.name.lower() in masked
-        for e in entry.effects
-    ):
-        # The default that rows have is masked as their values are.
+    if masked_default(entry, route.masks):
         return True
-    _fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
+    fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
     return False
 
 
@@ -123,41 +118,6 @@ def deferred(effect: SchemaChange) -> bool:
             return False
         case AlterColumnType() | TableChange():
             return True
-        case _:
-            assert_never(effect)
-
-
-def backfill_needed(entry: Entry, applied: Pos | None) -> bool:
-    """Whether the target has to be folded again after its columns are changed.
-
-    It has where a column begins anew from all of history, where names are taken over, or where
-    events above the change were applied (the highest is at `applied`) while the column was not
-    there or had no default.
-    """
-    if takes_over(entry.effects):
-        return True
-    begins_anew = any(isinstance(change, DropColumn) for change in entry.proposed)
-    if begins_anew and any(map(_keeps_values, entry.effects)):
-        return True
-    if applied is None or (entry.pos is not None and applied < entry.pos):
-        return False
-    if RecreateTable() in entry.effects:
-        # What came since waits for it.
-        return False
-    if any(isinstance(e, AddColumn) and e.default is not None for e in entry.effects):
-        return True
-    return bool(entry.proposed) and any(brings(e) is not None for e in entry.effects)
-
-
-def _keeps_values(effect: SchemaChange) -> bool:
-    """Whether a column's values are to go on, as another type or under another name."""
-    match effect:
-        case AlterColumnType(in_place=in_place):
-            return not in_place
-        case RenameColumn():
-            return True
-        case AddColumn() | DropColumn() | TableChange():
-            return False
         case _:
             assert_never(effect)
 
@@ -212,28 +172,6 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
                 f"{row[0]} that do not, {row[1]!r} among them; approve again when the source has "
                 f"changed them, or reject to keep {columns[name]}"
             )
-
-
-def _fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str | None) -> None:
-    """Rows from before an ADD COLUMN hold its literal default at the source (51).
-
-    Holds where no event above the change was applied yet.
-    """
-    assert entry.target is not None
-    now = columns_of(warehouse, entry.target) or {}
-    spelling = {name.lower(): name for name in now}
-    for effect in entry.effects:
-        if not isinstance(effect, AddColumn) or effect.default is None:
-            continue
-        name = spelling.get(effect.name.lower())
-        if name is None:
-            continue
-        value = typed(sql_text(effect.default), now[name], zone)
-        where = f"_source_table = {sql_text(label)}"
-        if entry.pos is not None:
-            where += f" AND _pos < {pos_literal(entry.pos)}"
-        target = warehouse.name("gold", entry.target)
-        warehouse.execute(texts.fill(target, name, value, where=where))
 
 
 def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:

@@ -34,7 +34,8 @@ from ingest.errors import TableError
 from ingest.names import SourceTable
 from ingest.position import Pos
 from pipelines.ledger import generations
-from pipelines.ledger.alter import add_columns, backfill_needed, carry_out, deferred
+from pipelines.ledger.alter import add_columns, carry_out, deferred
+from pipelines.ledger.backfill import backfill_needed
 from pipelines.ledger.drift import announced
 from pipelines.ledger.entries import (
     IN_FORCE,

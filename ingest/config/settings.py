@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, assert_never, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
@@ -18,9 +18,9 @@ from ingest.config.alerts import Checks
 from ingest.config.masks import reference
 from ingest.config.mistakes import shown
 from ingest.config.model import Broken, ConfigModel, Text, Whole, listed
+from ingest.ddl.risks import PolicyRisk
 from ingest.errors import Mistake
 
-DdlClass = Literal["additive", "widening", "destructive", "unparsed"]
 DdlChoice = Literal["apply", "review", "ignore"]
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 """How the name of something that is no path of this machine begins."""
@@ -54,6 +54,20 @@ class DdlPolicy(ConfigModel):
     widening: DdlChoice = "apply"
     destructive: DdlChoice = "review"
     unparsed: DdlChoice = "review"
+
+    def choice(self, risk: PolicyRisk) -> DdlChoice:
+        """What happens to a change of a class."""
+        match risk:
+            case "additive":
+                return self.additive
+            case "widening":
+                return self.widening
+            case "destructive":
+                return self.destructive
+            case "unparsed":
+                return self.unparsed
+            case _:
+                assert_never(risk)
 
 
 def _days(value: Any) -> Any:

@@ -26,7 +26,8 @@ from ingest.config.model import (
     some,
     texts,
 )
-from ingest.config.settings import DdlChoice, DdlClass
+from ingest.config.settings import DdlChoice
+from ingest.ddl.risks import PolicyRisk
 from ingest.names import DEFAULT_TARGET, check_target, parse_pattern
 from ingest.sql.metadata import METADATA
 
@@ -77,7 +78,7 @@ class TableOptions(ConfigModel):
     columns: Mapping[Text, Declared] = Field(default={})
     exclude: Names = ()
     shard_column: Text | None = None
-    ddl: Mapping[DdlClass, DdlChoice] = {}
+    ddl: Mapping[PolicyRisk, DdlChoice] = {}
 
 
 class TableEntry(TableOptions):

@@ -2,37 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-RISKS = ("none", "additive", "widening", "destructive", "unparsed")
-"""Risk classes, mildest first: the worst clause classes its statement. What could not be read is
-the worst, since nothing is known of it."""
-
-KINDS: dict[str, str] = {
-    "create_table": "none",
-    "create_index": "none",
-    "drop_index": "none",
-    "constraint": "none",  # foreign keys, checks and unique constraints
-    "default": "none",
-    "nullability": "none",
-    "comment": "none",
-    "truncate": "none",  # a change of its own (op truncate); the ledger only logs it
-    "ghost": "none",  # a step of gh-ost or pt-osc on its own tables
-    "other": "none",  # no effect on the columns or rows of a table: views, users, table options
-    "add_column": "additive",
-    "modify_column": "destructive",  # until reviewed against gold, which knows the present type
-    "drop_column": "destructive",
-    "rename_column": "destructive",
-    "change_key": "destructive",
-    "change_partition": "destructive",  # DROP, TRUNCATE, EXCHANGE: rows go or come without events
-    "rename_table": "destructive",
-    "drop_table": "destructive",
-    "drop_database": "destructive",
-    "unparsed": "unparsed",
-}
-"""Every kind of statement or clause, and its risk class before review (semantics.md, 50)."""
+from ingest.ddl.risks import KINDS, Risk, worst
 
 
 class TableName(NamedTuple):
@@ -92,7 +65,7 @@ class Clause:
     using: str | None = None
 
     @property
-    def risk(self) -> str:
+    def risk(self) -> Risk:
         return KINDS[self.kind]
 
 
@@ -114,7 +87,7 @@ class Statement:
         return worst(self.clauses).kind
 
     @property
-    def risk(self) -> str:
+    def risk(self) -> Risk:
         return worst(self.clauses).risk
 
     @property
@@ -137,8 +110,3 @@ class Statement:
         """The primary key of a CREATE TABLE; empty where it states none."""
         created = (clause for clause in self.clauses if clause.kind == "create_table")
         return next((clause.keys for clause in created), ())
-
-
-def worst(clauses: Iterable[Clause]) -> Clause:
-    """The clause of the highest risk class, the first of equals; there is always one."""
-    return max(clauses, key=lambda clause: RISKS.index(clause.risk))

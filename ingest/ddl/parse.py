@@ -13,15 +13,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ingest.ddl.model import KINDS, RISKS, Clause, Column, Statement, TableName
+from ingest.ddl.model import Clause, Column, Statement, TableName
 from ingest.ddl.statements import read_statement
 from ingest.ddl.steps import in_steps
 from ingest.ddl.tokens import TokenReader, Unread
 from ingest.values.source_types import family_of
 
 __all__ = [
-    "KINDS",
-    "RISKS",
     "Clause",
     "Column",
     "Statement",

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from ingest.ddl.changes import AddColumn, AlterColumnType, ColumnChange, DropColumn, RenameColumn
-from ingest.ddl.model import RISKS, Clause, Column, Statement
+from ingest.ddl.model import Clause, Column, Statement
+from ingest.ddl.risks import Risk, worst
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
 
 
@@ -19,7 +20,7 @@ class Outcome:
     """What one clause comes to: its risk for this table, the changes of its columns, and why."""
 
     clause: Clause
-    risk: str
+    risk: Risk
     proposed: tuple[ColumnChange, ...] = ()
     note: str | None = None
 
@@ -29,7 +30,7 @@ class Review:
     """What a statement comes to for one gold table; `proposed` is carried out in order."""
 
     kind: str
-    risk: str
+    risk: Risk
     proposed: tuple[ColumnChange, ...]
     clauses: tuple[Outcome, ...]
 
@@ -87,7 +88,7 @@ def review(
         _outcome(clause, picture, own=clause.table.folded() == statement.table.folded())
         for clause in statement.clauses
     )
-    heaviest = max(outcomes, key=lambda outcome: RISKS.index(outcome.risk))
+    heaviest = worst(outcomes)
     proposed = tuple(change for outcome in outcomes for change in outcome.proposed)
     return Review(
         kind=heaviest.clause.kind, risk=heaviest.risk, proposed=proposed, clauses=outcomes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ingest.ddl.risks import Risk
 from ingest.values.source_types import SourceType, parse_type
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -109,7 +110,7 @@ def widens(old: str, new: str) -> bool:
     return both and _INTEGERS.index(new) > _INTEGERS.index(old)
 
 
-def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "mysql") -> str:
+def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "mysql") -> Risk:
     """The risk of a source type changing while gold keeps `type_`; `before` None = not known."""
     new = _named(after, dialect)
     if before is None:
@@ -162,7 +163,7 @@ def assumed(after: str, type_: str) -> str | None:
     return type_ if any(name in ranks and type_ in ranks for ranks in (_WHOLE, _FLOATING)) else None
 
 
-def _sized(old: tuple[int, ...], new: tuple[int, ...]) -> str:
+def _sized(old: tuple[int, ...], new: tuple[int, ...]) -> Risk:
     """The risk of a type getting other arguments; those of another number cannot be compared."""
     if len(old) != len(new) or any(b > a for b, a in zip(old, new, strict=True)):
         return "destructive"
@@ -200,7 +201,7 @@ def _capacity(type_: SourceType, dialect: str) -> int | None:
     return 1 << 32 if unbounded else _CAPACITY.get(type_.name, 1)
 
 
-def _compared(old: int, new: int) -> str:
+def _compared(old: int, new: int) -> Risk:
     return "none" if old == new else "widening" if new > old else "destructive"
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, assert_never
 from pyspark.errors import PySparkException
 
 from ingest.config.routes import Route
-from ingest.config.settings import DdlChoice, DdlPolicy
+from ingest.config.settings import DdlPolicy
 from ingest.ddl.changes import (
     AlterColumnType,
     ChangeKey,
@@ -88,7 +88,7 @@ def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
     mild = entry.risk in ("additive", "widening")
     if mild and not entry.proposed and not entry.effects:
         return Verdict("applied")
-    choice: DdlChoice = getattr(policy, entry.risk)
+    choice = policy.choice(entry.risk)
     if is_unsent(entry) and choice == "apply":
         # That nothing came is not said by the source.
         choice = "review"

@@ -19,6 +19,7 @@ from ingest.ddl.changes import (
     freed,
     lineage,
 )
+from ingest.ddl.risks import Risk
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.quoting import typed_columns
@@ -90,7 +91,7 @@ class Entry:
     table: SourceTable
     target: str | None = None
     status: str = "pending"
-    risk: str = "unparsed"
+    risk: Risk = "unparsed"
     kind: str = "unparsed"
     statement: str | None = None
     dialect: str | None = None

@@ -27,6 +27,7 @@ from ingest.ddl.changes import (
 )
 from ingest.ddl.model import Statement
 from ingest.ddl.review import Review, review
+from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
@@ -207,6 +208,7 @@ def of_data(
             raise AssertionError(f"expected a change that data shows, got {change}")
         case _:
             assert_never(change)
+    risk: Risk
     proposed: tuple[ColumnChange, ...]
     if stored is None:
         risk, proposed = "additive", (AddColumn(name, type_),)

@@ -15,8 +15,6 @@ from ruamel.yaml import YAML
 
 from ingest.ddl.dialect import guess_dialect
 from ingest.ddl.parse import (
-    KINDS,
-    RISKS,
     Clause,
     Column,
     Statement,
@@ -27,6 +25,7 @@ from ingest.ddl.parse import (
     is_truncate,
     parse,
 )
+from ingest.ddl.risks import KINDS, RISKS
 
 HERE = Path(__file__).parent
 

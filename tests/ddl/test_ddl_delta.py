@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 from sqlglot.tokens import TokenType
 
 from ingest.ddl.columns import FAMILIES
-from ingest.ddl.parse import RISKS, Clause, Column, Statement, TableName, parse
+from ingest.ddl.parse import Clause, Column, Statement, TableName, parse
 from ingest.ddl.review import review
+from ingest.ddl.risks import RISKS
 from ingest.ddl.widening import widens
 from ingest.sql.tables.alter import statements
 from ingest.values.source_types import spark_type

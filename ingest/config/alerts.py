@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from ingest.config.cadence import Duration
 from ingest.config.model import Broken, ConfigModel, Text, Whole
 from ingest.config.web_address import wrong_address
 
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-
-
-def _duration(value: Any) -> Any:
-    """`15 minutes` as a number of seconds."""
-    if value is None:
-        return None
-    found = None
-    if isinstance(value, str):
-        found = re.fullmatch(r"([1-9]\d{0,5}) (second|minute|hour|day)s?", value)
-    if found is None:
-        raise ValueError(f"expected a time like `15 minutes`, `6 hours` or `2 days`, got `{value}`")
-    return int(found[1]) * _UNITS[found[2]]
-
-
-Duration = Annotated[int | None, BeforeValidator(_duration)]
-"""Seconds; in the YAML a number of seconds, minutes, hours or days, with its unit."""
 Count = Annotated[Whole, Field(ge=0)] | None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ingest.config.cadence import Cadence
 from ingest.config.masks import ColumnOptions, Mask
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import TableEntry, TableOptions, Tables
@@ -50,6 +51,7 @@ class Route:
     mask_secret: str | None = None
     exclude: tuple[str, ...]
     shard_column: str | None
+    merge_every: Cadence | None = None
     ddl: DdlPolicy
 
 

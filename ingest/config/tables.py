@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,6 +14,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from ingest.config.cadence import MergeEvery
 from ingest.config.masks import ColumnOptions, column_options
 from ingest.config.model import (
     Broken,
@@ -78,6 +79,7 @@ class TableOptions(ConfigModel):
     columns: Mapping[Text, Declared] = Field(default={})
     exclude: Names = ()
     shard_column: Text | None = None
+    merge_every: MergeEvery = None
     ddl: Mapping[PolicyRisk, DdlChoice] = {}
 
 
@@ -117,6 +119,18 @@ class Tables(ConfigModel):
                     yield ("tables", i, *place), text
                 elif other in entry:
                     yield ("tables", i, other), text
+        if given.get("publish") == "transaction":
+            yield from _apart(defaults, entries if isinstance(entries, list) else ())
+
+
+def _apart(defaults: Mapping[str, Any], entries: Sequence[Any]) -> Iterator[Broken]:
+    """Where tables that are to advance together are told to wait for a time of their own."""
+    places: dict[tuple[str | int, ...], Any] = {("defaults",): defaults}
+    places |= {("tables", i): entry for i, entry in enumerate(entries)}
+    for place, options in places.items():
+        if isinstance(options, dict) and options.get("merge_every") is not None:
+            text = "it lets a table wait, but `publish: transaction` lets all advance together"
+            yield (*place, "merge_every"), text
 
 
 def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str, str]]:

@@ -161,6 +161,7 @@ def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -
         _counts("late", rows, where=Where.LEFT_OUT),
         Shown(Column("keeps", Kind.NAME, Where.BELOW), [_kept(row["mode"]) for row in rows]),
         Shown(Column("masks", Kind.NAME, Where.BELOW), [", ".join(row["masks"]) for row in rows]),
+        Shown(Column("merged", Kind.NAME, Where.BELOW), [_merges(row, now) for row in rows]),
         _texts("error", rows),
     ]
     if verbose:
@@ -183,6 +184,18 @@ def table_state(row: Mapping[str, Any]) -> str:
 def _kept(mode: str | None) -> str:
     """What a target keeps, where that is not the newest row of each key."""
     return {None: "", "1": "", "2": "versions"}.get(mode, str(mode))
+
+
+def _merges(row: Mapping[str, Any], now: datetime) -> str:
+    """How often a target is merged that waits between merges, and when what waits is next."""
+    if row["merge_every"] is None:
+        return ""
+    due = row["next_merge"]
+    if not isinstance(due, datetime):
+        return f"every {row['merge_every']}"
+    due = due if due.tzinfo else due.replace(tzinfo=UTC)
+    coming = f"next in {age(now, due)}" if due > now else "now due"
+    return f"every {row['merge_every']}, {coming}"
 
 
 def schema_changes(
@@ -310,7 +323,7 @@ def planned_tables(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
     ]
 
 
-_ACTIONS = {"create": "created", "merge": "merged", "park": "parked"}
+_ACTIONS = {"create": "created", "merge": "merged", "park": "parked", "rest": "resting"}
 
 
 def planned_changes(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:

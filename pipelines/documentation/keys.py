@@ -489,6 +489,13 @@ _ENTRY: Mapping[str, Key] = {
         "_pos",
         {"type": ["string", "null"], "minLength": 1},
     ),
+    "merge_every": Key(
+        "How often the table is merged: once that much time has passed since it last was, once so "
+        "many changes wait, or whichever comes first, with `|` between them. Without it, every run "
+        "merges what is new.",
+        "5 minutes | 10000 events",
+        "often",
+    ),
     "ddl": Key(
         "What becomes of schema changes of these tables, by class, instead of the setting.",
         {"additive": "review"},

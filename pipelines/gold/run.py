@@ -21,6 +21,7 @@ from ingest.config.routes import Route, collisions
 from ingest.ddl.parse import ghost
 from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
+from pipelines.gold import cadence
 from pipelines.gold.advance import TargetBatch, advance, is_gone
 from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
@@ -86,17 +87,27 @@ class Merged(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What a run asks of gold. `targets`: those to bring forward, in lower case; None: all.
-    `resting`: parked ones, (source, target), that are not tried now. `at_work` is told which target
-    is begun, and how many there are."""
+    `resting`: parked ones, (source, target), that are not tried now. `at`: the time (µs) that says
+    whose turn it is by `merge_every`; None: everybody's. `at_work` is told which target is begun,
+    and how many there are."""
 
     targets: Collection[str] | None
     resting: Collection[tuple[str, str]]
+    at: int | None
     stop: Callable[[], bool]
     at_work: Callable[[str], None]
 
     def asks_for(self, target: str) -> bool:
         """Whether a target is among those to bring forward."""
         return self.targets is None or target.casefold() in self.targets
+
+    def leaves(self, task: TargetBatch, progress: Progress) -> bool:
+        """Whether a target with changes is left alone for now."""
+        if (task.route.source, task.route.target) in self.resting:
+            return True
+        return self.at is not None and cadence.rests(
+            task.route, progress, events=task.rows, at=self.at
+        )
 
 
 def merge_tables(
@@ -105,12 +116,14 @@ def merge_tables(
     sources: Sequence[str],
     targets: Sequence[str] | None = None,
     resting: Collection[tuple[str, str]] = (),
+    by_turn: bool = False,
     stop: Callable[[], bool] = lambda: False,
     failed: Callable[[str, Exception], None] | None = None,
     at_work: Callable[[str], None] = lambda _: None,
 ) -> list[Merged]:
     """Apply what silver has of `sources` to their targets (`targets` alone where given, in any
-    case); see `Request`. What comes for targets that rest waits in silver.
+    case); see `Request`. What comes for targets that rest waits in silver, as it does with
+    `by_turn` for those whose turn by `merge_every` has not come.
 
     `failed` is told of a source that cannot be brought forward, and the others go on; without it
     the error is raised.
@@ -120,6 +133,7 @@ def merge_tables(
     request = Request(
         targets=None if targets is None else {target.casefold() for target in targets},
         resting=resting,
+        at=cadence.now() if by_turn else None,
         stop=stop,
         at_work=at_work,
     )
@@ -191,6 +205,8 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     _finish(ledger)
     limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.batch)
     backlog = backlog_of(ledger, cursor)
+    if request.at is not None:
+        backlog = cadence.awake(ledger, backlog, at=request.at)
     if _nothing_new(ledger, cursor, limit) and not backlog:
         return [], False
     coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog)
@@ -200,7 +216,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], True
     coming = _under_first_names(ledger, coming)
     tasks, errors = _tasks(ledger, cursor, coming)
-    tasks = _asked_for(tasks, request)
+    tasks = _asked_for(ledger, tasks, request)
     apart, freed = kept_apart(ledger.source, errors, ledger.progress_by_target)
     if request.targets is not None:
         # Nobody asked for the others.
@@ -352,12 +368,15 @@ def _task(
     )
 
 
-def _asked_for(tasks: Mapping[str, TargetBatch], request: Request) -> dict[str, TargetBatch]:
+def _asked_for(
+    ledger: Ledger, tasks: Mapping[str, TargetBatch], request: Request
+) -> dict[str, TargetBatch]:
     """The tasks that are for now: of the targets asked for, and not of those that rest."""
     return {
         name: task
         for name, task in tasks.items()
-        if request.asks_for(name) and (task.route.source, name) not in request.resting
+        if request.asks_for(name)
+        and not request.leaves(task, progress_of_route(ledger, task.route))
     }
 
 

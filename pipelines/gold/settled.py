@@ -2,8 +2,8 @@
 
 Looking through silver, the ledger and the targets costs as much as starting Spark, and most runs of
 a quiet source bring nothing. So a pass after which every target is in order and waits for nothing
-notes the commits of silver and of gold's own tables, and the configuration. While they are the
-same, there is nothing to do.
+but its time (`merge_every`) notes the commits of silver and of gold's own tables, and the
+configuration. While they are the same, there is nothing to do until the first of those times.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ingest.config.declaration import Declaration
+from pipelines.gold import cadence
 from pipelines.gold.known_targets import gold_tables
 from pipelines.ledger.entries import load_entries
 from pipelines.platform.checkpoints import read_note, write_whole
@@ -35,7 +36,15 @@ def unchanged(warehouse: Warehouse, sources: Collection[str]) -> bool:
     if any(source not in remembered for source in sources):
         return False
     now = state(warehouse)
-    return all(remembered[source] == now for source in sources)
+    return all(_still(remembered[source], now) for source in sources)
+
+
+def _still(noted: object, now: str) -> bool:
+    """Whether what was noted of a source still holds."""
+    if not isinstance(noted, dict) or noted.get("state") != now:
+        return False
+    until = noted.get("until")
+    return until is None or (isinstance(until, int) and cadence.now() < until)
 
 
 def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> None:
@@ -49,7 +58,8 @@ def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> 
     begun = any(entry.status == "approved" for found in entries for entry in found)
     if parked or begun or silver_commit(warehouse) != silver:
         return
-    remembered = {**read_note(_file(warehouse)), **dict.fromkeys(sources, state(warehouse))}
+    noted = {"state": state(warehouse), "until": cadence.next_due(warehouse, sources)}
+    remembered = {**read_note(_file(warehouse)), **dict.fromkeys(sources, noted)}
     there = warehouse.config.sources
     kept = {source: state for source, state in remembered.items() if source in there}
     write_whole(_file(warehouse), json.dumps(kept).encode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.errors import IngestError
 from ingest.names import label_of
@@ -17,6 +18,7 @@ from ingest.sql.silver import changes_per_message
 from ingest.sql.tables.alter import script
 from pipelines.bronze.transport import Waiting
 from pipelines.bronze.transports import transport_of, unread_of
+from pipelines.gold import cadence
 from pipelines.gold.advance import is_gone
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.run import Foreseen, foreseen
@@ -25,7 +27,7 @@ from pipelines.operations.status import Failed, undecoded
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
-from pipelines.targets.progress import ProgressByTarget, load_progress
+from pipelines.targets.progress import Progress, ProgressByTarget, load_progress, moment
 
 SOURCE = ("kind", "source", "new_files", "new_messages", "to_decode", "estimated_events", "waits")
 PARTITION = ("kind", "source", "topic", "partition", "start", "end", "messages")
@@ -54,7 +56,8 @@ class Beyond(NamedTuple):
 def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Plan:
     """What the next run of these sources would do; `failed` is told of what cannot be looked up.
 
-    A table's `action` is `create`, `merge` or `park`. A schema change's is `apply`, `review` (it
+    A table's `action` is `create`, `merge`, `park`, or `rest` where its turn by `merge_every` has
+    not come. A schema change's is `apply`, `review` (it
     would wait for a decision), `log` (nothing would change in gold) or `wait` (it does already).
     """
     made = Plan([], [], [], [])
@@ -75,16 +78,17 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
             ["partition", name, *span, span.end - span.start] for span in waiting.partitions
         )
         coming = _foreseen(warehouse, name, progress_by_target=progress_by_target, failed=failed)
+        tables = list(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
         estimate = _estimate(
             per_message.get(name),
             messages=(waiting.messages or 0) + lag.get(name, 0),
-            ready=sum(task.rows for task in coming.tasks.values()),
+            ready=sum(row[4] for row in tables if row[5] != "rest"),
             known=waiting.files == 0 or waiting.messages is not None,
         )
         made.sources.append(
             ["source", name, *waiting[:2], lag.get(name, 0), estimate, coming.waits]
         )
-        made.tables.extend(_tables(warehouse, name, coming, progress_by_target=progress_by_target))
+        made.tables.extend(tables)
         made.ddl.extend(_ddl(warehouse, name, coming.statements))
     return made
 
@@ -157,10 +161,21 @@ def _tables(
         action = "park" if why is not None else "merge" if made else "create"
         if why is None and progress is not None and progress.status == "parked":
             why = f"it is parked, and tried again: {progress.error}"
+        elif why is None and progress is not None:
+            if cadence.rests(task.route, progress, events=task.rows, at=cadence.now()):
+                action, why = "rest", _why_it_rests(task.route, progress)
         tables = sorted(map(label_of, task.stats))
         yield ["table", target, source, tables, task.rows, action, why]
     for table, why in coming.apart.items():
         yield ["table", label_of(table), source, [label_of(table)], 0, "park", why]
+
+
+def _why_it_rests(route: Route, progress: Progress) -> str:
+    """The sentence on a target whose turn has not come."""
+    every = route.merge_every
+    due = moment(every.due_at(progress.merged_at)) if every is not None else None
+    until = f", its next turn is at {due:%Y-%m-%d %H:%M:%S} UTC" if due is not None else ""
+    return f"it is merged every {every}{until}"
 
 
 def _ddl(warehouse: Warehouse, source: str, statements: Sequence[Entry]) -> Iterator[list[Any]]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ingest.config.sources import Source as Declared
 from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
 from pipelines.bronze.source import ingest_source
-from pipelines.gold import settled
+from pipelines.gold import cadence, settled
 from pipelines.gold.backlog import unmatched
 from pipelines.gold.known_targets import known_targets, no_target, unknown_targets
 from pipelines.gold.run import Merged, merge_tables
@@ -173,11 +173,12 @@ class Run:
         self._quiet = True
         self._written: set[Table] = set()
         self._rests: dict[str, Rest] = {}
-        # Of a continuous run: the parked targets, and what gold's last pass left where it left
-        # nothing that another one could do.
+        # Of a continuous run: the parked targets, what gold's last pass left where it left nothing
+        # that another one could do, and when the next target's turn comes.
         self._parked: dict[tuple[str, str], Rest] = {}
         self._continuous = False
         self._left: str | None = None
+        self._due: int | None = None
         self._watch = watch
         self._looked_through = False
         verb = "run" if len(stages) > 1 else stages[0]
@@ -454,9 +455,12 @@ class Run:
         again = self._looked_at(lambda: settled.silver_commit(self._warehouse))
         if merged and self._parked and silver == again:
             self._left = self._looked_at(lambda: settled.state(self._warehouse))
+            self._due = self._looked_at(lambda: cadence.next_due(self._warehouse, self._sources))
 
     def _any_due(self) -> bool:
-        """Whether a parked target has rested enough."""
+        """Whether a parked target has rested enough, or the turn of another has come."""
+        if self._due is not None and cadence.now() >= self._due:
+            return True
         return any(time.monotonic() >= rest.until for rest in self._parked.values())
 
     def _resting(self) -> set[tuple[str, str]]:
@@ -507,6 +511,7 @@ class Run:
                 sources=self._sources,
                 targets=self._targets,
                 resting=self._resting(),
+                by_turn=self._targets is None,
                 stop=self._stop,
                 failed=failed,
                 at_work=lambda target: advance.at(f"gold {target}"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
@@ -17,13 +17,14 @@ from ingest.errors import IngestError
 from ingest.sql.counts import status as counts
 from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold.advance import is_gone
+from pipelines.gold.cadence import Turn, turns
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
 from pipelines.operations.listings import ddl
 from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
-from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied
+from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied, moment
 from pipelines.targets.rejects import table_of
 from pipelines.terminal.console import Advance
 
@@ -34,7 +35,7 @@ SOURCE = (
 TABLE = (
     *("kind", "table", "source", "rows", "last_pos", "freshness", "age_seconds", "lag_seconds"),
     *("late", "rejected", "parked", "error", "pending_ddl", "rows_of_old_epochs", "mode"),
-    "masks",
+    *("masks", "merge_every", "next_merge"),
 )
 
 
@@ -139,8 +140,9 @@ def table_rows(
     columns TABLE. `advance` is told each that is done, `failed` what cannot be counted.
 
     `age_seconds`: how long ago the newest change happened that was applied. `lag_seconds`: how long
-    the oldest change has waited that was not, 0 where there is none. Without `counting`, rows of
-    targets are not counted.
+    the oldest change has waited that was not, 0 where there is none. `merge_every`: how often the
+    target is merged, where its tables file says so; `next_merge`: when that brings in what waits.
+    Without `counting`, rows of targets are not counted.
     """
     last_runs = {
         row["target"]: row
@@ -152,6 +154,7 @@ def table_rows(
     rejected = _rejected(warehouse)
     created = set(gold_tables(warehouse))
     since = unapplied_since(warehouse)
+    turn_of = turns(warehouse)
 
     def row(target: str) -> Record:
         last_run = last_runs.get(target, {})
@@ -160,9 +163,8 @@ def table_rows(
         total, old = (None, None) if target in created else (0, 0)
         if target in created and counting:
             total, old = _size(warehouse, target, epoch, failed=failed)
-        parked, why = last_run.get("status") == "parked", last_run.get("error")
-        if target not in created and has_rows_applied(last_run.get("state")):
-            parked, why = True, is_gone(target)
+        parked, why = _parked(last_run, target, created)
+        waits = target in since and not parked
         advance(target, False)
         values = [
             "table",
@@ -181,11 +183,28 @@ def table_rows(
             old,
             label(contract := contract_in(last_run.get("state"))),
             list(contract.masks or ()) if contract is not None else [],
+            *_merges(turn_of.get(target), waits=waits),
         ]
         return dict(zip(TABLE, values, strict=True))
 
     with ThreadPoolExecutor(max_workers=warehouse.settings.merge_threads) as pool:
         return list(pool.map(row, sorted({*created, *last_runs})))
+
+
+def _parked(
+    last_run: Mapping[str, Any], target: str, created: Collection[str]
+) -> tuple[bool, str | None]:
+    """Whether a target stands still, and why."""
+    if target not in created and has_rows_applied(last_run.get("state")):
+        return True, is_gone(target)
+    return last_run.get("status") == "parked", last_run.get("error")
+
+
+def _merges(turn: Turn | None, *, waits: bool) -> tuple[str | None, datetime | None]:
+    """How often a target is merged, and when next, where something `waits` for it."""
+    if turn is None:
+        return None, None
+    return str(turn.cadence), moment(turn.due) if waits else None
 
 
 def _rejected(warehouse: Warehouse) -> dict[str, int]:

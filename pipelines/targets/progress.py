@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
@@ -174,7 +175,9 @@ class Progress:
     those that the target had, in lower case, when changes were last applied to it; None: not known.
     `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
     applied until they are rebuilt. `version`: one higher with each row of the target, whatever the
-    clocks of the drivers that wrote them.
+    clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
+    microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
+    rows of runs are kept.
     """
 
     target: str
@@ -206,6 +209,7 @@ class Progress:
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     version: int = field(default=0, compare=False)
+    merged_at: int | None = field(default=None, compare=False)
 
     def fresh(self) -> Progress:
         """The same state, with nothing counted yet."""
@@ -313,10 +317,13 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
     newest = (
         warehouse.read("gold", "_progress")
         .groupBy("source", "target")
-        .agg(F.max_by(F.struct(*names, micros), "version").alias("last"))
+        .agg(
+            F.max_by(F.struct(*names, micros), "version").alias("last"),
+            F.max(F.when(_merged_row(), F.unix_micros("at"))),
+        )
     )
     by_target = {}
-    for source, target, last in newest.collect():
+    for source, target, last, merged_at in newest.collect():
         state = _state(last["state"])
         by_target[source, target] = Progress(
             target=target,
@@ -337,6 +344,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             columns=state.columns,
             outdated=state.outdated,
             version=last["version"],
+            merged_at=merged_at,
         )
     return by_target
 
@@ -378,8 +386,20 @@ def record_progress(
     warehouse.append(frame.coalesce(1), "gold", "_progress")
     for row in rows:
         progress = replace(row.fresh(), status=row.status, error=row.error)
+        if _merged(row):
+            progress = replace(progress, merged_at=micros_of(at))
         progress_by_target[row.source, row.target] = progress
     warehouse.cache("gold", "_progress", dict(progress_by_target))
+
+
+def _merged(row: Progress) -> bool:
+    """Whether a run applied changes to the target."""
+    return row.status == "ok" and row.events > 0
+
+
+def _merged_row() -> Column:
+    """The same of a row of PROGRESS."""
+    return (F.col("status") == "ok") & (F.col("events") > 0)
 
 
 def _next(row: Progress, before: Progress | None) -> Progress:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,33 @@ def test_ids_are_as_short_as_they_are_alone() -> None:
     assert screens.short_ids([one, three]) == {one: "abcdefgh", three: "b" * 8}
     assert screens.short_ids([one, three], [two]) == {one: one, three: "b" * 8}
     assert screens.short_ids([one], [one[:9]]) == {one: one[:10]}
+
+
+def test_a_table_that_waits_says_how_often_it_is_merged_and_when_next() -> None:
+    at = datetime(2024, 3, 5, tzinfo=UTC)
+    table = dict.fromkeys(TABLE) | {
+        "freshness": at,
+        "masks": [],
+        "merge_every": "1 hour | 9 events",
+    }
+    table |= dict.fromkeys(("rows", "late", "rejected", "pending_ddl", "rows_of_old_epochs"), 0)
+    rows = [
+        table | {"table": "a", "next_merge": None},
+        table | {"table": "b", "next_merge": at + timedelta(minutes=3, seconds=9)},
+        table | {"table": "c", "next_merge": at},
+        table | {"table": "d", "merge_every": None},
+    ]
+    [merged] = [
+        column.cells
+        for column in screens.tables(rows, now=at, verbose=False)
+        if column.column.name == "merged"
+    ]
+    assert merged == [
+        "every 1 hour | 9 events",
+        "every 1 hour | 9 events, next in 3 min",
+        "every 1 hour | 9 events, now due",
+        "",
+    ]
 
 
 def test_positions_and_whole_names_are_for_who_asks() -> None:

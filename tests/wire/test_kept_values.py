@@ -8,6 +8,8 @@ import pytest
 
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.declared import Handling, declared_converter
+from ingest.formats.debezium.types import PLAIN, SEMANTIC, read
+from ingest.wire.avro.connect import Field
 from ingest.wire.declared import Convert, Texts, sql_converter
 from ingest.wire.kept_values import (
     CIVIL_TEXT,
@@ -54,8 +56,8 @@ def converters() -> dict[str, Convert]:
         for type_ in DECLARED:
             found[f"{family} {type_}"] = declared_converter(type_, family, Handling())
             found[f"sql {family} {type_}"] = sql_converter(Texts(family=family))(type_)
-    for name, (_, convert) in {**encoded.SEMANTIC, **encoded.PLAIN}.items():
-        found[name] = convert
+    found |= {name: read(Field(name=name)).convert for name in SEMANTIC}
+    found |= {name: plain.convert for name, plain in PLAIN.items()}
     found["decimal"] = encoded.decimal(4)
     return {name: convert for name, convert in found.items() if convert is not None}
 

@@ -17,6 +17,7 @@ from ingest.events import Row
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.envelope import Inner, Source, Transaction
+from ingest.formats.debezium.types import PLAIN
 from ingest.values import canonical
 from ingest.wire.avro import reader
 from ingest.wire.avro.codegen import WHOLE, Code, null_branch
@@ -47,7 +48,7 @@ class _Column:
     def reads_bytes(self) -> Callable[[bytes, list[str]], str | None]:
         """The quickest way from bytes to text."""
         convert, field = self.convert, self._field
-        if convert is None or convert is encoded.PLAIN["bytes"][1]:
+        if convert is None or convert is PLAIN["bytes"].convert:
             return lambda data, warnings: canonical.base64_of(data)
         length = (field.parameters or {}).get("length")
         if length is not None and str(length).isdigit():

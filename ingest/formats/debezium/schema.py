@@ -6,10 +6,10 @@ and what it says is remembered by them.
 Of a row before, PostgreSQL sends what REPLICA IDENTITY says, by default the key. Debezium makes up
 the rest: null, the column's default, or, where the column is required, its type's zero.
 
+What each type is and how it is read stands in `types.py`.
+
 Sources: Kafka Connect JsonConverter (schemas.enable=true) and Debezium's `name` and `parameters`;
-https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity);
-https://github.com/cockroachdb/cockroach (kcjsonschema, of envelope=enriched); the
-fallback values of JdbcValueConverters and PostgresValueConverter.
+https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (replica identity).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import ColumnType
-from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling, declared_converter, declared_type, is_decimal
-from ingest.formats.debezium.values import Nested, ReadArray, array_reader
+from ingest.formats.debezium.types import PLAIN, Reading, number_of, read, zeros
+from ingest.formats.debezium.values import Nested, ReadArray, array_reader, variable_scale
 from ingest.values import jsontext
-from ingest.values.source_types import decimal_type, types_of
+from ingest.values.source_types import types_of
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, TableName
 from ingest.wire.declared import Convert, declared_for, in_any_case, in_sent_names, plain
@@ -104,23 +104,25 @@ class Schemas:
         keys = declared_for(self._options.keys, table)
         columns: list[ColumnType] = []
         converts: dict[str, Convert | None] = {}
-        nested: dict[str, encoded.Nested] = {}
+        nested: dict[str, Nested] = {}
         made_up: dict[str, frozenset[str]] = {}
         arrays: dict[str, ReadArray] = {}
         for field in fields:
             name = field.field
             if name is None:
                 continue
-            type_, convert = self._column(name, field, declared.pop(name, None), family=family)
+            reading = read(field)
+            type_, convert = self._column(
+                name, field, reading, declared=declared.pop(name, None), family=family
+            )
             columns.append(type_)
             converts[name] = convert
-            if field.name in encoded.NESTED:
-                nested[name] = encoded.NESTED[field.name][1]
+            if reading.nested is not None:
+                nested[name] = reading.nested
             if field.items is not None and field.items.name is not None:
-                _, _, element = _read(field.items)
-                inner = encoded.NESTED.get(field.items.name, ("", None))[1]
-                if element is not None or inner is not None:
-                    arrays[name] = array_reader(element, inner)
+                element = read(field.items)
+                if element.convert is not None or element.nested is not None:
+                    arrays[name] = array_reader(element.convert, element.nested)
             if family == "postgres":
                 number = is_decimal(type_.source_type)
                 made_up[name] = invented(field, convert, nested.get(name), number=number)
@@ -128,7 +130,7 @@ class Schemas:
             columns.append(ColumnType(name, text, declared_type(text, family)))
             converts[name] = declared_converter(text, family, self._handling)
             if not fields:
-                nested[name] = encoded.variable_scale
+                nested[name] = variable_scale
         types = types_of(tuple(columns)) if columns else None
         if declared:
             converts, nested = in_any_case(converts), in_any_case(nested)
@@ -146,11 +148,11 @@ class Schemas:
         )
 
     def _column(
-        self, name: str, field: Field, declared: str | None, *, family: str
+        self, name: str, field: Field, reading: Reading, *, declared: str | None, family: str
     ) -> tuple[ColumnType, Convert | None]:
         native = _native(field.parameters)
         said = declared or native
-        semantic, spark, convert = _read(field)
+        semantic, spark, convert = reading.name, reading.spark, reading.convert
         if semantic is None and said is not None:
             wanted = declared_type(said, family)
             by_type = field.type in ("int64", "string", "double", "float", "float64")
@@ -163,62 +165,11 @@ class Schemas:
                     handling = handling._replace(decimals="string", unsigned="long")
                 spark, convert = wanted, declared_converter(said, family, handling)
                 if field.type == "boolean" and declared is None:
-                    spark, convert = encoded.PLAIN["boolean"]
+                    spark, convert = PLAIN["boolean"].spark, PLAIN["boolean"].convert
         elif said is not None and (declared is not None or spark == "string"):
             # a decimal without its precision, say: the source's own type knows it
             spark = declared_type(said, family)
         return ColumnType(name, said or semantic or field.type, spark), convert
-
-
-def _read(field: Field) -> tuple[str | None, str, Convert | None]:
-    """The semantic type as text (None where Connect's own type is all), Spark type, converter."""
-    name, sizes = field.name, field.parameters or {}
-    if name is None:
-        return (None, *encoded.PLAIN.get(field.type, ("string", None)))
-    if name in encoded.SEMANTIC:
-        return (name, *encoded.SEMANTIC[name])
-    if name == "org.apache.kafka.connect.data.Decimal":
-        scale, precision = _number(sizes, "scale"), _number(sizes, "connect.decimal.precision")
-        if scale is None or (precision is not None and scale > precision > 0):
-            return f"{name}({precision},{scale})", "string", encoded.scale_doubted
-        if not precision:
-            return f"{name}(,{scale})", "string", encoded.decimal(scale)
-        return (
-            f"{name}({precision},{scale})",
-            decimal_type((precision, scale)),
-            encoded.decimal(scale),
-        )
-    if (name, field.type) == ("decimal", "float64"):
-        numbers = _number(sizes, "precision") or 0, _number(sizes, "scale") or 0
-        size = "({},{})".format(*numbers) if numbers[0] else ""
-        return f"decimal{size}", decimal_type(numbers), encoded.decimal_text
-    if (name, field.type) in _COCKROACHDB:
-        return _COCKROACHDB[name, field.type]
-    if name == "io.debezium.data.Bits":
-        length = _number(sizes, "length")
-        fits = length is not None and length <= 64
-        return f"{name}({length})", "decimal(20,0)" if fits else "string", encoded.bits(length)
-    if name in encoded.NESTED:
-        return name, encoded.NESTED[name][0], None
-    if "allowed" in sizes:
-        return f"{name}({sizes['allowed']})", "string", None
-    # other names (Json, Uuid, geometry, …) say nothing about how a value is written
-    return (name, *encoded.PLAIN.get(field.type, ("string", None)))
-
-
-_COCKROACHDB: dict[tuple[str, str], tuple[str | None, str, Convert | None]] = {
-    ("date", "string"): ("date", "date", encoded.iso_date),
-    # of TIMESTAMP and TIMESTAMPTZ alike
-    ("timestamp", "string"): (None, "string", None),
-}
-"""What the schema of CockroachDB's changefeeds calls by names of its own, decimals aside."""
-
-
-def _number(parameters: Mapping[str, Any], name: str) -> int | None:
-    try:
-        return int(parameters[name])
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _native(parameters: Mapping[str, Any] | None) -> str | None:
@@ -230,8 +181,8 @@ def _native(parameters: Mapping[str, Any] | None) -> str | None:
         return None
     return sized(
         text,
-        _number(parameters, _SOURCE_TYPE + "length"),
-        _number(parameters, _SOURCE_TYPE + "scale"),
+        number_of(parameters, _SOURCE_TYPE + "length"),
+        number_of(parameters, _SOURCE_TYPE + "scale"),
     )
 
 
@@ -271,30 +222,6 @@ def _schema(raw: bytes) -> Field | None:
         ) from None
 
 
-_DBZ, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
-_ZERO_OF_TYPE: dict[str, tuple[bytes, ...]] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), (b"0",)),
-    **dict.fromkeys(("float", "double", "float32", "float64"), (b"0.0", b"0")),
-    "boolean": (b"false",),
-    "string": (b'""',),
-    "bytes": (b'""',),
-    "array": (b"[]",),
-    "map": (b"{}",),
-}
-_ZERO_OF_NAME: dict[str, tuple[bytes, ...]] = {
-    _CONNECT + "Decimal": (b'"AA=="', b"0"),
-    "io.debezium.data.VariableScaleDecimal": (b'{"scale":0,"value":"AA=="}',),
-    "io.debezium.data.Json": (b'"{}"', b'""'),
-    _DBZ + "ZonedTimestamp": (b'"1970-01-01T00:00:00Z"',),
-    _DBZ + "ZonedTime": (b'"00:00:00Z"',),
-    _DBZ + "IsoDate": (b'"1970-01-01Z"',),
-    _DBZ + "IsoTime": (b'"00:00:00Z"',),
-    _DBZ + "IsoTimestamp": (b'"1970-01-01T00:00:00Z"',),
-    _DBZ + "Interval": (b'"P0Y0M0DT0H0M0S"',),
-}
-_ZERO_IN_TEXT = (b'"0"',)
-
-
 def invented(
     field: Field, convert: Convert | None, nested: Nested | None, *, number: bool
 ) -> frozenset[str]:
@@ -305,8 +232,7 @@ def invented(
     default = bytes(field.default)
     samples: tuple[bytes, ...] = (default,) if default else ()
     if field.optional is False:
-        samples += _ZERO_OF_NAME.get(field.name or "") or _ZERO_OF_TYPE.get(field.type, ())
-        samples += _ZERO_IN_TEXT if number and field.type == "string" else ()
+        samples += zeros(field, number=number)
     found = set()
     for sample in samples:
         image = jsontext.image(b'{"":' + sample + b"}", [], marked=True) or {}

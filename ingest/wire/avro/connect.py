@@ -20,16 +20,17 @@ from ingest.wire.avro.schema import Type, present
 ADJUSTMENTS = ("none", "avro", "avro_unicode")
 """`field.name.adjustment.mode`: what a connector did to names that Avro does not allow."""
 
-_CONNECT, _DBZ = "org.apache.kafka.connect.data.", "io.debezium.time."
-DECIMAL = _CONNECT + "Decimal"
+CONNECT_DATA, DEBEZIUM_TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+"""How the names of semantic types begin: Connect's own, and Debezium's of time."""
+DECIMAL = CONNECT_DATA + "Decimal"
 _LOGICAL = {
-    "date": _CONNECT + "Date",
-    "time-millis": _CONNECT + "Time",
-    "time-micros": _DBZ + "MicroTime",
-    "timestamp-millis": _CONNECT + "Timestamp",
-    "timestamp-micros": _DBZ + "MicroTimestamp",
-    "local-timestamp-millis": _CONNECT + "Timestamp",
-    "local-timestamp-micros": _DBZ + "MicroTimestamp",
+    "date": CONNECT_DATA + "Date",
+    "time-millis": CONNECT_DATA + "Time",
+    "time-micros": DEBEZIUM_TIME + "MicroTime",
+    "timestamp-millis": CONNECT_DATA + "Timestamp",
+    "timestamp-micros": DEBEZIUM_TIME + "MicroTimestamp",
+    "local-timestamp-millis": CONNECT_DATA + "Timestamp",
+    "local-timestamp-micros": DEBEZIUM_TIME + "MicroTimestamp",
     "decimal": DECIMAL,
 }
 _KINDS = {

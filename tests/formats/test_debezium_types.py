@@ -13,6 +13,10 @@ from ingest.formats.debezium.types import PLAIN, SEMANTIC, read
 from ingest.wire.avro.connect import CONNECT_DATA, DEBEZIUM_TIME, Field
 
 EPOCH = "1970-01-01 00:00:00"
+# GEOMETRYCOLLECTION EMPTY, as WKB.
+EMPTY = '{"wkb":"AQcAAAAAAAAA","srid":null}'
+# POINT(0 0), as WKB.
+ORIGIN = '{"x":0.0,"y":0.0,"wkb":"AQEAAAAAAAAAAAAAAAAAAAAAAAAA","srid":null}'
 MADE_UP: dict[str, tuple[str, set[str]]] = {
     CONNECT_DATA + "Date": ("int32", {"1970-01-01"}),
     CONNECT_DATA + "Time": ("int32", {"00:00:00"}),
@@ -40,6 +44,9 @@ MADE_UP: dict[str, tuple[str, set[str]]] = {
     DEBEZIUM_TIME + "StructuredTimestamp": ("struct", set()),
     DEBEZIUM_TIME + "StructuredZonedTime": ("struct", set()),
     DEBEZIUM_TIME + "StructuredZonedTimestamp": ("struct", set()),
+    "io.debezium.data.geometry.Geometry": ("struct", {EMPTY}),
+    "io.debezium.data.geometry.Geography": ("struct", {EMPTY}),
+    "io.debezium.data.geometry.Point": ("struct", {ORIGIN}),
     "io.debezium.data.VariableScaleDecimal": ("struct", {"0"}),
     "io.debezium.data.Bits": ("bytes", {"0"}),
     "io.debezium.data.Json": ("string", {"{}", ""}),

@@ -113,6 +113,8 @@ PLAIN: dict[str, Plain] = {
 """Connect's own types, where no semantic type says more."""
 _UNKNOWN = Plain("string", None, ())
 _UNKNOWN_ZERO: Zeros = ()
+_EMPTY_GEOMETRY: Zeros = (b'{"wkb":"AQcAAAAAAAAA","srid":null}',)
+"""GEOMETRYCOLLECTION EMPTY, as WKB."""
 
 SEMANTIC: dict[str, Semantic] = {
     DEBEZIUM_TIME + "Date": Semantic(_as("date", encoded.days), None),
@@ -156,6 +158,11 @@ SEMANTIC: dict[str, Semantic] = {
         _struct("string", encoded.variable_scale), (b'{"scale":0,"value":"AA=="}',)
     ),
     "io.debezium.data.Bits": Semantic(_bits, None),
+    "io.debezium.data.geometry.Geometry": Semantic(_plain, _EMPTY_GEOMETRY),
+    "io.debezium.data.geometry.Geography": Semantic(_plain, _EMPTY_GEOMETRY),
+    "io.debezium.data.geometry.Point": Semantic(
+        _plain, (b'{"x":0.0,"y":0.0,"wkb":"AQEAAAAAAAAAAAAAAAAAAAAAAAAA","srid":null}',)
+    ),
     "io.debezium.data.Json": Semantic(_plain, (b'"{}"', b'""')),
 }
 """Semantic types that say how a value is read, or that have a zero of their own."""

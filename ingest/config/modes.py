@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from ingest.config.routes import Route
+from ingest.config.tables import ScdType
 
 Mode = Literal["scd1", "scd2", "append"]
 """`scd1`: the rows as they are. `scd2`: every version of them. `append`: every row image."""
@@ -36,6 +37,7 @@ KEEPING: Mapping[Mode, Keeping] = {
     "scd2": Keeping(keyed=True, versions=True, added=_TIMES),
     "append": Keeping(keyed=False, versions=False, added={}),
 }
+_DECLARED: Mapping[ScdType, Mode] = {1: "scd1", 2: "scd2", "append": "append"}
 
 
 class TargetContract(NamedTuple):
@@ -63,6 +65,11 @@ class TargetContract(NamedTuple):
         """What the rows of the target are."""
         return KEEPING[self.mode]
 
+    @property
+    def stored_as(self) -> str:
+        """The mode as the YAML has it, `stored_as_scd_type`."""
+        return self.mode.removeprefix("scd")
+
     def differs(self, other: TargetContract) -> bool:
         """Whether a target of this kind cannot be kept as one of the other: by more than its key,
         which a schema change may give it."""
@@ -73,7 +80,7 @@ class TargetContract(NamedTuple):
         )
 
     def __str__(self) -> str:
-        terms = [f"stored_as_scd_type {self.mode.removeprefix('scd')}"]
+        terms = [f"stored_as_scd_type {self.stored_as}"]
         terms.append(f"keys ({', '.join(self.keys)})" if self.keys else "no key")
         terms += [f"sequence_by ({', '.join(self.sequence)})"] if self.sequence else []
         terms += [f"deletes {self.deletes}"] if self.deletes not in (None, "hard") else []
@@ -92,21 +99,26 @@ def masks_of(route: Route) -> tuple[str, ...]:
     return (*found, *([f"by secret {route.mask_secret}"] if route.mask_secret else []))
 
 
+def declared_keeping(route: Route) -> Keeping:
+    """What the YAML says that a target keeps, whether or not there is a key to keep it by."""
+    return KEEPING[_DECLARED[route.stored_as_scd_type]]
+
+
 def mode_of(route: Route, keys: tuple[str, ...]) -> Mode | None:
     """The mode of a target; a table without any key can only be appended (semantics.md, 21).
 
     None where versions are asked for and nothing tells the rows apart.
     """
-    if route.stored_as_scd_type == "append":
-        return "append"
-    if route.stored_as_scd_type == 2:
-        return "scd2" if keys else None
-    return "scd1" if keys else "append"
+    mode = _DECLARED[route.stored_as_scd_type]
+    keeps = KEEPING[mode]
+    if keys or not keeps.keyed:
+        return mode
+    return None if keeps.versions else "append"
 
 
 def label(made: TargetContract | None) -> str | None:
     """How `status` says what a target keeps: `1`, `2`, `append`, or `append (no key)`."""
     if made is None:
         return None
-    name = made.mode.removeprefix("scd")
-    return f"{name} (no key)" if made.mode == "append" and not made.keys else name
+    unkeyed = not made.keeps.keyed and not made.keys
+    return f"{made.stored_as} (no key)" if unkeyed else made.stored_as

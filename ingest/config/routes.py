@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ingest.config.cadence import Cadence
 from ingest.config.masks import ColumnOptions, Mask
 from ingest.config.settings import DdlPolicy
-from ingest.config.tables import TableEntry, TableOptions, Tables
+from ingest.config.tables import ScdType, TableEntry, TableOptions, Tables
 from ingest.names import (
     DEFAULT_TARGET,
     LONGEST_TARGET,
@@ -43,7 +43,7 @@ class Route:
     merges: tuple[Any, ...]
     keys: tuple[str, ...] | None
     sequence_by: tuple[str, ...] | None
-    stored_as_scd_type: Literal[1, 2, "append"]
+    stored_as_scd_type: ScdType
     deletes: Literal["hard", "soft"]
     truncates: Literal["apply", "ignore"]
     columns: Mapping[str, str]

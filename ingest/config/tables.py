@@ -38,6 +38,10 @@ def _pattern(text: str) -> str:
     return text
 
 
+ScdType = Literal[1, 2, "append"]
+"""What a table keeps, as the YAML has it; `ingest.config.modes` says what each comes to."""
+
+
 def _scd_type(value: Any) -> Any:
     if isinstance(value, bool | float):
         return str(value).lower()
@@ -73,7 +77,7 @@ class TableOptions(ConfigModel):
     target: Annotated[Text, AfterValidator(check_target)] = DEFAULT_TARGET
     keys: SomeNames | None = None
     sequence_by: OneOrMore | None = None
-    stored_as_scd_type: Annotated[Literal[1, 2, "append"], BeforeValidator(_scd_type)] = 1
+    stored_as_scd_type: Annotated[ScdType, BeforeValidator(_scd_type)] = 1
     deletes: Literal["hard", "soft"] = "hard"
     truncates: Literal["apply", "ignore"] = "apply"
     columns: Mapping[Text, Declared] = Field(default={})

@@ -6,8 +6,14 @@
    exactly (`pipelines.apply.exact`): every key is judged, keys on time are folded from the batch,
    late ones again from history, and one MERGE writes both.
 
-To add a mode: a module with these verbs, a row in MODES, and a row in KEEPING
-(`ingest.config.modes`), which its table, its progress and what maintains it go by.
+To add a mode:
+
+1. What the YAML calls it: `ScdType` (`ingest.config.tables`).
+2. `Mode`, the way from the one to the other, and a row in KEEPING (`ingest.config.modes`), which
+   its table, its progress and what maintains it go by. `mode_of` there says what becomes of it
+   where a table has no key.
+3. A module here with the verbs of TargetMode, or of KeyedMode where its rows have keys, and its row
+   in MODES or KEYED.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ingest.config.modes import TargetContract, mode_of
+from ingest.config.modes import TargetContract, declared_keeping, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import renamed
 from ingest.errors import TableError
@@ -234,7 +234,7 @@ def _check_keyless(
 ) -> None:
     """Raise TableError where the YAML names a key for a target that keeps every image for want of
     one."""
-    if keys or route.stored_as_scd_type == "append":
+    if keys or not declared_keeping(route).keyed:
         return
     for table in tables:
         declared = route.keys or declared_for(

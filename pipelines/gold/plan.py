@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ingest.config.load import Config
-from ingest.config.modes import TargetContract, mode_of
+from ingest.config.modes import KEEPING, TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage, name_after, renamed
@@ -326,7 +326,8 @@ def projection_of(
     own = tuple(key for key in keys if key.lower() != shard)
     source = config.sources[table.source]
     # An append target keeps a row for each change: none of them replaces another.
-    ordered = mode_of(route, keys) != "append"
+    mode = mode_of(route, keys)
+    ordered = mode is None or KEEPING[mode].keyed
     projection = Projection(
         keys=tuple(by_lower[key.lower()] for key in keys),
         columns=columns,

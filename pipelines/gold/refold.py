@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from ingest.config.modes import TargetContract
+from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn
 from ingest.errors import TableError
@@ -194,7 +194,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     They do where the old key is part of the new one.
     """
     keys = [effect.keys for effect in entry.effects if isinstance(effect, ChangeKey)]
-    if not keys or RecreateTable() in entry.effects or route.stored_as_scd_type == "append":
+    if not keys or RecreateTable() in entry.effects or not declared_keeping(route).keyed:
         return
     present = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
     shard = (route.shard_column or "").lower()

@@ -23,6 +23,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
+from ingest.config.modes import declared_keeping
 from ingest.config.routes import Route
 from ingest.ddl.changes import (
     AddColumn,
@@ -92,7 +93,8 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if kept and (kept - keys or others(store, entry)):
         # The column stays for other source tables: this one's rows have it no more.
         return True
-    if route.stored_as_scd_type == 2 and any(isinstance(e, DropColumn) for e in entry.effects):
+    dropped = any(isinstance(e, DropColumn) for e in entry.effects)
+    if dropped and declared_keeping(route).versions:
         # Versions that the column alone told apart are one from now on.
         return True
     if masked_default(entry, route.masks):

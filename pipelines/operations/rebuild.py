@@ -151,8 +151,8 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
     kept = contract_of(warehouse, target) or before
     contract = reconstruction.contract
     if kept is not None and kept.mode != contract.mode:
-        now, then = kept.mode.removeprefix("scd"), contract.mode.removeprefix("scd")
-        changes.append(Change(f"stored_as_scd_type {now} becomes {then}", grave=True))
+        text = f"stored_as_scd_type {kept.stored_as} becomes {contract.stored_as}"
+        changes.append(Change(text, grave=True))
     held_masks = (before.masks if before is not None else None) or (kept and kept.masks) or ()
     if held_masks != (contract.masks or ()):
         none, masks = ("none",), contract.masks or ()

@@ -243,9 +243,9 @@ def check_contract(
     A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
     """
     present = {field.name for field in warehouse.fields("gold", target)}
-    versions = KEEPING["scd2"].added.keys()
+    versions = [name for kept in KEEPING.values() if kept.versions for name in kept.added]
     keeps = contract.keeps
-    if keeps.versions != (versions <= present):
+    if keeps.versions != (present >= set(versions)):
         wanted, got = ("with", "without") if keeps.versions else ("without", "with")
         raise TableError(
             f"expected {target} {wanted} the columns {', '.join(versions)}, as its "

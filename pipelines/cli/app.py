@@ -36,10 +36,12 @@ from pipelines.cli.context import (
     print_frame,
     versions,
 )
+from pipelines.cli.ddl import ddl
 from pipelines.cli.examples import add_examples
 from pipelines.cli.init import init
+from pipelines.cli.rejects import rejects
 from pipelines.cli.reports import report
-from pipelines.cli.review import ddl, rejects
+from pipelines.cli.review import review
 from pipelines.cli.tables import TABLE_VERBS
 from pipelines.cli.watching import watched, watching
 from pipelines.terminal.console import counted, open_output
@@ -147,7 +149,7 @@ def validate(call: Invocation, connect: bool) -> None:
 
 def _connect(call: Invocation) -> None:
     """Say of each source whether it can be reached, and that nothing is wrong where all can."""
-    from pipelines.cli.connections import CONNECTION, tried
+    from pipelines.bronze.connections import CONNECTION, tried
 
     found = [tried(source, call.config.root) for source in call.config.sources.values()]
     if call.json:
@@ -281,30 +283,6 @@ def plan(call: Invocation, sources: tuple[str, ...]) -> None:
     from pipelines.cli.plan import show_plan
 
     show_plan(call, call.sources(sources))
-
-
-@ingest.command()
-@click.option("--serve", is_flag=True, required=True, help="Serve the pages on this machine.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8420,
-    show_default=True,
-    metavar="P",
-    help="0: any that is free.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="H", help="To listen at.")
-@patient
-@everywhere
-@click.pass_obj
-def review(call: Invocation, serve: bool, port: int, host: str) -> None:
-    """Review schema changes in a browser.
-
-    Prints the address to open, which holds a token; who has it can decide. Ends with Ctrl+C.
-    """
-    from pipelines.cli.serve import serve_review
-
-    serve_review(call, host=host, port=port)
 
 
 @ingest.command()
@@ -493,6 +471,7 @@ def line(context: click.Context, words: str) -> None:
 ingest.add_command(report)
 ingest.add_command(ddl)
 ingest.add_command(rejects)
+ingest.add_command(review)
 ingest.add_command(init)
 add_examples(ingest)
 add_completion(ingest)

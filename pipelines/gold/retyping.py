@@ -25,7 +25,13 @@ from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.quoting import equal, quoted_list
 from ingest.sql.rejects import retyped
-from ingest.sql.rejects.rows import is_open, page_of, targets_with
+from ingest.sql.rejects.rows import (
+    BASELESS_ERROR,
+    CONFLICT_ERROR,
+    is_open,
+    page_of,
+    targets_with,
+)
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -52,9 +58,8 @@ Verdicts = dict[Origin, Reason | None]
 
 _TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
 """What an event is set aside for when its values are typed."""
-_BASELESS = Reason(
-    Code.NO_BASE_IMAGE.value, "expected the row that a partial image changes, got none"
-)
+_BASELESS = Reason(Code.NO_BASE_IMAGE.value, BASELESS_ERROR)
+_CONFLICT = Reason(Code.SHARD_KEY_CONFLICT.value, CONFLICT_ERROR)
 MOST = 20_000
 """Rejects that are in the driver at one time, without their bytes; these, which bound the bytes of
 their keys, are `bounds.BYTES` at most, unless one alone has more."""
@@ -188,8 +193,7 @@ def _typed_again(
         elif origin in without_base:
             verdicts[origin] = _BASELESS
         elif row["key"] is not None and tuple(row["key"]) in others_keys:
-            text = "expected a key that one source table has alone, got one of another's row"
-            verdicts[origin] = Reason(Code.SHARD_KEY_CONFLICT.value, text)
+            verdicts[origin] = _CONFLICT
         else:
             verdicts[origin] = None
     return verdicts

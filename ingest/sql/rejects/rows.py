@@ -29,14 +29,13 @@ def code_and_error(code: Code, text: str) -> str:
     return f"'{code.value}' AS code, {sql_text(text)} AS error"
 
 
-CONFLICT = code_and_error(
-    Code.SHARD_KEY_CONFLICT,
-    "expected a key that one source table has alone, got one that another's row holds",
+CONFLICT_ERROR = "expected a key that one source table has alone, got one that another's row holds"
+BASELESS_ERROR = (
+    "expected the row that a partial image changes, got none; it is tried again when it comes"
 )
-BASELESS = code_and_error(
-    Code.NO_BASE_IMAGE,
-    "expected the row that a partial image changes, got none; it is tried again when it comes",
-)
+"""The sentences of these rejects, wherever they are found: in a batch or when tried again."""
+CONFLICT = code_and_error(Code.SHARD_KEY_CONFLICT, CONFLICT_ERROR)
+BASELESS = code_and_error(Code.NO_BASE_IMAGE, BASELESS_ERROR)
 """The columns `code` and `error`, as of `CONFLICT`."""
 
 

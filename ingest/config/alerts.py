@@ -30,8 +30,13 @@ class Bounds(ConfigModel):
 
 
 class Checks(Bounds):
-    """The bounds of all targets, those of `tables` by pattern, and who is told."""
+    """The bounds of all targets, those of `tables` by pattern, and who is told.
 
+    `gaps`: how many spans of messages of a source may have been gone before they were read. None
+    may, unless somebody says so: what is lost does not come by itself.
+    """
+
+    gaps: Count = 0
     tables: Mapping[Text, Bounds] = {}
     webhook: Text | None = Field(default=None, repr=False)
 

@@ -128,7 +128,7 @@ def _held(source: Source) -> Held | None:
 
 def _settled(offsets: SourceOffsets, held: Held) -> list[Loss]:
     """The losses that are noted now; raises SourceError where the source cannot go on."""
-    losses = offsets.losses(held)
+    losses = offsets.losses(held, offsets.read())
     offsets.check(losses)
     if losses:
         offsets.go_on(losses, held)
@@ -156,9 +156,9 @@ def _goes_on(error: PySparkException, kafka: Kafka, held: Held | None) -> bool:
 
 def _is_lost(warehouse: Warehouse, source: Source) -> bool:
     """Whether messages are gone, as far as can be told."""
+    offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
     held = _held(source)
-    checkpoint = warehouse.checkpoint("bronze", source.name)
-    return held is None or bool(SourceOffsets(warehouse, source, checkpoint).losses(held))
+    return held is None or bool(offsets.losses(held, offsets.read()))
 
 
 def _noted(source: Source, checkpoint: str) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
     """How many offsets the topics hold above those that were read; None where that cannot be told
-    now."""
+    now. Raises SourceError where a run could not go on after what is gone."""
     try:
         return sum(wait.end - wait.start for wait in waiting(warehouse, source))
     except PlatformError:
@@ -211,16 +211,20 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
 
 def waiting(warehouse: Warehouse, source: Source) -> list[Waiting]:
     """What the topics hold beyond the offsets that were read last, partition by partition. Offsets
-    without a message, of transactions and compacted topics, are among them."""
+    without a message, of transactions and compacted topics, are among them. Raises SourceError
+    where a run could not go on after what is gone."""
     kafka = _declared(source)
     if warehouse.local:
         knock(source.name, kafka.bootstrap_servers)
+    # Before the topics are asked: a run may go on meanwhile.
+    offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
+    read = offsets.read()
     try:
         held = topics_of(kafka).held()
     except FAILURES as error:
         raise explained(error, source) from None
-    offsets = SourceOffsets(warehouse, source, warehouse.checkpoint("bronze", source.name))
-    return _beyond(held.spans, offsets.read(), kafka)
+    offsets.check(offsets.losses(held, read))
+    return _beyond(held.spans, read, kafka)
 
 
 def _beyond(

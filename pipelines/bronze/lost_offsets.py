@@ -115,9 +115,9 @@ class SourceOffsets:
             begin = {name: offsets for name, offsets in begin.items() if name in held.topics}
         return json.dumps(begin)
 
-    def losses(self, held: Held) -> list[Loss]:
-        """What is gone of that which is to be read next."""
-        read, ends = self.read() or {}, None
+    def losses(self, held: Held, read: Mapping[Partition, int] | None) -> list[Loss]:
+        """What is gone of that which is to be read next; `read` was so before `held` was asked."""
+        read, ends = read or {}, None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
         for partition, offset in read.items():

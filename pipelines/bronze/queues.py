@@ -16,10 +16,14 @@ from ingest.wire.contract import Message
 from pipelines.bronze.by_offset.source import (
     Client,
     Lost,
+    Offsets,
     Partition,
     Recreated,
     Span,
     Starting,
+    Stopped,
+    check_following,
+    lost_before,
     noted,
     stopped,
     stream,
@@ -94,10 +98,32 @@ def sampled(client: Client, sampling: Sampling) -> list[Message]:
     return found[-sampling.limit :] if sampling.newest else found[: sampling.limit]
 
 
-def unread(held: Mapping[Partition, Span], checkpoint: str) -> int:
-    """How many messages partitions hold above what the stream of a checkpoint has read."""
-    read = noted(Path(checkpoint), "commits")
-    return sum(
-        max(0, span.following - (read[name][1] if name in read else span.lowest))
-        for name, span in ((str(partition), span) for partition, span in held.items())
-    )
+def reached(checkpoint: str) -> Offsets:
+    """How far the stream of a checkpoint has read."""
+    return noted(Path(checkpoint), "commits")
+
+
+def unread(
+    held: Mapping[Partition, Span],
+    read: Offsets,
+    *,
+    source: Source,
+    lost: Literal["fail", "go_on"],
+    checkpoint: str,
+) -> int:
+    """How many messages partitions hold above what a stream has `read`, which was looked up before
+    they were asked: a run may go on meanwhile.
+
+    Raises SourceError where a run could not go on from there: it would with the same sentence.
+    """
+    count = 0
+    for partition, span in held.items():
+        start = read.get(str(partition), [0, span.lowest])[1]
+        try:
+            check_following(partition, span, start)
+            if lost == "fail" and start < span.lowest:
+                raise lost_before(partition, start, span.lowest)
+        except Stopped as error:
+            raise explained(error, source, checkpoint) from None
+        count += span.following - max(start, span.lowest)
+    return count

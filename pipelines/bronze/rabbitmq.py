@@ -81,15 +81,17 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many messages the queues have that bronze has not; None where nobody answers."""
-    declared = _declared(source)
+    """How many messages the queues have that bronze has not; None where nobody answers. Raises
+    SourceError where a run could not go on."""
+    declared, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
+    read = queues.reached(checkpoint)
     try:
         if declared.queue_type != "stream":
             return _waiting(source)
         held = _held(source, _client(declared))
     except PlatformError:
         return None
-    return queues.unread(held, warehouse.checkpoint("bronze", source.name))
+    return queues.unread(held, read, source=source, lost=declared.lost, checkpoint=checkpoint)
 
 
 RABBITMQ = Transport(append, reach, sample, unread)

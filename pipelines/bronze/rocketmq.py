@@ -77,8 +77,10 @@ def sample(source: Source, root: str, sampling: Sampling) -> list[Message]:
 
 
 def unread(warehouse: Warehouse, source: Source) -> int | None:
-    """How many messages the queues hold above those that bronze has; None where nobody answers."""
-    declared = _declared(source)
+    """How many messages the queues hold above those that bronze has; None where nobody answers.
+    Raises SourceError where a run could not go on."""
+    declared, checkpoint = _declared(source), warehouse.checkpoint("bronze", source.name)
+    read = queues.reached(checkpoint)
     cluster = _cluster(declared)
     try:
         found = cluster.queues(*declared.topics)
@@ -86,7 +88,7 @@ def unread(warehouse: Warehouse, source: Source) -> int | None:
         held = Topics(cluster, declared.topics, (), declared.group, brokers).spans_of(found)
     except OSError:
         return None
-    return queues.unread(held, warehouse.checkpoint("bronze", source.name))
+    return queues.unread(held, read, source=source, lost=declared.lost, checkpoint=checkpoint)
 
 
 ROCKETMQ = Transport(append, reach, sample, unread)

@@ -72,8 +72,8 @@ class Transport(NamedTuple):
     read, and bronze is not asked. It raises as `reach` does.
 
     `unread` counts what the transport holds and bronze has not: files, or messages of queues and
-    topics. None: it cannot be told, or not now. It raises SourceError only for a note of ours that
-    is damaged.
+    topics. None: it cannot be told, or not now. It raises SourceError where a run could not go on
+    from where the source stands, though something answers.
 
     `waiting`, where the transport has one, says by partition which messages there are beyond those
     that bronze has read. It raises IngestError where that cannot be told.

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ingest.config.modes import TargetContract
+from pipelines.reporting.states import source_state, table_state
 from pipelines.terminal.console import Console, cell
 from pipelines.terminal.layout import Column, Kind, Where, without_empty
 
@@ -137,17 +138,6 @@ def sources(rows: Sequence[Mapping[str, Any]]) -> list[Shown]:
     ]
 
 
-def source_state(row: Mapping[str, Any]) -> str:
-    """`ok`, `behind` while messages wait, or that not one of them could be decoded, or that what
-    they come from cannot be asked."""
-    if row["error"] is not None:
-        return "unreachable"
-    if row["messages"] and row["rejects"] >= row["messages"]:
-        return "all rejected"
-    waits = row["lag"] or row["unread_files"] or row["unread_messages"]
-    return "behind" if waits else "ok"
-
-
 def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -> list[Shown]:
     """The target tables of `status`."""
     freshness = [behind(row["freshness"], now) for row in rows]
@@ -171,14 +161,6 @@ def tables(rows: Sequence[Mapping[str, Any]], *, now: datetime, verbose: bool) -
             _counts("rows_of_old_epochs", rows, name="rows of old epochs"),
         ]
     return shown
-
-
-def table_state(row: Mapping[str, Any]) -> str:
-    """`ok`, or what is the matter: parked, schema changes that wait, rejects that are open."""
-    matters = ["parked"] if row["parked"] else []
-    matters += [f"{row['pending_ddl']:,} pending"] if row["pending_ddl"] else []
-    matters += [f"{row['rejected']:,} rejected"] if row["rejected"] else []
-    return ", ".join(matters) or "ok"
 
 
 def _kept(mode: str | None) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.cli import screens
+from pipelines.reporting.states import WELL, source_state, table_state
 from pipelines.terminal.console import counted
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _look(call: Invocation) -> Status:
     rejected = [
         f"source {row['source']}: {what_may_be_wrong(warehouse.config.sources[row['source']])}"
         for row in sources
-        if screens.source_state(row) == "all rejected"
+        if source_state(row).startswith("all rejected")
     ]
     return Status(
         sources,
@@ -113,9 +114,9 @@ def _fitted(status: Status, lines: int) -> Status:
     room = max(1, lines - _BESIDE - len(status.sources) - len(status.notes))
     if len(status.tables) <= room:
         return status
-    urgent = sorted(status.tables, key=lambda row: screens.table_state(row) == "ok")
+    urgent = sorted(status.tables, key=lambda row: table_state(row) == WELL)
     left = urgent[room:]
-    fine = sum(screens.table_state(row) == "ok" for row in left)
+    fine = sum(table_state(row) == WELL for row in left)
     more = (
         f"and {counted(len(left), 'more tables')}, {fine} of them ok; a higher terminal shows them"
     )

@@ -126,6 +126,14 @@ SETTINGS: Mapping[str, Key] = {
         _TIME,
     ),
     "checks.rejects": Key("How many rejects of a source or table may be open.", 0, -1, _COUNT),
+    "checks.gaps": Key(
+        "How many spans of messages of a source may have been gone before they were read, where "
+        "`lost: go_on` lets it read on. Raise it once what is missing was read from elsewhere, or "
+        "a new snapshot was taken.",
+        2,
+        -1,
+        _COUNT,
+    ),
     "checks.pending_ddl": Key(
         "How many schema changes of a table may wait for a decision.", 3, "few", _COUNT
     ),

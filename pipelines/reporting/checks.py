@@ -23,7 +23,8 @@ class Finding(NamedTuple):
 def findings(
     checks: Checks, sources: Iterable[Mapping[str, Any]], tables: Iterable[Mapping[str, Any]]
 ) -> list[Finding]:
-    """What fails, of rows of `ingest status`; the bounds `lag` and `rejects` are sources' too."""
+    """What fails, of rows of `ingest status`; the bounds `lag` and `rejects` are sources' too, and
+    `gaps` is theirs alone."""
     found = []
     for row in sources:
         name = f"source {row['source']}"
@@ -37,6 +38,10 @@ def findings(
             found.append(
                 _finding("rejects", name, bound=checks.rejects, found=row["rejects"], text=text)
             )
+        if _above(row["gaps"], checks.gaps):
+            gone = "was gone before it was" if row["gaps"] == 1 else "were gone before they were"
+            text = f"{counted(row['gaps'], 'spans')} of messages {gone} read"
+            found.append(_finding("gaps", name, bound=checks.gaps, found=row["gaps"], text=text))
     for row in tables:
         found += _of_table(checks, row)
     return found

@@ -17,8 +17,10 @@ from ingest.errors import PlatformError
 from pipelines.reporting.checks import Finding
 from pipelines.reporting.facts import EXAMPLE, Facts
 from pipelines.reporting.plots import bars, lines
+from pipelines.reporting.states import WELL, source_state, table_state
 from pipelines.telemetry.activity import STAGES
 from pipelines.terminal.console import clean, counted
+from pipelines.terminal.layout import colour_of
 
 _TEMPLATE = Path(__file__).parent / "report.html.j2"
 _LINE = 32
@@ -40,6 +42,9 @@ def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> s
         time=moment,
         example=example,
         counted=counted,
+        source_state=source_state,
+        table_state=table_state,
+        colour=colour_of,
     )
     # pygal escapes the names of series and labels.
     drawn = {name: Markup(svg) for name, svg in plots(facts).items()}
@@ -50,6 +55,7 @@ def page(facts: Facts, findings: Sequence[Finding], *, warehouse_name: str) -> s
         plots=drawn,
         version=version("delta-cdc-ingest"),
         stages=STAGES,
+        well=WELL,
     )
 
 

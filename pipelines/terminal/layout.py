@@ -24,7 +24,7 @@ INDENT = 4
 COLOURS = {
     **dict.fromkeys(("ok", "applied", "resolved"), "green"),
     **dict.fromkeys(("behind", "pending", "open", "approved"), "yellow"),
-    **dict.fromkeys(("parked", "failed", "unreachable"), "red"),
+    **dict.fromkeys(("parked", "failed", "failing", "gap", "gaps"), "red"),
     "rejected": "magenta",
     **dict.fromkeys(("ignored", "superseded", "dismissed"), "bright_black"),
 }

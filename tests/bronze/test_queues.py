@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from ingest.config.sources import Source
+from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze import queues
 from pipelines.bronze.by_offset.source import (
@@ -210,6 +211,29 @@ def test_messages_gone_before_they_were_read(tmp_path: Path) -> None:
     assert stopped_text(error.value) == (
         "orders/0 no longer holds its messages 2-4, which were not read yet"
     )
+
+
+@pytest.mark.parametrize(
+    ("reached", "span", "lost", "text"),
+    [
+        (7, Span(5, 9), "fail", None),
+        (9, Span(9, 9), "fail", None),
+        (2, Span(5, 9), "go_on", None),
+        (2, Span(5, 9), "fail", "orders/0 no longer holds its messages 2-4, which were not read"),
+        (12, Span(5, 9), "go_on", "orders/0 was read up to 12 and ends at 9 now: it was deleted"),
+    ],
+)
+def test_what_waits_is_told_only_where_a_run_could_read_it(
+    reached: int, span: Span, lost: Any, text: str | None
+) -> None:
+    source = Source.model_validate({"name": "shop", "files": {"path": "-"}})
+    held, read = {ORDERS: span, ITEMS: Span(3, 5)}, {"orders/0": [0, reached]}
+    if text is None:
+        count = queues.unread(held, read, source=source, lost=lost, checkpoint="/c")
+        assert count == 2 + span.following - max(reached, span.lowest)
+    else:
+        with pytest.raises(SourceError, match=f"^source shop: {text}"):
+            queues.unread(held, read, source=source, lost=lost, checkpoint="/c")
 
 
 @pytest.mark.parametrize("client", ["rabbitmq_streams", "rocketmq_topics"])

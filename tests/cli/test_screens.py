@@ -22,6 +22,7 @@ from pipelines.cli import screens, status
 from pipelines.cli.context import Invocation
 from pipelines.operations.listings import DDL, REJECTS
 from pipelines.operations.status import SOURCE, TABLE
+from pipelines.reporting.states import source_state, table_state
 from pipelines.terminal.console import Console
 from pipelines.terminal.layout import Column, Kind, Where, lines, shortened, wrapped
 from tests.support.project import Project
@@ -214,7 +215,7 @@ def test_ages(seconds: int, said: str) -> None:
 )
 def test_one_state_says_what_is_the_matter(row: dict[str, Any], state: str) -> None:
     nothing = {"parked": False, "pending_ddl": 0, "rejected": 0}
-    assert screens.table_state({**nothing, **row}) == state
+    assert table_state({**nothing, **row}) == state
 
 
 @pytest.mark.parametrize(
@@ -225,21 +226,24 @@ def test_one_state_says_what_is_the_matter(row: dict[str, Any], state: str) -> N
         ({"lag": 1}, "behind"),
         ({"unread_messages": 1}, "behind"),
         ({"rejects": 9}, "all rejected"),
-        ({"rejects": 9, "lag": 1}, "all rejected"),
+        ({"rejects": 9, "lag": 1}, "all rejected, behind"),
         ({"messages": 0}, "ok"),
-        ({"error": "there is no landing", "lag": 1}, "unreachable"),
+        ({"error": "there is no landing", "lag": 1, "gaps": 1}, "failing"),
+        ({"gaps": 1}, "1 gap"),
+        ({"gaps": 1200, "lag": 1}, "1,200 gaps, behind"),
+        ({"gaps": 1, "rejects": 9}, "all rejected, 1 gap"),
     ],
 )
-def test_a_source_of_which_nothing_was_decoded_is_not_well(row: dict[str, Any], state: str) -> None:
+def test_a_source_that_lacks_messages_is_not_well(row: dict[str, Any], state: str) -> None:
     nothing = {"messages": 9, "lag": 0, "unread_files": 0, "unread_messages": None, "rejects": 0}
-    assert screens.source_state({**nothing, "error": None, **row}) == state
+    assert source_state({**nothing, "gaps": 0, "error": None, **row}) == state
 
 
 def test_colours_mean_a_state_and_only_a_terminal_gets_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     columns = (Column("state", Kind.STATE), Column("name"))
-    states = ["ok", "1 pending", "parked", "2 rejected", "fine"]
+    states = ["ok", "1 pending", "parked", "2 rejected", "fine", "1 gap", "2 gaps, behind"]
 
     def printed() -> list[str]:
         Console(json=False).table(columns, [[state, "parked"] for state in states])
@@ -250,7 +254,7 @@ def test_colours_mean_a_state_and_only_a_terminal_gets_them(
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert [re.findall(r"\x1b\[(\d+)m", line) for line in printed()] == [
-        *(["32", "0"], ["33", "0"], ["31", "0"], ["35", "0"], []),
+        *(["32", "0"], ["33", "0"], ["31", "0"], ["35", "0"], [], ["31", "0"], ["31", "0"]),
     ]
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb")):
         with monkeypatch.context() as patch:

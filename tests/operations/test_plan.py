@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,8 @@ def test_what_a_topic_lost_is_named(
     project = Project(tmp_path, capsys.readouterr)
     create_topic(kafka, "plan.b")
     topic = f"kafka: {{bootstrap_servers: '{kafka}', topics: [plan.b], lost: go_on}}\n"
-    project.write("conf/sources/shop.yml", f"name: shop\nformat: canal\norder: source\n{topic}")
+    shop = "name: shop\nformat: canal\norder: source\n"
+    project.write("conf/sources/shop.yml", f"{shop}{topic}")
 
     def send(*numbers: int) -> None:
         images = (canal("items", "INSERT", {**PEN, "id": str(n)}, es=T0, id_=n) for n in numbers)
@@ -186,6 +188,7 @@ def test_what_a_topic_lost_is_named(
     send(3, 4)
     age_out(kafka, "plan.b", 3)
     assert status() == (2, 1, 0, False)
+    assert project.ingest("status", "--check").code == 0
     answer = project.ingest("run")
     assert answer.code == 0
     assert "source shop: plan.b/0 lacks 2-2: gone before it was read" in answer.err
@@ -194,3 +197,21 @@ def test_what_a_topic_lost_is_named(
     assert [row["offset"] for row in looked.records if row["kind"] == "change"] == [3]
     rows = project.ingest("sql", "SELECT id FROM gold.shop_items ORDER BY id", "--json").records
     assert [row["id"] for row in rows] == [1, 2, 4]
+    # It is not well, wherever one looks, until somebody says that it is known.
+    assert re.search(r"^shop +1 gap +4\b", project.ingest("status").out, re.M)
+    found = "source shop: 1 span of messages was gone before it was read; gaps allows 0"
+    answer = project.ingest("status", "--check")
+    assert (answer.code, answer.err) == (1, f"{found}\n")
+    assert project.ingest("report", "--out", str(tmp_path / "report.html")).code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"<li>{found}</li>" in page and '<span class="bad">1 gap</span>' in page
+    project.write("conf/ingest.yml", "checks: {gaps: 1}\n")
+    assert project.ingest("status", "--check").code == 0
+    # Where a run would stop, who looks is told so, though nothing waits any more.
+    project.write("conf/sources/shop.yml", f"{shop}{topic.replace('go_on', 'fail')}")
+    send(5)
+    age_out(kafka, "plan.b", 5)
+    for verb in ("status", "plan", "run"):
+        answer = project.ingest(verb)
+        assert answer.code == 1 and "plan.b/0 lacks 4-4. To go on with what is" in answer.err
+        assert verb != "status" or re.search(r"^shop +failing +4\b", answer.out, re.M)

@@ -19,7 +19,7 @@ from pipelines.platform.secrets import without_any
 from pipelines.reporting import webhook
 from pipelines.reporting.checks import Finding, findings
 
-SOURCE: dict[str, Any] = {"source": "shop", "lag_seconds": 0, "rejects": 0}
+SOURCE: dict[str, Any] = {"source": "shop", "lag_seconds": 0, "rejects": 0, "gaps": 0}
 TABLE: dict[str, Any] = {
     "table": "shop_orders",
     "age_seconds": 60,
@@ -86,6 +86,27 @@ def test_sources_have_bounds_too() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "gaps", "text"),
+    [
+        ({}, 0, None),
+        ({}, 1, "source shop: 1 span of messages was gone before it was read; gaps allows 0"),
+        ({"gaps": 2}, 2, None),
+        (
+            {"gaps": 2},
+            3,
+            "source shop: 3 spans of messages were gone before they were read; gaps allows 2",
+        ),
+        ({"gaps": None}, 3, None),
+    ],
+)
+def test_what_was_lost_is_not_well_unless_somebody_says_so(
+    given: dict[str, Any], gaps: int, text: str | None
+) -> None:
+    found = findings(checks(**given), [{**SOURCE, "gaps": gaps}], [])
+    assert [finding.text for finding in found] == ([text] if text is not None else [])
+
+
 def test_the_last_pattern_counts_key_by_key() -> None:
     said = checks(
         freshness="1 hour",
@@ -107,6 +128,8 @@ def test_the_last_pattern_counts_key_by_key() -> None:
         ("checks: {freshness: 90}", "expected a time like `15 minutes`"),
         ("checks: {freshness: 0 hours}", "expected a time like `15 minutes`"),
         ("checks: {rejects: -1}", "expected 0 or more"),
+        ("checks: {gaps: -1}", "expected 0 or more"),
+        ("checks: {tables: {x: {gaps: 1}}}", "gaps"),
         ("checks: {fresh: 1 hour}", "nearest: freshness"),
         ("checks: {tables: {x: {webhook: y}}}", "webhook"),
         ("checks: {webhook: 'file:///s3cret'}", "it has to begin with http:// or https://"),

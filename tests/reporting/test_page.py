@@ -255,7 +255,16 @@ def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
     for said in ("40 s ago", "2.25 min ago", "8.6 MiB", "3.3 MiB", "many small files", "4,120"):
         assert said in text, said
     listed = window.value("[...document.querySelectorAll('#state li')].map(li => li.textContent)")
-    assert listed == [finding.text for finding in found] and len(listed) == 6
+    assert listed == [finding.text for finding in found] and len(listed) == 7
+    state = "document.querySelector('#{} tr[data-row={}] td:last-child').innerText"
+    for row, said in (("depot", "behind"), ("shop", "2 gaps, behind")):
+        assert window.value(state.format("sources-table", row)) == said
+    for row, said in (
+        ("depot_stock", "1 rejected keeps current rows"),
+        ("shop_customers", "8 pending keeps every version"),
+        ("shop_visits", f"parked: {facts.tables[-1]['error']}"),
+    ):
+        assert window.value(state.format("tables-table", row)) == said
     if os.environ.get("SCREENS") == "write":
         window.screenshot(PICTURE)
 

@@ -175,6 +175,22 @@ def stopped(error: Exception) -> Stopped | None:
     return kinds[found[1]](found[2])
 
 
+def lost_before(partition: Partition, start: int, upto: int) -> Lost:
+    """That a partition begins with `upto`, and what was to be read from `start` on is gone."""
+    return Lost(
+        f"{partition} no longer holds its messages {start}-{upto - 1}, which were not read yet"
+    )
+
+
+def check_following(partition: Partition, span: Span, reached: int) -> None:
+    """Raise Recreated where a partition ends below the place that was reached in it."""
+    if span.following < reached:
+        raise Recreated(
+            f"{partition} was read up to {reached} and ends at {span.following} now:"
+            " it was deleted and made anew"
+        )
+
+
 class Slice(NamedTuple):
     """Messages of one partition, from `start` up to, not including, `end`."""
 
@@ -288,11 +304,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except Gone as error:
                 # Of what is still there, nothing is passed over.
                 upto = min(max(error.lowest, start + 1), end)
-                lost = f"{start}-{upto - 1}"
                 if self._lost == "fail":
-                    raise Lost(
-                        f"{partition} no longer holds its messages {lost}, which were not read yet"
-                    ) from None
+                    raise lost_before(partition, start, upto) from None
+                lost = f"{start}-{upto - 1}"
                 yield Record(None, headers=((GAP_HEADER, lost.encode()),), offset=start)
                 start = upto
 
@@ -313,12 +327,9 @@ def planned(
         # What is there when a stream begins may be passed over; what comes later is read whole.
         first = span.lowest if start else _first(name, span, starting)
         _, reached = offsets.setdefault(name, [first, first])
-        if span.following < reached:
-            if name in start:
-                raise Recreated(
-                    f"{partition} was read up to {reached} and ends at {span.following} now:"
-                    " it was deleted and made anew"
-                )
+        if name in start:
+            check_following(partition, span, reached)
+        elif span.following < reached:
             raise Stopped(
                 f"{partition} ends at {span.following}, below the offset {reached} to begin at"
             )

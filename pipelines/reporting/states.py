@@ -1,0 +1,34 @@
+"""The one word, or few, for how a row of `ingest status` stands: `ok`, or what is the matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines.terminal.console import counted
+
+WELL = "ok"
+
+
+def source_state(row: Mapping[str, Any]) -> str:
+    """How a source stands: `failing` where what it comes from cannot be asked, or not be read from
+    where it stands; that none of its messages could be decoded; that some were gone before they
+    were read; `behind` while messages wait."""
+    if row["error"] is not None:
+        return "failing"
+    matters = []
+    if row["messages"] and row["rejects"] >= row["messages"]:
+        matters.append("all rejected")
+    if row["gaps"]:
+        matters.append(counted(row["gaps"], "gaps"))
+    if row["lag"] or row["unread_files"] or row["unread_messages"]:
+        matters.append("behind")
+    return ", ".join(matters) or WELL
+
+
+def table_state(row: Mapping[str, Any]) -> str:
+    """How a target stands: parked, schema changes that wait, rejects that are open."""
+    matters = ["parked"] if row["parked"] else []
+    matters += [f"{row['pending_ddl']:,} pending"] if row["pending_ddl"] else []
+    matters += [f"{row['rejected']:,} rejected"] if row["rejected"] else []
+    return ", ".join(matters) or WELL

@@ -28,7 +28,7 @@ RUNS_MOST = 120
 EXAMPLE = 400
 """Bytes of a message that an example shows."""
 _NOT_SHOWN = "not shown, since columns of its source are masked: see `ingest rejects show ID`"
-STEPS = 9
+STEPS = 10
 """How often `advance` is called."""
 _OWN = ("_progress", "_ddl", "_rejects", "_runs")
 
@@ -40,6 +40,7 @@ class Facts:
     `layers`: rows of bronze, silver and gold's targets. `kinds`: rows of silver by kind. `sources`,
     `tables`: as `ingest status` has them. `runs`: the newest rows of `gold._runs`, the last one
     last. `applied`: what gold did, by hour. `slowest`: targets by the seconds that they took.
+    `late`: targets by how much came late.
     `rejects`: those that are open, by code, with an example. `ddl`: schema changes that wait.
     `storage`: files and bytes by table. `failed`: what could not be looked up.
     """
@@ -53,6 +54,7 @@ class Facts:
     runs: list[Record]
     applied: list[Record]
     slowest: list[Record]
+    late: list[Record]
     rejects: list[Record]
     ddl: list[Record]
     storage: list[Record]
@@ -91,7 +93,8 @@ def facts(warehouse: Warehouse, *, advance: Advance) -> Facts:
         tables=tables,
         runs=look("runs", lambda: _runs(warehouse)),
         applied=look("batches", lambda: _applied(warehouse)),
-        slowest=look("slowest tables", lambda: _slowest(warehouse)),
+        slowest=look("slowest tables", lambda: _by_target(warehouse, texts.slowest)),
+        late=look("late changes", lambda: _by_target(warehouse, texts.late)),
         rejects=look("rejects", lambda: _rejects(warehouse)),
         ddl=look("schema changes", lambda: _pending(warehouse)),
         storage=look("storage", lambda: _storage(warehouse)),
@@ -146,12 +149,12 @@ def _applied(warehouse: Warehouse) -> list[Record]:
     return records(warehouse.session.sql(asked))[::-1]
 
 
-def _slowest(warehouse: Warehouse) -> list[Record]:
+def _by_target(warehouse: Warehouse, asked: Callable[..., str]) -> list[Record]:
+    """The targets that a query on what gold did finds foremost."""
     done = _progress(warehouse)
     if done is None:
         return []
-    asked = texts.slowest(done, but=SOURCE_CURSOR, most=MOST)
-    return records(warehouse.session.sql(asked))
+    return records(warehouse.session.sql(asked(done, but=SOURCE_CURSOR, most=MOST)))
 
 
 def _rejects(warehouse: Warehouse) -> list[Record]:

@@ -90,7 +90,8 @@ def _still(tree: Any) -> str:
             name = "" if child.tag is ElementTree.Comment else str(child.tag).rpartition("}")[2]
             if name == "desc":
                 noted[child.get("class")] = child.text
-            if name in ("", "desc", "script"):
+            # The title of the whole has the library's name, which would show wherever one points.
+            if name in ("", "desc", "script") or (parent is tree and name == "title"):
                 parent.remove(child)
         if "value" in noted:
             title = ElementTree.SubElement(parent, "title")

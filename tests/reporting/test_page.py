@@ -35,6 +35,7 @@ NOTHING = Facts(
     runs=[],
     applied=[],
     slowest=[],
+    late=[],
     rejects=[],
     ddl=[],
     storage=[],
@@ -58,7 +59,8 @@ def told(name: str, many: int = 1) -> Facts:
         **{"errors": [name], "seconds": spent},
     }
     hour = {"events": 5, "late": 2, "stale": 1, "keys_refolded": 3, "rejected": 0}
-    done = {**hour, "target": name, "batches": 3, "seconds": 1.5, "median": 0.5, "longest": 1.0}
+    done = {"events": 5, "batches": 3, "seconds": 1.5, "median": 0.5, "longest": 1.0}
+    late = {"target": name, "late": 2, "stale": 1, "keys_refolded": 3}
     value = name.encode()
     reject: dict[str, Any] = {
         **dict.fromkeys(("code", "stage", "source", "target"), name),
@@ -75,7 +77,8 @@ def told(name: str, many: int = 1) -> Facts:
         tables=[table] * many,
         runs=[{**run, "ended": AT + timedelta(minutes=n)} for n in range(min(many, 120))],
         applied=[{**hour, "hour": AT + timedelta(hours=n)} for n in range(min(many, 50))],
-        slowest=[done] * min(many, 50),
+        slowest=[{**done, "target": name}] * min(many, 50),
+        late=[late] * min(many, 50),
         rejects=[reject] * min(many, 50),
         ddl=[{**dict.fromkeys(names, name), "waiting_rows": 5}] * many,
         storage=[{"table": name, "files": 70, "bytes": 5_000, "small": True}] * many,
@@ -129,11 +132,15 @@ def invented() -> tuple[Facts, list[Finding]]:
     ]
     slow = ("target", "events", "batches", "seconds", "median", "longest")
     slowest = [
-        {**dict(zip(slow, row[:6], strict=True)), "late": row[6], "stale": 5, "keys_refolded": 9}
+        dict(zip(slow, row, strict=True))
         for row in (
-            ("shop_orders", 231_877, 181, 402.5, 2.25, 9.75, 231),
-            ("depot_stock", 11_300, 96, 61.25, 0.5, 1.5, 12),
+            ("shop_orders", 231_877, 181, 402.5, 2.25, 9.75),
+            ("depot_stock", 11_300, 96, 61.25, 0.5, 1.5),
         )
+    ]
+    late = [
+        {"target": target, "late": count, "stale": 5, "keys_refolded": 9}
+        for target, count in (("shop_orders", 226), ("depot_stock", 7))
     ]
     bad = b'{"op": "u", "after": {"id": 7, "total": "12,50"'
     reject = {"id": "3a0d3a72f1", "error": "expected one JSON value", "value": bad, "bytes": 47}
@@ -166,6 +173,7 @@ def invented() -> tuple[Facts, list[Finding]]:
             {"hour": AT + timedelta(hours=n), "late": n % 7, "stale": n % 3} for n in range(24)
         ],
         slowest=slowest,
+        late=late,
         rejects=rejects,
         ddl=[ddl],
         storage=[
@@ -228,7 +236,9 @@ def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
         }
 
     waits = ("lag", "lag_seconds", "unread_files", "unread_messages", "gaps")
-    assert shown("sources-table") == of(facts.sources, "{source}", "messages", *waits, "rejects")
+    aged = [{**s, "newest": (facts.at - s["newest"]).total_seconds()} for s in facts.sources]
+    counts = ("messages", "newest", *waits, "rejects")
+    assert shown("sources-table") == of(aged, "{source}", *counts)
     assert shown("tables-table") == of(
         facts.tables,
         "{table}",
@@ -247,10 +257,11 @@ def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
     did = ("batches", "events", "seconds", "median", "longest")
     assert shown("slowest-table") == of(facts.slowest, "{target}", *did)
     late = ("late", "stale", "keys_refolded")
-    assert shown("late-table") == of(facts.slowest, "{target}", *late)
+    assert shown("late-table") == of(facts.late, "{target}", *late)
     assert shown("ddl-table") == of(facts.ddl, "{id}", "waiting_rows")
     assert shown("rejects-table") == {"bad_json decode shop ": {"rejects": "7"}}
-    assert shown("storage-table") == of(facts.storage, "{table}", "bytes", "files")
+    stored = [{**each, "average": each["bytes"] // each["files"]} for each in facts.storage]
+    assert shown("storage-table") == of(stored, "{table}", "bytes", "files", "average")
     text = window.value("document.body.innerText")
     for said in ("40 s ago", "2.25 min ago", "8.6 MiB", "3.3 MiB", "many small files", "4,120"):
         assert said in text, said

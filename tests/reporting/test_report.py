@@ -105,8 +105,10 @@ def test_numbers_are_those_of_sql(project: Project, file: Path, page: Page) -> N
         project,
         "SELECT (SELECT count(*) FROM bronze.messages) AS bronze, "
         "(SELECT count(*) FROM silver.cdc) AS silver, (SELECT count(*) FROM gold.shop_item) "
-        "+ (SELECT count(*) FROM gold.shop_odd) AS gold, 1 AS sources",
+        "+ (SELECT count(*) FROM gold.shop_odd) AS gold, 1 AS sources, "
+        "(SELECT count(DISTINCT target) FROM gold._progress WHERE status = 'parked') AS parked",
     )
+    counts["tables"] = 2 + counts["parked"]
     kinds = sql(project, "SELECT kind, count(*) AS n FROM silver.cdc GROUP BY kind")
     wanted = {**counts, **{f"kind-{row['kind']}": row["n"] for row in kinds}}
     assert boxes == {name: str(number) for name, number in wanted.items()}

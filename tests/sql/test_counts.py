@@ -45,6 +45,7 @@ QUERIES = {
     "runs": report.runs("gold._runs", most=3),
     "by_hour": report.by_hour("gold._progress", but="*", most=3),
     "slowest": report.slowest("gold._progress", but="*", most=3),
+    "late": report.late("gold._progress", but="*", most=3),
     "rejects": report.rejects(LISTED, most=3, example=3),
     "listed": LISTED,
     "in_order": listings.in_order(LISTED, columns=COLUMNS, limit=3, values=False),

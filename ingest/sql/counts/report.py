@@ -34,14 +34,24 @@ def by_hour(progress: str, *, but: str, most: int) -> str:
 
 
 def slowest(progress: str, *, but: str, most: int) -> str:
-    """The targets that took longest: (target, batches, events, seconds, median, longest, late,
-    stale, keys_refolded)."""
+    """The targets that took longest: (target, batches, events, seconds, median, longest)."""
     return query(
         applied=_applied(progress, but=but),
         slowest="SELECT target, count(*) AS batches, sum(events) AS events, "
-        "sum(seconds) AS seconds, percentile(seconds, 0.5) AS median, max(seconds) AS longest, "
-        "sum(late) AS late, sum(stale) AS stale, sum(keys_refolded) AS keys_refolded "
+        "sum(seconds) AS seconds, percentile(seconds, 0.5) AS median, max(seconds) AS longest "
         f"FROM applied GROUP BY target ORDER BY 4 DESC, target LIMIT {most}",
+    )
+
+
+def late(progress: str, *, but: str, most: int) -> str:
+    """The targets that changes came late to, the most first: (target, late, stale,
+    keys_refolded)."""
+    return query(
+        applied=_applied(progress, but=but),
+        summed="SELECT target, sum(late) AS late, sum(stale) AS stale, "
+        "sum(keys_refolded) AS keys_refolded FROM applied GROUP BY target",
+        late="SELECT * FROM summed WHERE late + stale > 0 "
+        f"ORDER BY late + stale DESC, target LIMIT {most}",
     )
 
 

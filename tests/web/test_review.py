@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.load import load
+from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.web.review import LedgerReview
 from pipelines.web.server import Site, serving
@@ -77,6 +78,53 @@ def test_decided_by_http(
     again = Project(folder.folder, capsys.readouterr)
     [row] = again.ingest("sql", "SELECT * EXCEPT (_pos) FROM gold.shop_items", "--json").records
     assert [name for name in row if not name.startswith("_")] == ["id", "name"]
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
+def test_what_a_button_approves_too_early_the_next_run_carries_out(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its target is half made by a run that was killed: that is finished first."""
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SHOP)
+    project.write("conf/tables/shop.yml", "source: shop\ndefaults: {ddl: {additive: review}}\n")
+    stocked = {"id": "int", "name": "varchar(20)", "stock": "int"}
+    row = {"id": "2", "name": "ink", "stock": "5"}
+    add = "ALTER TABLE items ADD COLUMN stock int"
+    project.land(
+        "shop.jsonl",
+        [
+            canal("items", "INSERT", PEN, es=T0, id_=1),
+            canal_ddl("items", add, es=T0 + 1, id_=2),
+            canal("items", "INSERT", row, es=T0 + 2, id_=3, types=stocked),
+        ],
+    )
+    assert project.ingest("run").code == 0
+    gold = "SELECT * FROM gold.shop_items ORDER BY id"
+    assert all("stock" not in found for found in project.ingest("sql", gold, "--json").records)
+    review = LedgerReview(Warehouse(load(tmp_path / "conf", environ={}), spark))
+    with (
+        serving(Site(review, "warehouse", "ada")) as address,
+        browser(tmp_path) as page,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(EntryStore, "too_early", lambda *_: True)
+        visit(page, address)
+        press(page, "main li a")
+        page.value("document.querySelector('textarea').value = 'agreed'")
+        press(page, "button.approve")
+        assert page.value("document.querySelector('h1 .state').textContent") == "approved"
+        said = page.value("document.querySelector('[role=status]').textContent")
+        assert said == "The next ingest run carries it out."
+        assert page.said == []
+    assert project.ingest("run").code == 0
+    done = ledger(project, capsys)[add]
+    assert [done[name] for name in ("status", "decided_by", "why")] == ["applied", "ada", "agreed"]
+    rows = project.ingest("sql", gold, "--json").records
+    assert [(row["id"], row["stock"]) for row in rows] == [(1, None), (2, 5)]
 
 
 @pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")

@@ -60,6 +60,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
         (Message(ROW.encode("utf-16")), "unknown_format", "UTF-16"),
         (Message(ROW.encode("utf-16-be")), "unknown_format", "UTF-16"),
         (Message(base64.b64encode(ROW.encode())), "unknown_format", "framing: base64_lines"),
+        (Message(b'{"data":{"id":1},"type":"INSERT"}'), "unknown_format", "format: maxwell"),
     ],
     ids=["kcat", "kcat of a tombstone", "kcat of bytes", "protobuf", "apicurio ids",
          "apicurio headers",
@@ -67,7 +68,7 @@ GLOBAL_ID = [("apicurio.value.globalId", bytes(7) + b"\x05")]
          "array", "qlik", "goldengate", "changefeed", "changefeed's end", "iceberg", "flatten",
          "nifi", "connect",
          "connect's text", "text within", "text", "gzip", "utf-16", "utf-16 without a mark",
-         "base64"],
+         "base64", "maxwell"],
 )  # fmt: skip
 def test_the_way_out_is_told(message: Message, code: str, advice: str) -> None:
     [row] = as_dicts(reader_of("auto").rows(message))

@@ -121,7 +121,8 @@ def decoder(options: FormatOptions) -> Decoder:
 
 def _op(envelope: _Envelope) -> str:
     """The op of a message. Raises unknown_op."""
-    given = envelope.type or ""
+    # SeaTunnel has capitals.
+    given = (envelope.type or "").lower()
     op = _ROWS.get(given)
     if op is not None:
         return op

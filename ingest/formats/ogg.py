@@ -188,8 +188,9 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, *, rows: TypedRows, w
         new = read_image(envelope.after, rows, warnings)
     else:
         old, new = rows_of(value, rows, warnings)
-        if event.op == "delete" and old is None:
-            old, new = new, None
+    if event.op == "delete" and old is None:
+        # that of a row by itself, or of SeaTunnel, which has all rows in `after`
+        old, new = new, None
     event.before, event.after = paired(
         event.op,
         old.row if old is not None else None,

@@ -25,11 +25,11 @@ def columns_of(
     instant; declared as a zone-less type it is what clocks in `zone` showed.
     """
     declared = in_sent_names(declared, sent)
-    convert = oms_converter(family, zone)
+    convert, instant = oms_converter(family, zone), _instant_in(zone)
     types: dict[str, str] = {}
     converts: dict[str, Convert | None] = {}
     for name, text in sent.items():
-        known = _SIX.get(text.upper())
+        known = ("timestamp", instant) if text.upper() == "DATE" else _SIX.get(text.upper())
         types[name], converts[name] = known or (spark_type(text, family), convert(text))
     for name, text in declared.items():
         types[name] = spark_type(text, family)
@@ -51,7 +51,7 @@ def columns_of(
 def _of_date(kept: str, zone: str | None) -> Convert | None:
     """Converter of a DATE for a column declared as `kept`; other types keep the number."""
     if kept == "timestamp":
-        return _instant
+        return _instant_in(zone)
     part = _PARTS.get(kept)
     if part is None:
         return None
@@ -67,11 +67,18 @@ def _of_date(kept: str, zone: str | None) -> Convert | None:
     return convert
 
 
-def _instant(value: Any, warnings: list[str]) -> str:
-    if value.__class__ is int:
-        return canonical.instant_of(value, 1000)
-    millis = _millis(value)
-    return plain(value) if millis is None else canonical.instant_of(millis, 1000)
+def _instant_in(zone: str | None) -> Convert:
+    """Converter of a DATE to an instant; where it is a text without zone, that of `zone`."""
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        if value.__class__ is int:
+            return canonical.instant_of(value, 1000)
+        millis = _millis(value)
+        if millis is None:
+            return canonical.instant_text(plain(value), zone, warnings)
+        return canonical.instant_of(millis, 1000)
+
+    return convert
 
 
 def _millis(value: Any) -> int | None:
@@ -84,7 +91,6 @@ _SIX: dict[str, tuple[str, Convert | None]] = {
     "BOOLEAN": ("boolean", truth),
     "LONG": ("bigint", None),
     "DOUBLE": ("double", None),
-    "DATE": ("timestamp", _instant),
     "BYTES": ("binary", base64_text),
     "STRING": ("string", None),
 }

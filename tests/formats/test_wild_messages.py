@@ -503,3 +503,101 @@ def test_a_row_that_ticdc_before_5_4_deleted_stands_in_old_too() -> None:
     assert [event.warnings for event in found] == [[], []]
     for others in (deleted[:1], deleted[::-1], [deleted[0], {"id": "2"}]):
         assert code_of(decode, {**sent, "data": deleted, "old": others}) == "image_count"
+
+
+SPANNER = {"connector": "spanner", "db": "d", "table": "t", "ts_us": 5, "record_sequence": "1"}
+
+
+def test_a_watermark_of_spanner_is_a_checkpoint() -> None:
+    value = {"before": None, "after": None, "op": "m", "ts_ms": 7, "source": SPANNER}
+    (row,) = rows("auto", value)
+    assert (row["kind"], row["op"], row["op_raw"]) == ("control", "checkpoint", "m")
+
+
+BOTH, NEW = "OLD_AND_NEW_VALUES", "NEW_VALUES"
+ROW, BOTH_ROW = "NEW_ROW", "NEW_ROW_AND_OLD_VALUES"
+
+
+@pytest.mark.parametrize(
+    ("captured", "before", "after", "images", "words", "lost"),
+    [
+        # b changes, c becomes NULL, d is not touched
+        (
+            *(BOTH, {"a": 1, "b": "x", "c": "y", "d": None}),
+            *({"a": 1, "b": None, "c": "z", "d": None},),
+            *(({"a": "1", "b": "x", "c": "y"}, {"a": "1", "b": None, "c": "z"}),),
+            *(("partial", "partial"), ["d"]),
+        ),
+        (
+            *(NEW, {"a": 1, "b": None, "c": None, "d": None}),
+            *({"a": 1, "b": None, "c": "z", "d": None},),
+            *(({"a": "1"}, {"a": "1", "c": "z"}), ("key", "partial"), ["b", "d"]),
+        ),
+        (
+            *(ROW, {"a": 1, "b": None, "c": None}, {"a": 1, "b": None, "c": "z"}),
+            *(({"a": "1"}, {"a": "1", "b": None, "c": "z"}), ("key", "full"), None),
+        ),
+        (
+            *(BOTH_ROW, {"a": 1, "b": "x", "c": None}, {"a": 1, "b": None, "c": "z"}),
+            *(({"a": "1", "b": "x"}, {"a": "1", "b": None, "c": "z"}), ("partial", "full"), None),
+        ),
+        (*(BOTH, {"a": 1, "b": None}, None), ({"a": "1", "b": None}, None), ("full", None), None),
+        (*(ROW, {"a": 1, "b": None}, None), ({"a": "1"}, None), ("key", None), None),
+        (*(BOTH, None, {"a": 1, "b": None}), (None, {"a": "1", "b": None}), (None, "full"), None),
+    ],
+)
+@pytest.mark.parametrize("schema", [True, False])
+def test_what_spanner_s_change_stream_leaves_out_is_no_null(
+    captured: str,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    images: tuple[Any, Any],
+    words: tuple[str | None, str | None],
+    lost: list[str] | None,
+    schema: bool,
+) -> None:
+    op = "d" if after is None else "c" if before is None else "u"
+    source = {**SPANNER, "value_capture_type": captured}
+    value: dict[str, Any] = {"before": before, "after": after, "op": op, "source": source}
+    if schema:
+        columns = [{"type": "string", "field": name} for name in (before or after or {})]
+        columns[0]["type"] = "int64"
+        value = {"schema": connect_schema(columns), "payload": value}
+    message = Message(json.dumps(value).encode(), key=b'{"a":1}', topic="t")
+    found = reader_of("debezium").rows(message)
+    row = dict(zip((c.name for c in DECODED), found[-1], strict=True))
+    assert (row["before"], row["after"]) == images
+    assert (row["before_image"], row["after_image"]) == words
+    assert (row["unavailable"], row["key"]) == (lost, {"a": "1"})
+
+
+def connect_schema(columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """Connect's schema of an envelope whose images have these columns."""
+    image = {"type": "struct", "fields": columns, "optional": True}
+    sides = [{**image, "field": side} for side in ("before", "after")]
+    return {"type": "struct", "fields": [*sides, {"type": "string", "field": "op"}]}
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "warnings"),
+    [
+        (None, "2024-05-06T07:08:09Z", ["tz_assumed"]),
+        ("+08:00", "2024-05-05T23:08:09Z", None),
+    ],
+)
+def test_a_date_of_dataworks_that_is_a_text_is_read_in_the_source_s_zone(
+    zone: str | None, text: str, warnings: list[str] | None
+) -> None:
+    place = {"dbType": "MySQL", "dbName": "d", "tableName": "t"}
+    schema = {"dataColumn": [{"name": "at", "type": "DATE"}], "primaryKey": None, "source": place}
+    payload = {
+        "before": None,
+        "after": {"dataColumn": {"at": "2024-05-06 07:08:09"}},
+        "sequenceId": "1717200000000000001",
+        "op": "INSERT",
+        "timestamp": {"eventTime": 1717200000000},
+    }
+    given = {} if zone is None else {"time_zone": zone}
+    value = {"schema": schema, "payload": payload, "version": "0.0.1"}
+    (row,) = rows("dataworks", value, **given)
+    assert (row["after"], row["warnings"]) == ({"at": text}, warnings)

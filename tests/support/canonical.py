@@ -35,6 +35,7 @@ OF_PRODUCERS = (
     "columns that a minimal binlog row image leaves out",
     "labels of ENUM and SET",
     "fields that MongoDB's replacement of a document dropped",
+    "columns that Spanner's updates leave",
     "keys of REPLICA IDENTITY USING INDEX",
     "PostgreSQL's timetz, hstore and money",
     "PostgreSQL's intervals",

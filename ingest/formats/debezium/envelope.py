@@ -107,6 +107,7 @@ class Source(msgspec.Struct, gc=False):
     schema: str | None = None
     table: str | None = None
     collection: str | None = None
+    database: str | None = None
     database_name: str | None = None
     keyspace: str | None = None
     keyspace_name: str | None = None
@@ -135,6 +136,8 @@ class Source(msgspec.Struct, gc=False):
     origin: Any = None
     record_sequence: str | None = None
     mod_number: Number = None
+    value_capture_type: str | None = None
+    pkNames: Any = None
 
 
 class Transaction(msgspec.Struct, gc=False):
@@ -201,13 +204,23 @@ def of_cockroachdb(source: Source) -> bool:
 
 def names_of(source: Source) -> TableName:
     """Database, schema and table, under whichever names the connector has for them: oracdc's
-    `owner`, Vitess's and Cassandra's `keyspace`, CockroachDB's and ScyllaDB's own."""
+    `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`, CockroachDB's and
+    ScyllaDB's own."""
     if source.table and source.db:
         return source.db, source.schema or None, source.table
-    db = source.db or source.database_name or source.keyspace or source.keyspace_name
+    db = source.db or source.database or source.database_name
+    db = db or source.keyspace or source.keyspace_name
     schema = source.schema or source.owner or source.schema_name
     table = source.table or source.collection or source.table_name
     return db or None, schema or None, table or None
+
+
+def key_of(source: Source) -> tuple[str, ...] | None:
+    """The key's columns, which InLong names in the source block."""
+    names = source.pkNames
+    if names.__class__ is not list or any(name.__class__ is not str for name in names):
+        return None
+    return tuple(names) or None
 
 
 def is_snapshot(source: Source) -> bool:
@@ -317,6 +330,11 @@ LOSSES = (
         "the message has the new document alone; pre-images (capture.mode …_with_pre_image) name "
         "them",
         mended=True,
+    ),
+    Loss(
+        "columns that Spanner's updates leave",
+        "come as null: of NEW_VALUES, one set to NULL keeps its old value; flattened rows do not "
+        "tell the two apart at all. The value capture type NEW_ROW sends whole rows",
     ),
     Loss(
         "keys of REPLICA IDENTITY USING INDEX",

@@ -32,11 +32,12 @@ class Heading(NamedTuple):
 def plain_event(heading: Heading) -> Event:
     """An event without images: a truncate, or a message of the source's log.
 
-    TiCDC's message is a watermark: all before its commit_ts has been sent. Raises bad_value for a
-    time that is none.
+    A message of TiCDC or Spanner is a watermark: all before its commit_ts, or its low_watermark,
+    has been sent. Raises bad_value for a time that is none.
     """
     event = row_event(heading, key_columns=None, types=None)
-    if event.op == "other" and heading.source.commit_ts is not None:
+    source = heading.source
+    if event.op == "other" and (source.commit_ts is not None or source.connector == "spanner"):
         event.op = "checkpoint"
     event.kind = KIND_OF[event.op]
     return event

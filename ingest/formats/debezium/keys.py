@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +34,7 @@ class _Key(msgspec.Struct, gc=False):
 
 
 _KEY = msgspec.json.Decoder(_Key)
+_TABLE = "TableId"
 _UNREADABLE = (DecodeError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -76,6 +77,16 @@ class JsonKeys:
             return self._texts(image, raw, columns, [], []) if image else None
         except _UNREADABLE:
             return None
+
+
+def without_table(
+    key: tuple[str, ...] | None, row: Collection[str] | None
+) -> tuple[str, ...] | None:
+    """The key's columns without the table's name, which Flink CDC puts before them as `TableId`:
+    it sends rows always, none of which has such a column."""
+    if key is None or key[0] != _TABLE or row is None or _TABLE in row:
+        return key
+    return key[1:] or None
 
 
 def _columns(key: _Key, raw: bytes) -> bytes:

@@ -20,14 +20,15 @@ from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling
 from ingest.formats.debezium.envelope import (
     family_of_connector,
+    key_of,
     of_cockroachdb,
     refuse_named_record,
     refuse_wrapped,
 )
 from ingest.formats.debezium.events import Heading, row_event
-from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys
-from ingest.formats.debezium.schema import Block, Schemas
-from ingest.formats.debezium.unavailable import DEFAULT, Placeholder
+from ingest.formats.debezium.keys import JsonKeys, Keys, MakeKeys, without_table
+from ingest.formats.debezium.schema import Block, Schemas, of_flink
+from ingest.formats.debezium.unavailable import DEFAULT, NotCaptured, Placeholder, not_captured
 from ingest.values import jsontext
 from ingest.wire.avro.connect import Field
 from ingest.wire.contract import FormatOptions, Message, TableName
@@ -46,6 +47,7 @@ class Image(NamedTuple):
 
 
 NO_IMAGE = Image(None, b"")
+_EVERYTHING = NotCaptured()
 _NESTED = (dict, list)
 
 
@@ -81,8 +83,13 @@ class Rows:
 
     def columns(self, heading: Heading, block: Block, fields: tuple[Field, ...]) -> Columns:
         """The columns of a change's table, whose rows have `fields` (of `block`)."""
-        family = family_of_connector(heading.source)
-        return self.schemas.columns(block, fields, heading.names, family=family)
+        return self.schemas.columns(
+            block,
+            fields,
+            heading.names,
+            family=family_of_connector(heading.source),
+            of_flink=of_flink(block, heading.source),
+        )
 
     def change(
         self,
@@ -98,9 +105,19 @@ class Rows:
         refuse_wrapped(heading.source, before.columns, after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
         key = self.keys.names(message.key, needed=columns.keys is None)
+        if heading.source.connector is None:
+            key = without_table(key, after.columns or before.columns) or key_of(heading.source)
         missing: list[str] = []
-        new, after_word = self._after(after, columns, missing, warnings=warnings)
         keys = columns.keys or key
+        lacks = _EVERYTHING
+        if heading.source.value_capture_type is not None and op in ("update", "delete"):
+            lacks = not_captured(
+                heading.source.value_capture_type,
+                before=before.columns,
+                after=after.columns,
+                key=keys,
+            )
+        new, after_word = self._after(after, columns, missing, lacks=lacks.after, warnings=warnings)
         old, before_word = self._before(
             before,
             new,
@@ -109,6 +126,7 @@ class Rows:
             invents=columns.family == "postgres"
             and not (self.full_identity or of_cockroachdb(heading.source)),
             missing=missing,
+            lacks=lacks.before,
             warnings=warnings,
         )
         if new is None and (op != "delete" or (old is None and key is None)):
@@ -144,12 +162,21 @@ class Rows:
                     event.key_before = self.keys.row(value, columns, names)
 
     def _after(
-        self, image: Image, columns: Columns, missing: list[str], *, warnings: list[str]
+        self,
+        image: Image,
+        columns: Columns,
+        missing: list[str],
+        *,
+        lacks: frozenset[str],
+        warnings: list[str],
     ) -> tuple[Row | None, str | None]:
         sent, raw = image
         if sent is None:
             return None, None
         came = len(sent)
+        for name in lacks:
+            del sent[name]
+        missing += sorted(lacks)
         row = self.texts(sent, raw, columns, missing=missing, warnings=warnings)
         if columns.sent <= came == len(row):
             return row, "full"
@@ -165,12 +192,17 @@ class Rows:
         columns: Columns,
         invents: bool,
         missing: list[str],
+        lacks: frozenset[str],
         warnings: list[str],
     ) -> tuple[Row | None, str | None]:
         sent, raw = image
         if sent is None:
             return None, None
         came = len(sent)
+        for name in lacks:
+            del sent[name]
+        if lacks and keys and sent.keys() == set(keys):
+            came = len(sent)
         lost: list[str] = []
         row = self.texts(sent, raw, columns, missing=lost, warnings=warnings)
         if lost:
@@ -189,7 +221,8 @@ class Rows:
                 return row, word
         warnings.append(Code.PARTIAL_IMAGE.value)
         if self.merge and after is not None:
-            return {name: v for name, v in {**after, **row}.items() if name not in lost}, "partial"
+            gone = {*lost, *lacks}
+            return {name: v for name, v in {**after, **row}.items() if name not in gone}, "partial"
         return (row, "partial") if row else (None, None)
 
     def texts(

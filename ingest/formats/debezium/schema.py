@@ -14,7 +14,7 @@ https://debezium.io/documentation/reference/3.6/connectors/postgresql.html (repl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +24,15 @@ from ingest.errors import DecodeError
 from ingest.events import ColumnType
 from ingest.formats.debezium.columns import Columns
 from ingest.formats.debezium.declared import Handling, declared_converter, declared_type, is_decimal
-from ingest.formats.debezium.types import PLAIN, Reading, number_of, read, zeros
+from ingest.formats.debezium.envelope import Source
+from ingest.formats.debezium.types import (
+    PLAIN,
+    Reading,
+    number_of,
+    read,
+    read_of_flink,
+    zeros,
+)
 from ingest.formats.debezium.values import Nested, ReadArray, array_reader, variable_scale
 from ingest.values import jsontext
 from ingest.values.source_types import types_of
@@ -55,13 +63,15 @@ class Block:
     """One schema block: its fields, and the columns built from them, per table and family.
 
     `row`: the fields of an envelope's images; `flat`: those of a flattened row, once known.
+    `images_alone`: nothing else stands in the schema, as Flink CDC writes it.
     """
 
     def __init__(self, schema: Field | None) -> None:
         self.fields = schema.fields or () if schema is not None else ()
         self.row = _row_fields(self.fields)
+        self.images_alone = [field.field for field in self.fields] == ["before", "after"]
         self.flat: tuple[Field, ...] | None = None
-        self.memo: dict[tuple[str, TableName | None], Columns] = {}
+        self.memo: dict[tuple[str, TableName | None, bool], Columns] = {}
 
 
 class Schemas:
@@ -86,18 +96,32 @@ class Schemas:
         return found
 
     def columns(
-        self, block: Block, fields: tuple[Field, ...], names: TableName, *, family: str
+        self,
+        block: Block,
+        fields: tuple[Field, ...],
+        names: TableName,
+        *,
+        family: str,
+        of_flink: bool = False,
     ) -> Columns:
         """The columns of table `names` whose rows have `fields` (of `block`)."""
-        key = (family, names if self.named else None)
+        key = (family, names if self.named else None, of_flink)
         found = block.memo.get(key)
         if found is None:
             if len(block.memo) >= _MOST_TABLES:
                 block.memo.clear()
-            found = block.memo[key] = self._build(fields, names, family)
+            reads = read_of_flink if of_flink else read
+            found = block.memo[key] = self._build(fields, names, family, reads=reads)
         return found
 
-    def _build(self, fields: tuple[Field, ...], names: TableName, family: str) -> Columns:
+    def _build(
+        self,
+        fields: tuple[Field, ...],
+        names: TableName,
+        family: str,
+        *,
+        reads: Callable[[Field], Reading],
+    ) -> Columns:
         sent = (field.field for field in fields if field.field is not None)
         table = self._options.completed(names)
         declared = in_sent_names(declared_for(self._options.columns, table), sent)
@@ -111,7 +135,7 @@ class Schemas:
             name = field.field
             if name is None:
                 continue
-            reading = read(field)
+            reading = reads(field)
             type_, convert = self._column(
                 name, field, reading, declared=declared.pop(name, None), family=family
             )
@@ -120,7 +144,7 @@ class Schemas:
             if reading.nested is not None:
                 nested[name] = reading.nested
             if field.items is not None and field.items.name is not None:
-                element = read(field.items)
+                element = reads(field.items)
                 if element.convert is not None or element.nested is not None:
                     arrays[name] = array_reader(element.convert, element.nested)
             if family == "postgres":
@@ -170,6 +194,11 @@ class Schemas:
             # a decimal without its precision, say: the source's own type knows it
             spark = declared_type(said, family)
         return ColumnType(name, said or semantic or field.type, spark), convert
+
+
+def of_flink(block: Block, source: Source) -> bool:
+    """Whether Flink CDC made a schema: it has the images alone, and no connector is named."""
+    return block.images_alone and source.connector is None
 
 
 def _native(parameters: Mapping[str, Any] | None) -> str | None:

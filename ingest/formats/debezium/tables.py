@@ -35,7 +35,7 @@ from ingest.formats.debezium.events import scn_of, transaction_of
 from ingest.formats.debezium.flattened import Flattened
 from ingest.formats.debezium.order import orders_of
 from ingest.formats.debezium.rows import Rows, completeness
-from ingest.formats.debezium.schema import Block
+from ingest.formats.debezium.schema import Block, of_flink
 from ingest.values import jsontext
 from ingest.wire.contract import Changes, FormatOptions, Message, TableName
 from ingest.wire.doubled_names import check_names
@@ -68,6 +68,7 @@ class _Table(NamedTuple):
     block: Block
     key: tuple[str, ...] | None
     columns: tuple[str, ...]
+    of_flink: bool
 
 
 class _Opening(NamedTuple):
@@ -194,15 +195,16 @@ class Tables:
             return None
         if key and not set(key) <= set(columns):
             return None
-        return _Table(names_of(sent.source), family, block, key, columns)
+        flink = of_flink(block, sent.source)
+        return _Table(names_of(sent.source), family, block, key, columns, flink)
 
     def _invents(self, family: str) -> bool:
         """Whether rows before hold values that are made up: which, each value tells."""
         return family == "postgres" and not self._rows.full_identity
 
     def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
-        names, family, block, key, shape = table
-        columns = self._rows.schemas.columns(block, block.row, names, family=family)
+        names, family, block, key, shape, flink = table
+        columns = self._rows.schemas.columns(block, block.row, names, family=family, of_flink=flink)
         places = [at for one in group for at in (one.before, one.after) if at is not None]
         refused = self._rows.placeholder.texts
         rows = text_rows(images, places, columns.readings(shape), refused=refused)
@@ -297,6 +299,8 @@ def _sent(at: int, inner: Inner, texts: list[bytes]) -> _Sent | None:
     if source is None or op not in _ROWS or inner.ddl is not None:
         return None
     if source.keyspace is not None or source.collection is not None:
+        return None
+    if source.value_capture_type is not None or source.pkNames is not None:
         return None
     before, after = bytes(inner.before), bytes(inner.after)
     has_before, has_after = before not in _NO_IMAGE, after not in _NO_IMAGE

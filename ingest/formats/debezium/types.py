@@ -7,7 +7,8 @@ column: `schema.py` says where that matters. To add one: a row here, the functio
 
 Sources: https://debezium.io/documentation/reference/3.6/connectors/ (data type mappings); the
 fallback values of JdbcValueConverters and PostgresValueConverter;
-https://github.com/cockroachdb/cockroach (kcjsonschema, of envelope=enriched).
+https://github.com/cockroachdb/cockroach (kcjsonschema, of envelope=enriched);
+https://github.com/apache/flink-cdc (e9d201b, DebeziumJsonSerializationSchema).
 """
 
 from __future__ import annotations
@@ -185,6 +186,32 @@ def read(field: Field) -> Reading:
     if semantic is not None:
         return semantic.reading(field)
     return _COCKROACHDB.get((field.name, field.type), _plain)(field)
+
+
+_TEXTS_OF_FLINK: dict[str, Convert] = {
+    DEBEZIUM_TIME + "Date": encoded.iso_date,
+    DEBEZIUM_TIME + "MicroTime": encoded.iso_time,
+    **dict.fromkeys(
+        (DEBEZIUM_TIME + "Timestamp", DEBEZIUM_TIME + "MicroTimestamp"), encoded.iso_timestamp
+    ),
+}
+"""How Flink CDC's texts are read that stand under the name of a count."""
+
+
+def read_of_flink(field: Field) -> Reading:
+    """`read` of Flink CDC, which writes dates and times as text, and calls all bytes Bits."""
+    if field.name == "io.debezium.data.Bits":
+        bytes_ = PLAIN["bytes"]
+        return Reading(None, bytes_.spark, bytes_.convert)
+    reading = read(field)
+    as_text, count = _TEXTS_OF_FLINK.get(field.name or ""), reading.convert
+    if as_text is None or count is None:
+        return reading
+
+    def convert(value: Any, warnings: list[str]) -> str | None:
+        return (as_text if value.__class__ is str else count)(value, warnings)
+
+    return reading._replace(convert=convert)
 
 
 def zeros(field: Field, *, number: bool) -> Zeros:

@@ -3,7 +3,10 @@
 An unchanged TOAST column or LOB comes as the placeholder text, as its base64 where bytes are
 declared, as a list with the text, its base64, its ASCII codes or the UUID made of it, or as a map
 from the text to itself. Such a column is taken out of the image: it is never NULL, never a value.
-Source: Debezium `unavailable.value.placeholder`, UnchangedToastedPlaceholder (3.6).
+Spanner has no placeholder: its change stream leaves columns out, and the connector writes null.
+Sources: Debezium `unavailable.value.placeholder`, UnchangedToastedPlaceholder (3.6); its connector
+for Spanner (KafkaSpannerTableSchemaFactory, 4cbc465);
+https://cloud.google.com/spanner/docs/change-streams#value-capture-type.
 """
 
 from __future__ import annotations
@@ -11,13 +14,52 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ingest.formats.debezium.values import days
 
 DEFAULT = "__debezium_unavailable_value"
+
+
+class NotCaptured(NamedTuple):
+    """The columns of the row before and of the row after whose null says nothing."""
+
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+
+
+def not_captured(
+    captured: str | None,
+    *,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    key: Collection[str] | None,
+) -> NotCaptured:
+    """The columns that Spanner's change stream leaves out of a change, which come as null.
+
+    What is `captured` of an update is new values or both, of the columns that it changes, or the
+    new row, with or without the old values. Of a delete it is the old row, or nothing. The key's
+    columns are always there. What changed to or from NULL has a value on the other side, if both
+    are captured.
+    """
+    nulls = [
+        {name for name, value in (image or {}).items() if value is None}.difference(key or ())
+        for image in (before, after)
+    ]
+    if after is None:
+        kept = captured in ("OLD_AND_NEW_VALUES", "NEW_ROW_AND_OLD_VALUES")
+        return NotCaptured(frozenset(() if kept else nulls[0]))
+    if captured == "NEW_ROW_AND_OLD_VALUES":
+        return NotCaptured(frozenset(nulls[0] - nulls[1]))
+    if captured == "NEW_ROW":
+        return NotCaptured(frozenset(nulls[0]))
+    if captured == "OLD_AND_NEW_VALUES" and before is not None:
+        both = frozenset(nulls[0] & nulls[1])
+        return NotCaptured(both, both)
+    return NotCaptured(frozenset(nulls[0]), frozenset(nulls[1]))
 
 
 class Placeholder:

@@ -33,6 +33,7 @@ from ingest.formats.debezium.envelope import (
 )
 from ingest.formats.debezium.events import scn_of, transaction_of
 from ingest.formats.debezium.flattened import Flattened
+from ingest.formats.debezium.keys import without_table
 from ingest.formats.debezium.order import orders_of
 from ingest.formats.debezium.rows import Rows, completeness
 from ingest.formats.debezium.schema import Block, of_flink
@@ -171,6 +172,8 @@ class Tables:
                 continue
             source = sent.source
             key = self._rows.keys.names(message.key, needed=False) if message.key else None
+            if source.connector is None:
+                key = without_table(key, columns)
             known = (
                 *(source.db, source.schema, source.table, key, columns),
                 *(source.connector, source.lsn is None, source.scn is None),

@@ -11,6 +11,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ def cache() -> Path:
     return Path(root) / "delta-cdc-ingest" / "jars"
 
 
-def read_lock(lock: Path) -> list[Jar]:
+def read_lock(lock: Traversable) -> list[Jar]:
     """Reads a lock file, in its order."""
     jars = []
     for line in lock.read_text(encoding="utf-8").splitlines():
@@ -52,7 +53,7 @@ def read_lock(lock: Path) -> list[Jar]:
     return jars
 
 
-def fetch(lock: Path) -> list[Path]:
+def fetch(lock: Traversable) -> list[Path]:
     """Gives the files of a lock, after fetching those that the cache lacks.
 
     Raises:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +227,8 @@ def connect_kafka(session: SparkSession) -> None:
     """
     if _knows_kafka(session):
         return
-    for jar in fetch(HERE / "kafka.jars"):
+    # As a resource of the package, which `--py-files` brings zipped.
+    for jar in fetch(files("pipelines.platform") / "kafka.jars"):
         session.sql(f"ADD JAR '{jar.as_uri()}'")
     if not _knows_kafka(session):
         raise PlatformError(

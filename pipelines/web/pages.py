@@ -8,8 +8,8 @@ slip would stay without effect.
 from __future__ import annotations
 
 from functools import cache
+from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import PlatformError
@@ -20,7 +20,8 @@ from pipelines.web.review import Change, Inbox, fingerprint
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_FOLDER = Path(__file__).parent
+_FOLDER = files("pipelines.web")
+"""As resources of the package, which may be zipped."""
 STYLE = _FOLDER / "style.css"
 
 
@@ -67,10 +68,10 @@ def _rendered(name: str, **values: Any) -> str:
 
 @cache
 def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FunctionLoader(lambda name: (_FOLDER / name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -253,6 +253,7 @@ class Run:
             },
             tables={of: merged._asdict() for of, merged in done.tables.items()},
             latency=self.activity.latency.copy(),
+            arrival_latency=self.activity.arrival_latency.copy(),
         )
         if not self._looked_through:
             return reading
@@ -425,7 +426,7 @@ class Run:
         self._written |= {("silver", "cdc")} if rows else set()
         done.decoded += decoded.messages if decoded is not None else 0
         done.changes += decoded.changes if decoded is not None else 0
-        self.activity.decoded(decoded.event_times if decoded is not None else ())
+        self.activity.decoded(decoded.times if decoded is not None else ())
         self.outcome.done += rows > 0 or (decoded is not None and "bronze" not in self._stages)
         counts = f"{counted(rows, 'rows')}, {counted(rejects, 'rejects')}"
         advance(f"silver {name}: {counts}", rows > 0, source=name)

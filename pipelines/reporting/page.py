@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
+from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from ingest.errors import PlatformError
@@ -22,7 +22,8 @@ from pipelines.telemetry.activity import STAGES
 from pipelines.terminal.console import clean, counted
 from pipelines.terminal.layout import colour_of
 
-_TEMPLATE = Path(__file__).parent / "report.html.j2"
+_TEMPLATE = files("pipelines.reporting") / "report.html.j2"
+"""As a resource of the package, which may be zipped."""
 _LINE = 32
 
 
@@ -78,10 +79,14 @@ def plots(facts: Facts) -> dict[str, str]:
         drawn["throughput"] = lines(labels, counts)
         spent = {stage: [run["seconds"][stage] for run in facts.runs] for stage in STAGES}
         drawn["seconds"] = bars(labels, spent)
-    if any(run["latency_p50"] is not None for run in facts.runs):
-        parts = ("latency_p50", "latency_p95", "latency_p99")
-        named = {name.removeprefix("latency_"): [run[name] for run in facts.runs] for name in parts}
-        drawn["latency"] = lines(labels, named, unit=seconds)
+    for name in ("latency", "arrival_latency"):
+        # Rows of an earlier version lack what it did not measure.
+        named = {
+            part: [run.get(f"{name}_{part}") for run in facts.runs]
+            for part in ("p50", "p95", "p99")
+        }
+        if any(value is not None for value in named["p50"]):
+            drawn[name] = lines(labels, named, unit=seconds)
     if any(hour["late"] or hour["stale"] for hour in facts.applied):
         hours = [f"{hour['hour']:%m-%d %H:00}" for hour in facts.applied]
         late = {

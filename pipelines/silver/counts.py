@@ -17,8 +17,8 @@ _ACCURACY = 1_000
 class Counts(NamedTuple):
     """Rows of all kinds, rejects and shards among them, source tables (about), the range of `s1` in
     which halves of split updates lie (none: None), how many messages the rows are of, how many rows
-    are changes or parts of one, and the quantiles of the times (µs) at which changes happened that
-    are no snapshot's; None where no change says when."""
+    are changes or parts of one, the quantiles of the times (µs) at which changes happened that are
+    no snapshot's, None where no change says when, and those of the times at which they arrived."""
 
     rows: int = 0
     rejects: int = 0
@@ -29,6 +29,7 @@ class Counts(NamedTuple):
     messages: int = 0
     changes: int = 0
     event_times: Sequence[int] | None = None
+    arrivals: Sequence[int] | None = None
 
 
 def observed(rows: DataFrame) -> tuple[DataFrame, Observation]:
@@ -52,6 +53,8 @@ def count(rows: DataFrame) -> Counts:
 def _measures() -> list[Column]:
     streamed = (F.col("kind") == "change") & (F.col("op") != "snapshot")
     happened = F.when(streamed, F.unix_micros("event_time"))
+    changed = F.col("kind").isin("change", "fragment")
+    arrived = F.when(changed, F.unix_micros("arrived"))
     half = F.when(F.array_contains("warnings", Code.SPLIT_UPDATE.value), F.col("s1"))
     return [
         F.count(F.lit(1)).alias("rows"),
@@ -61,6 +64,7 @@ def _measures() -> list[Column]:
         F.min(half).alias("halves_from"),
         F.max(half).alias("halves_to"),
         F.count_if(F.col("row") == 0).alias("messages"),
-        F.count_if(F.col("kind").isin("change", "fragment")).alias("changes"),
+        F.count_if(changed).alias("changes"),
         F.percentile_approx(happened, list(QUANTILES), _ACCURACY).alias("event_times"),
+        F.percentile_approx(arrived, list(QUANTILES), _ACCURACY).alias("arrivals"),
     ]

@@ -34,7 +34,7 @@ from pipelines.silver.arrivals import placed
 from pipelines.silver.counts import Counts, count, counts_in, observed
 from pipelines.silver.shards import expect_shards, join_shards, shards_wait
 from pipelines.silver.split_updates import join_split_updates
-from pipelines.telemetry.activity import EventTimes
+from pipelines.telemetry.activity import ChangeTimes
 
 DECODED = typed_columns((c.name, c.type) for c in SILVER if c.name != "batch")
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
@@ -47,14 +47,14 @@ _UP_TO = "decoded"
 
 class Silver(NamedTuple):
     """What one run over one source wrote: rows of all kinds, rejects among them, of how many
-    messages they are, the changes among them, and when those happened."""
+    messages they are, the changes among them, and when those happened and arrived."""
 
     source: str
     rows: int
     rejects: int
     messages: int = 0
     changes: int = 0
-    event_times: tuple[EventTimes, ...] = ()
+    times: tuple[ChangeTimes, ...] = ()
 
 
 class Stopped(Exception):
@@ -106,7 +106,11 @@ def decode_source(
         sum(counts.rejects for counts in written),
         sum(counts.messages for counts in written),
         sum(counts.changes for counts in written),
-        tuple(EventTimes(c.changes, c.event_times) for c in written if c.event_times),
+        tuple(
+            ChangeTimes(c.changes, c.event_times or (), c.arrivals or ())
+            for c in written
+            if c.changes
+        ),
     )
 
 

@@ -27,12 +27,14 @@ class Totals(NamedTuple):
     rejects: int = 0
 
 
-class EventTimes(NamedTuple):
-    """When the changes of a micro-batch happened: how many there are, and the quantiles of their
-    event times (`latency.QUANTILES`, µs since 1970 UTC)."""
+class ChangeTimes(NamedTuple):
+    """When the changes of a micro-batch happened and arrived: how many there are, and the quantiles
+    (`latency.QUANTILES`, µs since 1970 UTC) of their event times and of their messages' timestamps;
+    none where no change has one."""
 
     changes: int
-    quantiles: Sequence[int]
+    happened: Sequence[int]
+    arrived: Sequence[int]
 
 
 class Activity:
@@ -45,10 +47,10 @@ class Activity:
         self.began = now()
         self.passes = 0
         self.seconds = dict.fromkeys(STAGES, 0.0)
-        self.latency = Latency()
+        self.latency, self.arrival_latency = Latency(), Latency()
         self._verb, self._sources, self._targets = verb, sources, targets
         self.telemetry = connected()
-        self._decoded: deque[EventTimes] = deque(maxlen=_BATCHES_MOST)
+        self._decoded: deque[ChangeTimes] = deque(maxlen=_BATCHES_MOST)
         self._merged: set[tuple[str, str]] = set()
         self.written = 0
         self._start()
@@ -57,7 +59,8 @@ class Activity:
         """Begin what the next row counts."""
         self._since = now()
         self._clock = time.monotonic()
-        self._before = (self.passes, dict(self.seconds), self.latency.copy())
+        self._before = (self.passes, dict(self.seconds))
+        self._measured = (self.latency.copy(), self.arrival_latency.copy())
 
     @contextmanager
     def timed(self, stage: str, *, source: str | None = None) -> Iterator[None]:
@@ -78,7 +81,7 @@ class Activity:
         with span(self.telemetry, f"ingest {self._verb}", about):
             yield
 
-    def decoded(self, batches: Sequence[EventTimes]) -> None:
+    def decoded(self, batches: Sequence[ChangeTimes]) -> None:
         """Silver has these, and gold not yet."""
         self._decoded.extend(batches)
 
@@ -86,7 +89,8 @@ class Activity:
         """Gold has all that was decoded; these (source, target) were brought forward."""
         at = int(now().timestamp() * 1e6)
         for batch in self._decoded:
-            self.latency.add(at, batch.changes, batch.quantiles)
+            self.latency.add(at, batch.changes, batch.happened)
+            self.arrival_latency.add(at, batch.changes, batch.arrived)
         self._decoded.clear()
         self._merged |= set(targets)
 
@@ -106,8 +110,9 @@ class Activity:
     ) -> RunRow:
         """What was done since this was last asked, when the run had done `before`; `written` says
         how many of these became rows."""
-        passes, seconds, latency = self._before
-        latency = self.latency.since(latency)
+        passes, seconds = self._before
+        latency = self.latency.since(self._measured[0])
+        arrival = self.arrival_latency.since(self._measured[1])
         row = RunRow(
             run=self.run,
             part=self.written + 1,
@@ -127,6 +132,9 @@ class Activity:
             latency_p50=latency.percentile(0.50),
             latency_p95=latency.percentile(0.95),
             latency_p99=latency.percentile(0.99),
+            arrival_latency_p50=arrival.percentile(0.50),
+            arrival_latency_p95=arrival.percentile(0.95),
+            arrival_latency_p99=arrival.percentile(0.99),
             exit_code=exit_code,
             errors=errors,
         )

@@ -1,9 +1,10 @@
-"""How long changes took from their source to gold, by percentile, in bounded memory.
+"""How long changes took to gold, from their source and from their arrival, by percentile.
 
-Silver notes when the changes of a micro-batch happened, as QUANTILES of their event times; when
-gold has them, each quantile stands for its part of the batch. Their ages go into buckets, each a
-fifth wider than the one before: however many changes come, there are at most some two hundred
-numbers, and a percentile is right to a tenth of itself.
+Silver notes when the changes of a micro-batch happened, and when they arrived (the timestamps of
+their messages), as QUANTILES of these times; when gold has them, each quantile stands for its part
+of the batch. Their ages go into buckets, each a fifth wider than the one before: however many
+changes come, there are at most some two hundred numbers, and a percentile is right to a tenth of
+itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 QUANTILES = tuple((place + 0.5) / 100 for place in range(100))
-"""The parts of a micro-batch's changes, by event time, that are looked at."""
+"""The parts of a micro-batch's changes, by time, that are looked at."""
 BOUNDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
 """Seconds: the upper bounds of the buckets that metrics show."""
 _SHORTEST = 0.001
@@ -35,15 +36,15 @@ class Latency:
         """How many changes were measured."""
         return self._buckets.total()
 
-    def add(self, now: int, changes: int, event_times: Sequence[int]) -> None:
-        """Changes that gold has `now` (µs since 1970 UTC), and the quantiles of when they happened.
+    def add(self, now: int, changes: int, times: Sequence[int]) -> None:
+        """Changes that gold has `now` (µs since 1970 UTC), and the quantiles of their times.
 
-        An event time ahead of this machine's clock counts as now.
+        A time ahead of this machine's clock counts as now.
         """
-        if not event_times:
+        if not times:
             return
-        whole, rest = divmod(changes, len(event_times))
-        for place, time in enumerate(sorted(event_times)):
+        whole, rest = divmod(changes, len(times))
+        for place, time in enumerate(sorted(times)):
             number = whole + (place < rest)
             age = max((now - time) / 1e6, _SHORTEST)
             self._buckets[math.ceil(math.log(age / _SHORTEST, _WIDER))] += number

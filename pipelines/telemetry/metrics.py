@@ -76,7 +76,10 @@ def families(reading: Reading) -> Iterator[Metric]:
     yield _gauge("table_freshness_timestamp_seconds", text, fresh, labels=labels)
     text = "Schema changes that wait for a decision."
     yield _gauge("table_pending_ddl", text, reading.pending, labels=labels)
-    yield _latency(reading.latency)
+    text = "Seconds from the source to gold, of each change."
+    yield _latency("latency_seconds", text, reading.latency)
+    text = "Seconds from arrival in a topic or queue to gold, of each change."
+    yield _latency("arrival_latency_seconds", text, reading.arrival_latency)
 
 
 def _version() -> str:
@@ -105,14 +108,13 @@ def _counter(
     return family
 
 
-def _latency(latency: Latency) -> Metric:
-    name, text = "ingest_latency_seconds", "Seconds from the source to gold, of each change."
+def _latency(name: str, text: str, latency: Latency) -> Metric:
     buckets, below = [], 0
     for number, bound in enumerate(BOUNDS):
         below += latency.below[number]
         buckets.append((str(bound), float(below)))
     buckets.append(("+Inf", float(latency.count)))
-    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=latency.seconds)
+    return HistogramMetricFamily(f"ingest_{name}", text, buckets=buckets, sum_value=latency.seconds)
 
 
 class Readings(Collector):

@@ -36,3 +36,4 @@ class Reading:
     freshness: Mapping[Table, int | None] = field(default_factory=dict)
     pending: Mapping[Table, int] = field(default_factory=dict)
     latency: Latency = field(default_factory=Latency)
+    arrival_latency: Latency = field(default_factory=Latency)

@@ -54,6 +54,13 @@ RUNS = (
     ("latency_p50", "double", "seconds from the source to gold for half of the changes, ±10 %"),
     ("latency_p95", "double", "for 95 of 100"),
     ("latency_p99", "double", "for 99 of 100"),
+    (
+        "arrival_latency_p50",
+        "double",
+        "seconds from the message's timestamp in its topic or queue to gold, the same way",
+    ),
+    ("arrival_latency_p95", "double", "for 95 of 100"),
+    ("arrival_latency_p99", "double", "for 99 of 100"),
     ("outcome", "string", "done, incomplete (exit code 1), failed (2) or running"),
     ("exit_code", "int", "null while a continuous run goes on"),
     ("errors", "array<string>", "what standard error named, without secrets"),
@@ -84,6 +91,9 @@ class RunRow:
     latency_p50: float | None
     latency_p95: float | None
     latency_p99: float | None
+    arrival_latency_p50: float | None
+    arrival_latency_p95: float | None
+    arrival_latency_p99: float | None
     exit_code: int | None
     errors: Sequence[str]
 
@@ -129,6 +139,7 @@ def create_runs(warehouse: Warehouse) -> None:
     """`gold._runs`."""
     columns = [(name, f"{type_} COMMENT {sql_text(text)}") for name, type_, text in RUNS]
     warehouse.create("gold", "_runs", columns)
+    warehouse.complete("gold", "_runs", columns)
 
 
 def last_run(warehouse: Warehouse) -> datetime | None:

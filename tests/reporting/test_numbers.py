@@ -348,8 +348,8 @@ def test_runs(made: Made, page: Page) -> None:
     stages = ("bronze", "silver", "gold", "upkeep")
     spent = ", ".join(f"seconds['{stage}'] AS `seconds-{stage}`" for stage in stages)
     runs = (
-        f"SELECT concat(run, ' ', part) AS key, messages, events, rejects, {spent}, latency_p95 "
-        "FROM gold._runs"
+        f"SELECT concat(run, ' ', part) AS key, messages, events, rejects, {spent}, latency_p95, "
+        "arrival_latency_p95 FROM gold._runs"
     )
     found = by_key(made, runs)
     assert shown(page, "runs-table") == text(found) and len(found) == 6
@@ -469,7 +469,7 @@ def test_no_other_number_stands_there(page: Page) -> None:
           return left;
         })()"""
     )
-    name = r"Change data in \S+|delta-cdc-ingest \d+\.\d+\.\d+\.?|p95, s|[0-9a-f]{12}"
+    name = r"Change data in \S+|delta-cdc-ingest \d+\.\d+\.\d+\.?|p95 from \w+, s|[0-9a-f]{12}"
     time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     assert [text for text in found if not re.fullmatch(f"{name}|{time}", text)] == []
     # What people read is what was compared.

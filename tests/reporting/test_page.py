@@ -21,6 +21,7 @@ from tests.support.browser import Page, browser, chromium
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/report.png"
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+LATENCIES = ("latency", "arrival_latency")
 EVIL = (
     "</td></svg></style></script><script>document.title='taken'</script>"
     "<img src=http://127.0.0.1:9/x onerror=\"document.title='taken'\">{{ 7 * 7 }}{% raw %}&lt;"
@@ -55,7 +56,7 @@ def told(name: str, many: int = 1) -> Facts:
     run: dict[str, Any] = {
         **dict.fromkeys(("run", "verb", "who", "host", "outcome"), name),
         **dict.fromkeys(("messages", "events", "rejects", "part"), 7),
-        **dict.fromkeys(("latency_p50", "latency_p95", "latency_p99"), 1.5),
+        **{f"{name}_{part}": 1.5 for name in LATENCIES for part in ("p50", "p95", "p99")},
         **{"errors": [name], "seconds": spent},
     }
     hour = {"events": 5, "late": 2, "stale": 1, "keys_refolded": 3, "rejected": 0}
@@ -124,6 +125,9 @@ def invented() -> tuple[Facts, list[Finding]]:
                 "latency_p50": count / 250,
                 "latency_p95": count / 120,
                 "latency_p99": count / 80,
+                "arrival_latency_p50": count / 500,
+                "arrival_latency_p95": count / 300,
+                "arrival_latency_p99": count / 200,
             },
             "seconds": {"bronze": 1.1, "silver": 1.6, "gold": count / 200 + n / 64, "upkeep": 0.2},
             **{"outcome": "done", "ended": AT - timedelta(minutes=2 * (47 - n), seconds=12)},
@@ -253,6 +257,7 @@ def test_each_number_stands_on_the_page(window: Page, tmp_path: Path) -> None:
         *("messages", "events", "rejects"),
         *(f"seconds-{stage}" for stage in facts.runs[0]["seconds"]),
         "latency_p95",
+        "arrival_latency_p95",
     )
     did = ("batches", "events", "seconds", "median", "longest")
     assert shown("slowest-table") == of(facts.slowest, "{target}", *did)

@@ -135,7 +135,7 @@ def test_numbers_are_those_of_sql(project: Project, file: Path, page: Page) -> N
     for name in ("late", "stale", "keys_refolded"):
         same("late-table", name, late.format(name))
     run = "SELECT concat(run, ' ', part) AS key, {} AS n FROM gold._runs"
-    for name in ("messages", "events", "rejects", "latency_p95"):
+    for name in ("messages", "events", "rejects", "latency_p95", "arrival_latency_p95"):
         same("runs-table", name, run.format(f"coalesce({name}, '')" if "p95" in name else name))
     same("runs-table", "seconds-gold", run.format("seconds['gold']"))
     same(

@@ -32,6 +32,8 @@ COUNTS = ("events", "inserted", "updated", "deleted", "late", "stale", "rejected
 def reading(messages: int = 5) -> Reading:
     latency = Latency()
     latency.add(0, 4, [-2_000_000, -40_000_000])
+    arrival = Latency()
+    arrival.add(0, 3, [-1_500_000])
     return Reading(
         run="r",
         at=AT,
@@ -47,6 +49,7 @@ def reading(messages: int = 5) -> Reading:
         freshness={("shop", HOSTILE): 1_700_000_000_000_000, ("shop", "never"): None},
         pending={("shop", HOSTILE): 2},
         latency=latency,
+        arrival_latency=arrival,
     )
 
 
@@ -75,6 +78,8 @@ def test_the_file_is_one_that_node_exporter_reads(tmp_path: Path) -> None:
     assert found["ingest_latency_seconds_bucket", ("60.0",)] == 4
     assert found["ingest_latency_seconds_count", ()] == 4
     assert found["ingest_latency_seconds_sum", ()] == pytest.approx(84)
+    assert found["ingest_arrival_latency_seconds_bucket", ("1.0",)] == 0
+    assert found["ingest_arrival_latency_seconds_bucket", ("2.5",)] == 3
     assert ("ingest_table_freshness_timestamp_seconds", ("shop", "never")) not in found
     # Nothing but the file is left, whoever reads it meanwhile.
     assert [path.name for path in file.parent.iterdir()] == ["ingest.prom"]

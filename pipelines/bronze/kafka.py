@@ -90,8 +90,9 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
             lost += _settled(offsets, held)
         if _rests(source, offsets, held):
             return Bronze(source.name, 0)
+        waits = len(_beyond(held.spans, offsets.read(), kafka)) if held is not None else 1
         reader = warehouse.session.readStream.format("kafka").options(
-            **_options(kafka, offsets.starting(held))
+            **_options(kafka, offsets.starting(held)), maxOffsetsPerTrigger=_most(kafka, waits)
         )
         try:
             messages = reader.load().withColumn("key", F.expr(_KEY))
@@ -270,8 +271,13 @@ def _options(kafka: Kafka, starting: str) -> dict[str, str]:
         "startingOffsets": starting,
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(kafka.max_offsets_per_batch),
     }
+
+
+def _most(kafka: Kafka, waits: int) -> str:
+    """What Spark is to take in a batch: to each of the partitions in which something `waits` it
+    gives an offset, be its share of that less than one."""
+    return str(max(1, kafka.max_offsets_per_batch - max(0, waits - 1)))
 
 
 def knock(source: str, servers: str) -> None:

@@ -209,7 +209,10 @@ SOURCE: Mapping[str, Key] = {
         "",
     ),
     "kafka.max_offsets_per_batch": Key(
-        "How many offsets one micro-batch takes at most, of all partitions together.", 100000, 0
+        "How many offsets one micro-batch takes at most, of all partitions together; of more "
+        "partitions than that, one each.",
+        100000,
+        0,
     ),
     "kafka.min_offsets_per_batch": Key(
         "As long as fewer offsets wait, none is read, but not for longer than `max_delay`.", 1000, 0

@@ -212,6 +212,17 @@ class FileLog:
         return self._folder / f"{number:06}.{suffix}"
 
 
+def last_given(folder: str) -> dict[str, int]:
+    """The name under which a log's batches are appended, and the last number that it has given;
+    nothing where there is no log, or none that can be read."""
+    try:
+        newest = max(int(file.stem) for file in Path(folder).glob("*.json"))
+        record = json.loads(Path(folder, f"{newest:06}.json").read_text(encoding="utf-8"))
+        return {record["writer"]: newest}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
 def _gathers(number: int) -> bool:
     """Whether the record of a batch also holds files of those before it."""
     return number > 0 and number % GATHERED == 0

@@ -3,9 +3,9 @@
 A batch is registered before it is appended. One that a killed run left behind is appended unless
 bronze has it already, which its files' ordinals tell, since an append is one commit. The lease on
 the source keeps a second run away. Where tables live in a catalog, a killed run may still be at
-work in a cluster that outlives it: there the append also carries the log's writer and the batch's
-number, of which the table takes each once. (Locally that would double the cost of a small append:
-Delta Lake computes the state of the whole table to look a writer up.)
+work in a cluster that outlives it: there the table takes the log's writer and the batch's number,
+which each append carries, once. (Locally that would double the cost of a small append: Delta Lake
+computes the state of the whole table to look a writer up.)
 
 Where the checkpoint is lost, bronze itself tells which files it has.
 """
@@ -246,7 +246,7 @@ class _Reader:
 
     def append(self, batch: FileBatch) -> int:
         """Appends a batch without the files that turn out unreadable; gives its messages."""
-        once = None if self._warehouse.local else (self._log.writer, batch.number)
+        once = (self._log.writer, batch.number)
         messages = 0
         while batch.files:
             counted = Observation()

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from ingest.config.sources import Source
+from pipelines.bronze.file_log import last_given
 from pipelines.bronze.transport import Bronze, Stop
 from pipelines.bronze.transports import transport_of
+from pipelines.platform.checkpoints import (
+    TableCheckpoint,
+    check_same_moment,
+    note_moment,
+    stream_given,
+)
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze
 
@@ -19,8 +26,14 @@ def ingest_source(warehouse: Warehouse, source: Source, *, stop: Stop = never) -
 
     Raises:
         PlatformError: the folder or the broker is not there.
-        SourceError: the source cannot be read now.
+        SourceError: the source cannot be read now, or its checkpoint is not of bronze as it is.
     """
     create_bronze(warehouse)
     with lease(warehouse, f"bronze/{source.name}"):
-        return transport_of(source).append(warehouse, source, stop)
+        folder = warehouse.checkpoint("bronze", source.name)
+        given = {**stream_given(folder), **last_given(f"{folder}/files")}
+        checkpoint = TableCheckpoint(folder, source.name, "bronze", "messages", given)
+        check_same_moment(warehouse, checkpoint)
+        done = transport_of(source).append(warehouse, source, stop)
+        note_moment(warehouse, checkpoint, news=done.messages > 0)
+        return done

@@ -1,14 +1,31 @@
-"""Files beside the streams: written whole or not at all, and what to say of a damaged one."""
+"""Files beside the streams: written whole or not at all, and what to say of a damaged one.
+
+A checkpoint and its table have to be of one moment, and backups may bring back one of them. A
+checkpoint ahead of its table leaves out what the table lost. One behind it numbers its appends as
+others were numbered before, and Spark's sink, or Delta in a catalog, takes those for done. So a
+checkpoint notes the newest commit of its table that it knows. Before it is gone on from, that
+commit has to be there, no later one may have put an older state of the table in place, and no
+append by this checkpoint may have a number that it has not given. Once that is so, a process does
+not ask again.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.errors import SourceError
+from pipelines.platform.commit_log import Commit
 
+if TYPE_CHECKING:
+    from pipelines.platform.warehouse import Warehouse
+
+LOOKED_AT = 1_000
+"""Commits that are looked at beyond the one that was noted."""
+_RESTORES = ("RESTORE", "CLONE")
 COPIES = "what it has is taken up once more, and copies count once: no gold table changes"
 
 
@@ -71,3 +88,81 @@ def spoilt(
         f"source {source}: a checkpoint is damaged, {file} cannot be read ({error}). Remove the"
         f" folder {remove} and run again: {then}."
     )
+
+
+class TableCheckpoint(NamedTuple):
+    """What goes on from `folder`, in `layer`.`table`, for a source; `given`: of each name under
+    which it appends, the last number that it has given."""
+
+    folder: str
+    source: str
+    layer: str
+    table: str
+    given: Mapping[str, int] = {}
+
+    @property
+    def file(self) -> Path:
+        """The note on the table."""
+        return Path(self.folder, f"of_{self.layer}.json")
+
+
+def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None:
+    """Raises SourceError where checkpoint and table are not of one moment."""
+    noted = read_note(checkpoint.file)
+    if not noted or str(checkpoint.file) in warehouse.same_moment:
+        return
+    commits = _since(warehouse, checkpoint, noted["version"])
+    why = next(_differences(commits, noted, checkpoint, dated=warehouse.local), None)
+    if why is not None:
+        raise SourceError(
+            f"source {checkpoint.source}: its checkpoint and {checkpoint.layer}.{checkpoint.table} "
+            f"are not of one moment, as when one of them was restored without the other: {why}. "
+            f"Remove the folder {checkpoint.folder} and run again: {COPIES}."
+        )
+    warehouse.same_moment.add(str(checkpoint.file))
+
+
+def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool) -> None:
+    """Notes the newest commit of the table, where there is `news` of it or nothing is noted."""
+    if news or not checkpoint.file.exists():
+        newest = warehouse.last_commit(checkpoint.layer, checkpoint.table)
+        known = {"version": newest.version, "at": newest.at}
+        write_whole(checkpoint.file, json.dumps(known).encode())
+    warehouse.same_moment.add(str(checkpoint.file))
+
+
+def stream_given(checkpoint: str) -> dict[str, int]:
+    """The name under which a query of Structured Streaming appends, and the batch that it has begun
+    last; nothing where there is no query."""
+    batches = [int(file.name) for file in Path(checkpoint, "offsets").glob("[0-9]*")]
+    query = read_note(Path(checkpoint, "metadata")).get("id")
+    return {query: max(batches, default=-1)} if isinstance(query, str) else {}
+
+
+def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> Sequence[Commit]:
+    """The commits from this version on, the last one first."""
+    where = (checkpoint.layer, checkpoint.table)
+    beyond = warehouse.last_commit(*where).version - version
+    return warehouse.commits(*where, most=min(max(beyond, 0), LOOKED_AT) + 1)
+
+
+def _differences(
+    commits: Sequence[Commit],
+    noted: Mapping[str, int | str],
+    checkpoint: TableCheckpoint,
+    *,
+    dated: bool,
+) -> Iterator[str]:
+    version = noted["version"]
+    assert isinstance(version, int)
+    if commits[0].version < version:
+        yield f"it has seen the table's version {version}, and the newest is {commits[0].version}"
+    for commit in commits:
+        # A catalog tells by the file when a commit was made, which a copy changes.
+        if commit.version == version and dated and commit.at != noted["at"]:
+            yield f"the table's version {version} is another one than it has seen"
+        if commit.version > version and commit.operation in _RESTORES:
+            yield f"version {commit.version} of the table put an older state in place"
+        writer, number = commit.mark
+        if number > checkpoint.given.get(writer, number):
+            yield f"the table has append {number}, and it has given {checkpoint.given[writer]}"

@@ -25,13 +25,23 @@ _CHECKSUM = re.compile(r"(?:(\d{20})|\.(\d{20})\.(?:json|crc))\.crc")
 
 class Commit(NamedTuple):
     """One commit of a table's log: `at` is when it was made, as the log has it, `note` its user
-    metadata, `metrics` Delta's own counts."""
+    metadata, `metrics` Delta's own counts, `parameters` those of the operation."""
 
     version: int
     at: str
     operation: str | None
     note: str | None
     metrics: Mapping[str, str]
+    parameters: Mapping[str, str] = {}
+
+    @property
+    def mark(self) -> tuple[str, int]:
+        """Who appended, a stream or `Warehouse.append`, and the number of the append; ('', -1)
+        where that is not told."""
+        if "queryId" in self.parameters:
+            return self.parameters["queryId"], int(self.parameters["epochId"])
+        writer, _, number = (self.note or "").partition(" ")[0].rpartition("/")
+        return (writer, int(number)) if number.isdecimal() else ("", -1)
 
 
 class CommitFile(NamedTuple):
@@ -132,6 +142,7 @@ def _commit(file: Path) -> Commit:
         info.get("operation"),
         info.get("userMetadata"),
         info.get("operationMetrics") or {},
+        info.get("operationParameters") or {},
     )
 
 

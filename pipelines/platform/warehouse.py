@@ -79,6 +79,8 @@ class Warehouse:
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}
         self._complete: set[tuple[str, str]] = set()
+        self.same_moment: set[str] = set()
+        """Notes of checkpoints that go with their tables: see `pipelines.platform.checkpoints`."""
         self._newest: dict[tuple[str, str], CommitFile] = {}
         self._fields: dict[tuple[str, str], tuple[CommitFile, list[StructField]]] = {}
 
@@ -271,9 +273,12 @@ class Warehouse:
         if not self.local:
             log = self.session.sql(upkeep.history(self.name(layer, table), most=most))
             names = ("version", "timestamp", "operation", "userMetadata", "operationMetrics")
-            named = log.select(*names)
+            named = log.select(*names, "operationParameters")
             newest = sorted(named.collect(), key=lambda row: int(row["version"]), reverse=True)
-            return [Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}) for row in newest]
+            return [
+                Commit(row[0], str(row[1]), row[2], row[3], row[4] or {}, row[5] or {})
+                for row in newest
+            ]
         return commits(self._log(layer, table), self._last(layer, table), most)
 
     def clear_checksums(self, layer: str, table: str) -> None:

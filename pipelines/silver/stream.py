@@ -25,7 +25,14 @@ from ingest.decode.constant_column import with_constant
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.quoting import typed_columns
-from pipelines.platform.checkpoints import damaged, write_whole
+from pipelines.platform.checkpoints import (
+    TableCheckpoint,
+    check_same_moment,
+    damaged,
+    note_moment,
+    stream_given,
+    write_whole,
+)
 from pipelines.platform.leases import lease
 from pipelines.platform.session import NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse, create_bronze, create_silver
@@ -78,6 +85,9 @@ def decode_source(
     with lease(warehouse, "silver"):
         create_silver(warehouse)
         declarations.check(warehouse, source)
+        checkpoints = _checkpoints(checkpoint, source.name)
+        for each in checkpoints:
+            check_same_moment(warehouse, each)
         sharded = source.shards
         bronze = warehouse.stamp("bronze", "messages")
         if _decoded_up_to(checkpoint) == bronze and not (sharded and shards_wait(checkpoint)):
@@ -97,6 +107,8 @@ def decode_source(
             ]
         if not stop():
             write_whole(Path(checkpoint) / _UP_TO, bronze.encode())
+        for each in checkpoints:
+            note_moment(warehouse, each, news=True)
     tables = max((counts.tables for counts in written), default=0)
     if tables:
         (Path(checkpoint) / "tables").write_text(str(tables))
@@ -271,6 +283,16 @@ def _unfinished(checkpoint: str) -> int | None:
         return max(numbers, default=-1)
 
     return newest("offsets") if newest("offsets") > newest("commits") else None
+
+
+def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
+    """The checkpoint as one of both tables: of bronze, which it follows, and of silver."""
+    begun = max(stream_given(f"{folder}/stream").values(), default=None)
+    given = {} if begun is None else {_writer(folder): begun}
+    return [
+        TableCheckpoint(folder, source, "bronze", "messages"),
+        TableCheckpoint(folder, source, "silver", "cdc", given),
+    ]
 
 
 def _decoded_up_to(checkpoint: str) -> str | None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 LOOKED_AT = 1_000
 """Commits that are looked at beyond the one that was noted."""
+_FEW = 50
+"""Beyond so many the newest one is noted, so that a quiet source does not look at the commits of
+the others again and again."""
 _RESTORES = ("RESTORE", "CLONE")
 COPIES = "what it has is taken up once more, and copies count once: no gold table changes"
 
@@ -109,17 +112,19 @@ class TableCheckpoint(NamedTuple):
 def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None:
     """Raises SourceError where checkpoint and table are not of one moment."""
     noted = read_note(checkpoint.file)
-    if not noted or str(checkpoint.file) in warehouse.same_moment:
+    version, at = noted.get("version"), noted.get("at")
+    if not isinstance(version, int) or str(checkpoint.file) in warehouse.same_moment:
         return
-    commits = _since(warehouse, checkpoint, noted["version"])
-    why = next(_differences(commits, noted, checkpoint, dated=warehouse.local), None)
+    commits = _since(warehouse, checkpoint, version)
+    dated = at if warehouse.local else None
+    why = next(_differences(commits, version, checkpoint, at=dated), None)
     if why is not None:
         raise SourceError(
             f"source {checkpoint.source}: its checkpoint and {checkpoint.layer}.{checkpoint.table} "
             f"are not of one moment, as when one of them was restored without the other: {why}. "
             f"Remove the folder {checkpoint.folder} and run again: {COPIES}."
         )
-    warehouse.same_moment.add(str(checkpoint.file))
+    note_moment(warehouse, checkpoint, news=len(commits) > _FEW)
 
 
 def note_moment(warehouse: Warehouse, checkpoint: TableCheckpoint, *, news: bool) -> None:
@@ -147,19 +152,15 @@ def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> S
 
 
 def _differences(
-    commits: Sequence[Commit],
-    noted: Mapping[str, int | str],
-    checkpoint: TableCheckpoint,
-    *,
-    dated: bool,
+    commits: Sequence[Commit], version: int, checkpoint: TableCheckpoint, *, at: str | None
 ) -> Iterator[str]:
-    version = noted["version"]
-    assert isinstance(version, int)
+    """What speaks against one moment. `version`: the newest commit that was noted; `at`: when it
+    was made, None where that tells nothing: a catalog goes by the file, whose time a copy changes.
+    """
     if commits[0].version < version:
         yield f"it has seen the table's version {version}, and the newest is {commits[0].version}"
     for commit in commits:
-        # A catalog tells by the file when a commit was made, which a copy changes.
-        if commit.version == version and dated and commit.at != noted["at"]:
+        if commit.version == version and at not in (None, commit.at):
             yield f"the table's version {version} is another one than it has seen"
         if commit.version > version and commit.operation in _RESTORES:
             yield f"version {commit.version} of the table put an older state in place"

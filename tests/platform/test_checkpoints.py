@@ -106,6 +106,22 @@ def test_only_so_many_commits_are_looked_at(
     check_same_moment(warehouse, of(tmp_path))
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"{}", b'{"version": "3"}'])
+def test_a_spoilt_note_is_none(tmp_path: Path, content: bytes) -> None:
+    warehouse = noted(tmp_path)
+    of(tmp_path).file.write_bytes(content)
+    commit(tmp_path, 4, operation="RESTORE")
+    check_same_moment(warehouse, of(tmp_path))
+
+
+def test_a_quiet_source_does_not_look_at_the_same_commits_again(tmp_path: Path) -> None:
+    noted(tmp_path)
+    for version in range(4, 60):
+        commit(tmp_path, version)
+    check_same_moment(tables_in(tmp_path), of(tmp_path))
+    assert json.loads(of(tmp_path).file.read_bytes())["version"] == 59
+
+
 def test_a_stream_says_what_it_has_begun(tmp_path: Path) -> None:
     assert stream_given(str(tmp_path)) == {}
     (tmp_path / "metadata").write_text('{"id":"q"}')

@@ -157,7 +157,7 @@ def test_status(project: Project) -> None:
         "source": "shop",
         "rows_of_old_epochs": 0,
         "mode": "1",
-        "masks": [],
+        **{"masks": [], "merge_every": None, "next_merge": None},
         **nothing,
     }
     table["lag_seconds"] = 0

@@ -94,7 +94,8 @@ def test_numbers_are_those_of_sql(project: Project, file: Path, page: Page) -> N
     page.open(file)
 
     def same(table: str, name: str, query: str) -> None:
-        wanted = {row["key"]: str(row["n"]) for row in sql(project, query)}
+        found = sql(project, query)
+        wanted = {row["key"]: "" if row["n"] is None else str(row["n"]) for row in found}
         assert wanted and shown(page, table, name) == wanted, (table, name)
 
     boxes = page.value(
@@ -136,7 +137,7 @@ def test_numbers_are_those_of_sql(project: Project, file: Path, page: Page) -> N
         same("late-table", name, late.format(name))
     run = "SELECT concat(run, ' ', part) AS key, {} AS n FROM gold._runs"
     for name in ("messages", "events", "rejects", "latency_p95", "arrival_latency_p95"):
-        same("runs-table", name, run.format(f"coalesce({name}, '')" if "p95" in name else name))
+        same("runs-table", name, run.format(name))
     same("runs-table", "seconds-gold", run.format("seconds['gold']"))
     same(
         "rejects-table",

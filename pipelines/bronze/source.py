@@ -31,8 +31,10 @@ def ingest_source(warehouse: Warehouse, source: Source, *, stop: Stop = never) -
     create_bronze(warehouse)
     with lease(warehouse, f"bronze/{source.name}"):
         folder = warehouse.checkpoint("bronze", source.name)
-        given = {**stream_given(folder), **last_given(f"{folder}/files")}
-        checkpoint = TableCheckpoint(folder, source.name, "bronze", "messages", given)
+        checkpoint = TableCheckpoint(
+            *(folder, source.name, "bronze", "messages"),
+            given=lambda: {**stream_given(folder), **last_given(f"{folder}/files")},
+        )
         check_same_moment(warehouse, checkpoint)
         done = transport_of(source).append(warehouse, source, stop)
         note_moment(warehouse, checkpoint, news=done.messages > 0)

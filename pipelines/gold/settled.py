@@ -43,8 +43,11 @@ def _still(noted: object, now: str) -> bool:
     """Whether what was noted of a source still holds."""
     if not isinstance(noted, dict) or noted.get("state") != now:
         return False
-    until = noted.get("until")
-    return until is None or (isinstance(until, int) and cadence.now() < until)
+    at, until = noted.get("at"), noted.get("until")
+    if not (isinstance(at, int) and isinstance(until, int)):
+        return until is None
+    # A clock that was set back is no reason to wait for it.
+    return at <= cadence.now() < until
 
 
 def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> None:
@@ -58,7 +61,8 @@ def remember(warehouse: Warehouse, sources: Collection[str], *, silver: str) -> 
     begun = any(entry.status == "approved" for found in entries for entry in found)
     if parked or begun or silver_commit(warehouse) != silver:
         return
-    noted = {"state": state(warehouse), "until": cadence.next_due(warehouse, sources)}
+    until = cadence.next_due(warehouse, sources)
+    noted = {"state": state(warehouse), "at": cadence.now(), "until": until}
     remembered = {**read_note(_file(warehouse)), **dict.fromkeys(sources, noted)}
     there = warehouse.config.sources
     kept = {source: state for source, state in remembered.items() if source in there}

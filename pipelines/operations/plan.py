@@ -57,8 +57,8 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
     """What the next run of these sources would do; `failed` is told of what cannot be looked up.
 
     A table's `action` is `create`, `merge`, `park`, or `rest` where its turn by `merge_every` has
-    not come. A schema change's is `apply`, `review` (it
-    would wait for a decision), `log` (nothing would change in gold) or `wait` (it does already).
+    not come. A schema change's is `apply`, `review` (it would wait for a decision), `log` (nothing
+    would change in gold) or `wait` (it does already).
     """
     made = Plan([], [], [], [])
     lag = undecoded(warehouse)

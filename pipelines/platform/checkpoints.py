@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -94,14 +94,14 @@ def spoilt(
 
 
 class TableCheckpoint(NamedTuple):
-    """What goes on from `folder`, in `layer`.`table`, for a source; `given`: of each name under
-    which it appends, the last number that it has given."""
+    """What goes on from `folder`, in `layer`.`table`, for a source; `given` looks up, of each name
+    under which it appends, the last number that it has given."""
 
     folder: str
     source: str
     layer: str
     table: str
-    given: Mapping[str, int] = {}
+    given: Callable[[], Mapping[str, int]] = dict
 
     @property
     def file(self) -> Path:
@@ -117,7 +117,7 @@ def check_same_moment(warehouse: Warehouse, checkpoint: TableCheckpoint) -> None
         return
     commits = _since(warehouse, checkpoint, version)
     dated = at if warehouse.local else None
-    why = next(_differences(commits, version, checkpoint, at=dated), None)
+    why = next(_differences(commits, version, checkpoint.given(), at=dated), None)
     if why is not None:
         raise SourceError(
             f"source {checkpoint.source}: its checkpoint and {checkpoint.layer}.{checkpoint.table} "
@@ -152,7 +152,7 @@ def _since(warehouse: Warehouse, checkpoint: TableCheckpoint, version: int) -> S
 
 
 def _differences(
-    commits: Sequence[Commit], version: int, checkpoint: TableCheckpoint, *, at: str | None
+    commits: Sequence[Commit], version: int, given: Mapping[str, int], *, at: str | None
 ) -> Iterator[str]:
     """What speaks against one moment. `version`: the newest commit that was noted; `at`: when it
     was made, None where that tells nothing: a catalog goes by the file, whose time a copy changes.
@@ -165,5 +165,5 @@ def _differences(
         if commit.version > version and commit.operation in _RESTORES:
             yield f"version {commit.version} of the table put an older state in place"
         writer, number = commit.mark
-        if number > checkpoint.given.get(writer, number):
-            yield f"the table has append {number}, and it has given {checkpoint.given[writer]}"
+        if number > given.get(writer, number):
+            yield f"the table has append {number}, and it has given {given[writer]}"

@@ -287,8 +287,10 @@ def _unfinished(checkpoint: str) -> int | None:
 
 def _checkpoints(folder: str, source: str) -> list[TableCheckpoint]:
     """The checkpoint as one of both tables: of bronze, which it follows, and of silver."""
-    begun = max(stream_given(f"{folder}/stream").values(), default=None)
-    given = {} if begun is None else {_writer(folder): begun}
+
+    def given() -> dict[str, int]:
+        return {_writer(folder): begun for begun in stream_given(f"{folder}/stream").values()}
+
     return [
         TableCheckpoint(folder, source, "bronze", "messages"),
         TableCheckpoint(folder, source, "silver", "cdc", given),

@@ -71,19 +71,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     return clock
 
 
+@pytest.fixture
+def project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Project:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    return project
+
+
 def item(number: int, name: str, **more: str) -> dict[str, str | None]:
     return {"id": str(number), "name": name, "price": "1.10", **more}
 
 
 def test_it_waits_for_a_time_or_a_number_of_changes(
-    spark: SparkSession,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    clock: Clock,
+    spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    project = Project(tmp_path, capsys.readouterr)
-    project.write("conf/sources/shop.yml", SOURCE)
     project.write("conf/tables/shop.yml", TABLES % "1 hour | 4 events")
     looked: list[str] = []
     merge_source = gold._merge_source
@@ -183,15 +184,9 @@ def test_it_waits_for_a_time_or_a_number_of_changes(
 
 
 def test_a_run_that_goes_on_takes_it_up_when_its_turn_comes(
-    spark: SparkSession,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    clock: Clock,
+    spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """Whether nothing else waits, or another target is parked meanwhile."""
-    project = Project(tmp_path, capsys.readouterr)
-    project.write("conf/sources/shop.yml", SOURCE)
     project.write("conf/tables/shop.yml", TABLES % "60 seconds")
     numbers = iter(range(1, 99))
 

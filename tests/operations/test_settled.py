@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config.load import load
-from pipelines.gold import settled
+from pipelines.gold import cadence, settled
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Answer, Project, canal
@@ -64,6 +64,19 @@ def test_a_quiet_source_costs_nothing(
     shutil.rmtree(tmp_path / "warehouse/gold/shop_item")
     for _ in range(2):
         assert "shop_item is parked" in again(looks=True, code=1).err
+
+
+@pytest.mark.parametrize(
+    ("now", "holds"), [(9, False), (10, True), (19, True), (20, False), (30, False)]
+)
+def test_a_note_holds_until_the_first_turn_and_not_before_it_was_made(
+    monkeypatch: pytest.MonkeyPatch, now: int, holds: bool
+) -> None:
+    """A clock that was set back lets nobody wait until it has caught up."""
+    monkeypatch.setattr(cadence, "now", lambda: now)
+    assert settled._still({"state": "as it is", "at": 10, "until": 20}, "as it is") is holds
+    assert settled._still({"state": "as it is", "at": 10, "until": None}, "as it is")
+    assert not settled._still({"state": "as it was", "at": 10, "until": 20}, "as it is")
 
 
 def test_what_a_pass_depends_on(tmp_path: Path) -> None:

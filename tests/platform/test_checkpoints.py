@@ -32,7 +32,7 @@ def commit(folder: Path, version: int, **info: Any) -> None:
 
 
 def of(folder: Path, **given: int) -> TableCheckpoint:
-    return TableCheckpoint(str(folder / "c"), "shop", "bronze", "messages", given)
+    return TableCheckpoint(str(folder / "c"), "shop", "bronze", "messages", lambda: given)
 
 
 def noted(folder: Path) -> Warehouse:

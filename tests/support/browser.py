@@ -16,11 +16,17 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+GONE = "Inspected target navigated or closed"
+"""What the protocol says of a question that a page left without an answer."""
 
 
 def chromium() -> str | None:
     """Where Chromium is; None where there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class NavigatedError(Exception):
+    """The page that was asked gave way to another before it had answered."""
 
 
 class Page:
@@ -60,7 +66,7 @@ class Page:
 
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives, run by the debugger, which no policy of the page
-        forbids."""
+        forbids. Raises NavigatedError where another page comes meanwhile."""
         found = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
@@ -80,6 +86,8 @@ class Page:
         while True:
             answer = self._next()
             if answer.get("id") == number:
+                if GONE in answer.get("error", {}).get("message", ""):
+                    raise NavigatedError(answer["error"]["message"])
                 assert "error" not in answer, (method, answer["error"])
                 return dict(answer["result"])
 

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ from pipelines.cli.context import Invocation
 from pipelines.operations.listings import DDL
 from pipelines.web.review import Change, Inbox, fingerprint
 from pipelines.web.server import MOST_FORM, Site, serving
-from tests.support.browser import Page, browser, chromium
+from tests.support.browser import NavigatedError, Page, browser, chromium
 from tests.support.project import Project
 
 PICTURE = Path(__file__).parents[2] / "docs/pictures/review.png"
@@ -280,9 +281,10 @@ def loaded(page: Page, act: Callable[[], object]) -> None:
     act()
     end = time.monotonic() + 120
     while True:
-        there = page.value("[performance.timeOrigin, document.readyState]")
-        if there[0] != before and there[1] == "complete":
-            return
+        with suppress(NavigatedError):
+            there = page.value("[performance.timeOrigin, document.readyState]")
+            if there[0] != before and there[1] == "complete":
+                return
         assert time.monotonic() < end, "the page did not come"
         time.sleep(0.1)
 

@@ -141,7 +141,8 @@ def table_rows(
 
     `age_seconds`: how long ago the newest change happened that was applied. `lag_seconds`: how long
     the oldest change has waited that was not, 0 where there is none. `merge_every`: how often the
-    target is merged, where its tables file says so; `next_merge`: when that brings in what waits.
+    target is merged, where its tables file says so; `next_merge`: when its turn comes, or came, to
+    take in what waits.
     Without `counting`, rows of targets are not counted.
     """
     last_runs = {
@@ -164,7 +165,6 @@ def table_rows(
         if target in created and counting:
             total, old = _size(warehouse, target, epoch, failed=failed)
         parked, why = _parked(last_run, target, created)
-        waits = target in since and not parked
         advance(target, False)
         values = [
             "table",
@@ -183,7 +183,7 @@ def table_rows(
             old,
             label(contract := contract_in(last_run.get("state"))),
             list(contract.masks or ()) if contract is not None else [],
-            *_merges(turn_of.get(target), waits=waits),
+            *turn_told(turn_of.get(target), None if parked else since.get(target)),
         ]
         return dict(zip(TABLE, values, strict=True))
 
@@ -200,11 +200,14 @@ def _parked(
     return last_run.get("status") == "parked", last_run.get("error")
 
 
-def _merges(turn: Turn | None, *, waits: bool) -> tuple[str | None, datetime | None]:
-    """How often a target is merged, and when next, where something `waits` for it."""
+def turn_told(
+    turn: Turn | None, waiting_since: datetime | None
+) -> tuple[str | None, datetime | None]:
+    """How often a target is merged, and when its turn comes: none comes before something waits."""
     if turn is None:
         return None, None
-    return str(turn.cadence), moment(turn.due) if waits else None
+    due = moment(turn.due)
+    return str(turn.cadence), max(due, waiting_since) if due and waiting_since else None
 
 
 def _rejected(warehouse: Warehouse) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,8 @@ from ingest.config.routes import Route
 from pipelines.gold import cadence
 from pipelines.gold import run as gold
 from pipelines.operations import run
-from pipelines.targets.progress import Progress
+from pipelines.operations.status import turn_told
+from pipelines.targets.progress import Progress, micros_of
 from tests.support.project import Project, canal, canal_ddl
 
 SECOND = 1_000_000
@@ -51,6 +53,28 @@ def test_when_a_target_rests(
     assert cadence.rests(route, progress, events=events, at=at) is resting
     parked = Progress(target="t", source="s", merged_at=merged_at, status="parked")
     assert not cadence.rests(route, parked, events=events, at=at)
+
+
+NOON, MINUTE = datetime(2026, 1, 1, 12, tzinfo=UTC), timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("every", "merged_at", "since", "told"),
+    [
+        (Cadence(seconds=300), NOON, NOON + MINUTE, NOON + 5 * MINUTE),
+        # Its time has been there before the change was.
+        (Cadence(seconds=300), NOON, NOON + 9 * MINUTE, NOON + 9 * MINUTE),
+        (Cadence(seconds=300), None, NOON, NOON),
+        (Cadence(events=3), None, NOON, NOON),
+        (Cadence(events=3), NOON, NOON + MINUTE, None),
+        (Cadence(seconds=300), NOON, None, None),
+    ],
+)
+def test_when_its_turn_comes(
+    every: Cadence, merged_at: datetime | None, since: datetime | None, told: datetime | None
+) -> None:
+    turn = cadence.Turn(every, every.due_at(micros_of(merged_at)))
+    assert turn_told(turn, since) == (str(every), told)
 
 
 class Clock:

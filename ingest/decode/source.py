@@ -26,6 +26,7 @@ from ingest.formats import FORMATS
 from ingest.formats.detect import Recognised, recognised
 from ingest.identity import bytes_hash, change_hash
 from ingest.limits import Limits, check_columns, check_message, statement_too_large
+from ingest.values.jsontext import compacted
 from ingest.wire.contract import (
     Changes,
     Decoder,
@@ -165,7 +166,7 @@ class SourceDecoder:
         telling = FORMATS[name].headers | {ERROR_HEADER}
         return tables(
             [
-                (at, message)
+                (at, _compacted(message))
                 for at, message in messages
                 if message.value
                 and len(message.value) <= least
@@ -420,6 +421,13 @@ class SourceDecoder:
             decoded_at=now,
         )
         return tuple(map(given.get, _COLUMNS))
+
+
+def _compacted(message: Message) -> Message:
+    """The message without white space between its tokens: by column only compact ones are read."""
+    value = message.value or b""
+    compact = compacted(value)
+    return message if compact is value else message._replace(value=compact)
 
 
 def _larger(text: str, most: int) -> bool:

@@ -56,6 +56,9 @@ _PLACE = re.compile(r" \(byte (\d+)\)\Z")
 _BOM = b"\xef\xbb\xbf"
 _NOTHING = (b"", b"null", b"[]")
 _ZERO = b"-0"
+_SPACED, _WHITE = b'": ', (b" ", b"\t", b"\r", b"\n")
+_BEGINNING = 128
+"""Bytes by which a message shows whether its producer writes white space."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 """What a decoder of this module raises for bytes it does not take."""
 
@@ -404,6 +407,17 @@ class _Columns:
 
 
 _COLUMNS = _Columns()
+
+
+def compacted(value: bytes) -> bytes:
+    """JSON without the white space between its tokens; as it came if it begins without any, or if
+    it is no JSON. Its strings and numbers are those that were sent, to the letter."""
+    if value.find(_SPACED, 0, _BEGINNING) < 0 and value[1:2] not in _WHITE:
+        return value
+    try:
+        return msgspec.json.format(value, indent=-1)
+    except UNREADABLE:
+        return value
 
 
 def nested(raw: msgspec.Raw | bytes | Element, column: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
-from ingest.values.jsontext import UNREADABLE, lenient
+from ingest.values.jsontext import UNREADABLE, compacted, lenient
 from ingest.wire.contract import TopLevel
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -61,11 +61,13 @@ def check_names(
         return
     whole = _parts(envelope)
     try:
-        if _single(value, whole, top):
+        compact = compacted(value)
+        if _single(compact, whole, top if compact is value else None):
             return
-        compact = msgspec.json.format(value, indent=-1)
-        if compact != value and _single(compact, whole):
-            return
+        if compact is value:
+            compact = msgspec.json.format(value, indent=-1)
+            if compact != value and _single(compact, whole):
+                return
     except UNREADABLE:
         # Broken, or what only a lenient reading takes.
         value = lenient(value)

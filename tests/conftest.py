@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 # Code that is generated for a handful of rows costs more than it saves.
 BRIEF = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-FRUGAL = {
-    **BRIEF,
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
+FRUGAL = {**BRIEF, "spark.sql.shuffle.partitions": "1"}
 # These take minutes each: first, so that the workers end together.
 LONGEST = (
     *("test_merge", "test_ddl_review", "test_killed", "test_hostile_logs", "test_maintain"),
@@ -50,30 +46,33 @@ def brief() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, brief: None) -> Iterator[SparkSession]:
-    """The one session of the test run, as the product starts it."""
+    """The one session of the test run, as the product starts it, but for settings under which
+    thousands of queries over a handful of rows take less time."""
     from pipelines.platform import session
 
     with pytest.MonkeyPatch.context() as patch:
         # A heap that has its size from the start is not collected whole each time it grows.
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:InitialRAMPercentage=20")
         started = session.spark(warehouse=tmp_path_factory.mktemp("spark"))
+    for name, value in FRUGAL.items():
+        started.conf.set(name, value)
     yield started
     started.stop()
 
 
 @pytest.fixture(scope="module")
-def frugal(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with settings under which thousands of queries over a handful of rows take less
-    time."""
-    before = {name: spark.conf.get(name, None) for name in FRUGAL}
+def as_shipped(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with all settings as the product has them."""
+    from pipelines.platform.session import SETTINGS
+
+    for name in FRUGAL:
+        if name in SETTINGS:
+            spark.conf.set(name, SETTINGS[name])
+        else:
+            spark.conf.unset(name)
+    yield spark
     for name, value in FRUGAL.items():
         spark.conf.set(name, value)
-    yield spark
-    for name, earlier in before.items():
-        if earlier is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, earlier)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.support.databases import Database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 TABLES = """
 source: lab
 defaults: {keys: [id], columns: {id: int, a: string, b: string, c: string}}

@@ -34,7 +34,7 @@ from tests.support.wires import message_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 CHANGES, PARTITIONS = 30, 3
 SPARK_TYPES = {

@@ -26,7 +26,7 @@ from tests.support.debezium_log import captured, message
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal", "short_spans")
+pytestmark = pytest.mark.usefixtures("spark", "short_spans")
 
 SOURCE = """
 name: lab

@@ -39,7 +39,7 @@ from tests.support.project import Project
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal", "short_spans")
+pytestmark = pytest.mark.usefixtures("spark", "short_spans")
 
 SECRET = "c4n4ry-of-the-driver"
 MODES: Mapping[str, Mapping[str, Any]] = {

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 FEW, MANY = 20, 3_000
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = """source: shop

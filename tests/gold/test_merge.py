@@ -106,16 +106,16 @@ def _snapshot_scenario(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def abroad(frugal: SparkSession) -> Iterator[SparkSession]:
+def abroad(spark: SparkSession) -> Iterator[SparkSession]:
     """The session in a zone that has an hour twice, as a platform's own may be: nothing depends on
     it."""
-    before = frugal.conf.get("spark.sql.session.timeZone")
-    frugal.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     # Outside UTC Delta reads its whole log again at each commit, to compare it with its checksum.
-    frugal.conf.set(VERIFIED, "false")
-    yield frugal
-    frugal.conf.unset(VERIFIED)
-    frugal.conf.set("spark.sql.session.timeZone", before)
+    spark.conf.set(VERIFIED, "false")
+    yield spark
+    spark.conf.unset(VERIFIED)
+    spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def _asked_for(items: Sequence[pytest.Item]) -> set[str] | None:

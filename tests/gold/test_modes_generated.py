@@ -27,7 +27,7 @@ from tests.support.debezium_log import COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 TABLES = """
 source: lab

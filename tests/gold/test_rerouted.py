@@ -96,7 +96,7 @@ def inked(id_: int, name: str, *, called: str, at: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def played(
-    tmp_path_factory: pytest.TempPathFactory, frugal: SparkSession
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each target after the last of five runs, and what a sixth did."""
     folder = tmp_path_factory.mktemp("rerouted")

@@ -11,7 +11,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, survey
 from tests.support.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 SOURCE = "name: {name}\nformat: canal\nfiles: {{path: 'landing/{name}-*.jsonl', order: path}}\n"
 TABLES = "source: eu\ntables: [{{from: '*'}}, {{from: shop.secret{exclude}}}]\n"
 

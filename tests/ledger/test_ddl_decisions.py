@@ -18,7 +18,7 @@ from pipelines.operations import decisions
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ndefaults: {ddl: {additive: review}}\ntables: [{from: '*'}]\n"

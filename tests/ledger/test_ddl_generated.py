@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.altering import Altering
 from tests.support.project import Project
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ntables: [{from: '*'}]\n"

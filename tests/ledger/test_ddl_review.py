@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Project, canal, canal_ddl, project_in
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = (
     "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl', framing: kcat}\n"

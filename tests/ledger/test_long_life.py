@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 T0 = 1_700_000_000_000
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl', order: path}\n"

@@ -30,7 +30,7 @@ from tests.support.killing import POINTS
 from tests.support.project import Project
 
 # Thousands of queries over a handful of rows: a seed takes half the time.
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 ROOT = Path(__file__).parents[2]
 TRANSACTIONS = int(os.environ.get("INGEST_LIVE_TRANSACTIONS", "240"))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.project import Project
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = "name: bills\nformat: debezium\nfiles: {path: 'landing/*.jsonl'}\nkeys: {db.bill: [id]}\n"
 TABLES = "source: bills\ntables:\n  - {from: '*', target: '{table}'}\n"

@@ -15,7 +15,7 @@ from pipelines.platform.warehouse import Warehouse
 from tests.operations.test_masks import PEPPER, held, rows
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = "source: shop\ntables:\n  - {from: '*', target: '{table}'%s}\n"

@@ -13,7 +13,7 @@ from pipelines import Warehouse, as_of, rebuild, reconcile, run
 from tests.support.project import Project, canal
 
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 
 

@@ -13,7 +13,7 @@ import pytest
 from ingest.config.masks import MaskSecret
 from tests.support.project import Answer, Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 PEPPER = "a pepper that nobody guesses"
 SECRET = MaskSecret.of(PEPPER.encode())

@@ -13,7 +13,7 @@ from ingest.decode.batches import decode
 from pipelines.gold.retyping import replay_target
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 T0 = 1_700_000_000_000
 SOURCE = (

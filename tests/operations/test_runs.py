@@ -20,6 +20,8 @@ from pipelines.telemetry.latency import QUANTILES, Latency
 from pipelines.telemetry.runs import ERROR_LONGEST, ERRORS_MOST, RUNS
 from tests.support.project import Project, canal
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 SOURCE = """
 name: shop
 format: canal

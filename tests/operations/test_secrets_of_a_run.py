@@ -11,7 +11,7 @@ import pytest
 from tests.operations.test_masks import held
 from tests.support.project import Project, canal, canal_ddl
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 PLACES = (
     *("KAFKA_JAAS", "KAFKA_STORE", "RABBIT", "ROCKET", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Answer, Project, canal, canal_ddl
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 SOURCE = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl'}\n"
 TABLES = """\
 source: shop

@@ -17,7 +17,8 @@ from ingest.sql.quoting import sql_text, sql_texts
 from pipelines.platform import session
 
 
-def test_settings_hold_and_delta_is_there(spark: SparkSession, warehouse: Path) -> None:
+def test_settings_hold_and_delta_is_there(as_shipped: SparkSession, warehouse: Path) -> None:
+    spark = as_shipped
     assert {name: spark.conf.get(name) for name in session.SETTINGS} == session.SETTINGS
     table = str(warehouse / "numbers")
     spark.range(3).write.format("delta").save(table)

@@ -13,7 +13,7 @@ from pipelines.platform import table_layout
 from pipelines.platform.warehouse import LAYOUT_PROPERTY, Warehouse
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl'}\n"
 
 

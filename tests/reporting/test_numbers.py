@@ -115,7 +115,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, frugal: SparkSession) -> Iterator[Made]:
+def made(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Made]:
     """Three runs, the last of which brought what is late; then messages that are read and not
     decoded, changes that are decoded and not applied, files that are not read; and a gap."""
     folder = tmp_path_factory.mktemp("numbers")
@@ -137,7 +137,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, frugal: SparkSession) -> Iter
             "array(struct('ingest.gap' AS key, CAST('70-72' AS BINARY) AS value)) AS headers"
         )
         gap = f"SELECT {columns}, epoch, ingested_at FROM {bronze} WHERE source = 'depot' LIMIT 1"
-        frugal.sql(f"INSERT INTO {bronze} {gap}")
+        spark.sql(f"INSERT INTO {bronze} {gap}")
         project.land("shop/unapplied.jsonl", [item("INSERT", 2 * HOUR + n, id="9") for n in (1, 2)])
         for verb in ("bronze", "silver"):
             assert project.ingest(verb).code == 0

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 T0 = 1_700_000_000_000
 SOURCE = (

@@ -17,7 +17,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import stream
 from tests.support.project import Project, canal
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 T0 = 1_700_000_000_000
 

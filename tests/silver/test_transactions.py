@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.project import Project
 
-pytestmark = pytest.mark.usefixtures("frugal")
+pytestmark = pytest.mark.usefixtures("spark")
 
 SOURCE = """\
 name: bank

@@ -385,7 +385,7 @@ def _fill(event: Event, default: Default, pos: Pos) -> None:
         event["after"] = {**event["after"], default.column: default.text}
 
 
-def test_hundreds_of_changes_are_read_in_one_query(frugal: SparkSession) -> None:
+def test_hundreds_of_changes_are_read_in_one_query(spark: SparkSession) -> None:
     """A query that is deeper with each change is one that Spark plans no more after some twenty."""
     lived = LongLived(1, 200)
     entries = lineage(lived.entries)
@@ -395,23 +395,21 @@ def test_hundreds_of_changes_are_read_in_one_query(frugal: SparkSession) -> None
         "after map<string,string>, key map<string,string>, key_before map<string,string>, "
         "unavailable array<string>"
     )
-    frugal.createDataFrame([tuple(e.values()) for e in sent], schema).createOrReplaceTempView(
-        "sent"
-    )
+    spark.createDataFrame([tuple(e.values()) for e in sent], schema).createOrReplaceTempView("sent")
     query = translated("SELECT * FROM sent", entries)
     assert query.count("SELECT") == translated("SELECT * FROM sent", entries[:20]).count("SELECT")
-    got = {row["number"]: row for row in records(frugal.sql(query))}
+    got = {row["number"]: row for row in records(spark.sql(query))}
     for event in sent:
         assert got[event["number"]] == step_by_step(event, entries), event
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["silver's key", "another key"])
-def test_the_default_of_a_masked_key_column_is_masked(frugal: SparkSession, native: bool) -> None:
+def test_the_default_of_a_masked_key_column_is_masked(spark: SparkSession, native: bool) -> None:
     """Of rows from before the column was added: what deletes them has no image to be filled."""
     secret = MaskSecret.of(b"a pepper")
     view = "_default_of_a_key"
     row = [(bytearray(secret.inner), bytearray(secret.outer))]
-    frugal.createDataFrame(row, "pad_in binary, pad_out binary").createOrReplaceTempView(view)
+    spark.createDataFrame(row, "pad_in binary, pad_out binary").createOrReplaceTempView(view)
     changes = f"""SELECT op, {pos_literal(at(1))} AS pos, 'full' AS after_image,
   IF(op = 'delete', image, NULL) AS before, IF(op = 'delete', NULL, image) AS after,
   map('id', '1') AS key, CAST(NULL AS map<string,string>) AS key_before,
@@ -425,9 +423,9 @@ FROM (SELECT op, map('id', '1', 'v', 'a') AS image FROM VALUES ('insert'), ('del
         lineage=lineage([(at(2), AddColumn("mail", "string", "all@home.example"), False)]),
         masks={"mail": Masking("hash", None, "t.mail", view)},
     )
-    keys = [row["key"] for row in records(frugal.sql(events(projection, changes)))]
+    keys = [row["key"] for row in records(spark.sql(events(projection, changes)))]
     assert keys == [["1", secret.digest("all@home.example")]] * 2
     inserts = f"SELECT * FROM ({changes}) WHERE op = 'insert'"
     folded = latest(projection, inserts, sets=("v",), unless="(SELECT array('') AS key)")
-    [state] = records(frugal.sql(folded))
+    [state] = records(spark.sql(folded))
     assert [state["_k0"], state["_k1"]] == [1, secret.digest("all@home.example")]

@@ -38,7 +38,7 @@ DOCUMENTED = {
 """What docs/spark-submit.md asks for."""
 LOCK = Path(__file__).with_name("yarn.jars")
 QUIET = f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}"
-_SMALL = {
+SMALL = {
     # Two drivers at once, each with an executor of one core on both workers.
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
@@ -90,14 +90,14 @@ class Cluster:
         self.python = folder / "python"
         self._drivers: list[Driver] = []
         _product(self.archive)
-        _python(self.python)
+        python_in(self.python)
 
     def submit(self, *words: str, settings: Mapping[str, str] | None = None) -> Driver:
         """A driver that runs the command with these words; `settings` come beside the documented
         ones, and replace them."""
         jars = ",".join(map(str, fetch(HERE / "delta.jars")))
         given = {
-            **{**DOCUMENTED, **_SMALL},
+            **{**DOCUMENTED, **SMALL},
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.hive.metastore.uris": self.metastore,
             "spark.sql.warehouse.dir": str(self.folder / "tables"),
@@ -122,7 +122,7 @@ class Cluster:
             process = subprocess.Popen(
                 command,
                 cwd=self.folder,
-                env={**_environment(), **python},
+                env={**environment(), **python},
                 stdout=printed,
                 stderr=printed,
             )
@@ -256,7 +256,7 @@ def _process(
     java += ["-cp", os.pathsep.join([str(folder), *map(str, jars), f"{HOME}/jars/*"])]
     with (folder / f"{name}.log").open("ab") as output:
         process = subprocess.Popen(
-            [*java, *words], cwd=folder, env=_environment(), stdout=output, stderr=output
+            [*java, *words], cwd=folder, env=environment(), stdout=output, stderr=output
         )
     try:
         yield
@@ -270,7 +270,7 @@ def _process(
             process.wait()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     return {
         **inherited,
@@ -300,7 +300,7 @@ def _product(archive: Path) -> None:
             packed.add(ROOT / package, package)
 
 
-def _python(folder: Path) -> None:
+def python_in(folder: Path) -> None:
     """A Python with every dependency and without the product, which is installed by a .pth file:
     those of a folder that itself comes by a .pth file are not read."""
     venv.create(folder, with_pip=False, symlinks=True)

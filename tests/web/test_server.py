@@ -279,7 +279,7 @@ def loaded(page: Page, act: Callable[[], object]) -> None:
     """Do what leads to another page, and wait until that is there."""
     before = page.value("performance.timeOrigin")
     act()
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while True:
         with suppress(NavigatedError):
             there = page.value("[performance.timeOrigin, document.readyState]")

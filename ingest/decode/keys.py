@@ -16,10 +16,11 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+import xxhash
 
 from ingest.codes import Code
 from ingest.events import Event, Row
-from ingest.identity import digests
+from ingest.identity import digests, signed
 
 _BLANKS = "".join(map(chr, [*range(33), 127]))
 """What Spark leaves out around a number."""
@@ -99,15 +100,18 @@ def key_hash(event: Event) -> int | None:
 
 def hash_values(values: Collection[str | None]) -> int:
     """The hash of key values in key column order; the same for texts of the same numbers."""
-    return hash_keys((values,))[0]
+    return signed(xxhash.xxh64_intdigest(_hashed(values)))
 
 
 def hash_keys(keys: Iterable[Collection[str | None]]) -> list[int]:
     """`hash_values` of many keys."""
-    return digests(
-        "\x1f".join(["\x00" if value is None else one_spelling(value) for value in values]).encode()
-        for values in keys
-    )
+    return digests(map(_hashed, keys))
+
+
+def _hashed(values: Collection[str | None]) -> bytes:
+    return "\x1f".join(
+        ["\x00" if value is None else one_spelling(value) for value in values]
+    ).encode()
 
 
 def one_spelling(text: str) -> str:

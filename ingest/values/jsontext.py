@@ -219,7 +219,7 @@ def image(
     if not columns:
         return None
     text = bytes(raw)
-    if has_negative_zero(text):
+    if 0 in columns.values() and has_negative_zero(text):
         _keep_sign(columns, text)
     if text.count(b'":') != len(columns) and _more_names(text, _names(columns)):
         if duplicated(text):

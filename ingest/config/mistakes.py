@@ -83,7 +83,9 @@ def nearest(given: Any, words: Iterable[str]) -> str:
 
 
 def _names_a_secret(place: Place) -> bool:
-    """Whether what stands there may be a secret, by its key."""
+    """Whether what stands there may be a secret, by its key, or be options that hold one."""
+    if place and place[-1] == "options":
+        return True
     return any(isinstance(key, str) and _SECRET.search(key) for key in place)
 
 

@@ -43,7 +43,8 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     made = Draft()
     messages = counted(sample.messages, "messages")
     lines = [f"# Written from a sample of {messages}: look through it, then run"]
-    lines += ["# `ingest validate` and `ingest inspect --source`.", f"name: {_value(name)}"]
+    lines += ["# `ingest validate` and `ingest inspect --source`."]
+    lines.append(_explained(f"name: {_value(name)}", "what commands and tables call the source"))
     lines += _format(sample, made)
     lines += _schemas(sample, made, name)
     lines += _transport(sample, made, root=root)
@@ -59,13 +60,13 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
 
 def _format(sample: Sample, made: Draft) -> Iterator[str]:
     if len(sample.formats) == 1:
-        yield f"format: {next(iter(sample.formats))}"
+        yield _explained(f"format: {next(iter(sample.formats))}", "of every message in the sample")
         return
     found = ", ".join(f"{name} ({count:,})" for name, count in sample.formats.most_common())
     if found:
-        yield f"format: auto                    # {found}"
+        yield _explained("format: auto", found)
     else:
-        yield "format: auto"
+        yield _explained("format: auto", "told from each message; none of the sample's was known")
         made.doubts.append("no message was recognised; set format:, or --framing")
 
 
@@ -82,9 +83,9 @@ def _schemas(sample: Sample, made: Draft, name: str) -> Iterator[str]:
 
 
 def _transport(sample: Sample, made: Draft, *, root: Path) -> Iterator[str]:
-    yield "files:"
-    yield f"  path: {_value(_pattern(sample.files, root))}"
-    yield f"  framing: {sample.framing}"
+    yield _explained("files:", "where messages come from; new files are read as they appear")
+    yield _explained(f"  path: {_value(_pattern(sample.files, root))}", "a path or a pattern")
+    yield _explained(f"  framing: {sample.framing}", "how messages lie in a file")
     yield "# Or the topics themselves, instead of files:"
     topics = list(sample.topics) or ["TOPIC"]
     yield "# kafka:"
@@ -163,7 +164,8 @@ def _note_times(table: Table, untyped: Mapping[str, set[str]], made: Draft) -> N
 
 
 def _tables(sample: Sample, name: str) -> str:
-    lines = [f"source: {_value(name)}", "tables:", "  - from: '*'"]
+    lines = [_explained(f"source: {_value(name)}", "whose tables these are")]
+    lines += ["tables:", "  - from: '*'"]
     for table in sample.tables.values():
         lines.append(f"  # - from: {_value(table.label)}")
         open_ = {
@@ -182,6 +184,11 @@ def _note_rejects(sample: Sample, made: Draft) -> None:
     for code, error in sample.errors.items():
         if code not in ("order_key_missing", SCHEMALESS):
             made.doubts.append(f"{sample.codes[code]:,} x {code}: {error}")
+
+
+def _explained(line: str, why: str) -> str:
+    """A line with a comment, in the column where comments stand."""
+    return f"{line:<31} # {why}"
 
 
 def _value(value: object) -> str:

@@ -31,6 +31,15 @@ CANARY = "canary77"
         ),
         (
             "sources/s.yml",
+            "kafka: {bootstrap_servers: 'h:1', topics: [t], options: 'sasl.password=canary77'}",
+        ),
+        (
+            "sources/s.yml",
+            "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: registry_password=canary77",
+        ),
+        ("sources/s.yml", "format: dts\nfiles: {path: 'x/*'}\noptions: [canary77]"),
+        (
+            "sources/s.yml",
             "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: {schema_registry: "
             "'http://h', registry_password: [canary77]}",
         ),

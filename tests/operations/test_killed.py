@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ import pytest
 from ingest.config.load import load
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
+from tests.support.kafka_broker import _free_ports
 from tests.support.killing import DECISIONS, POINTS, REPAIRS
 from tests.support.merge_scenarios import plain
 from tests.support.project import Project, canal, canal_ddl
@@ -181,11 +183,14 @@ def test_killed_at_every_point(
 def test_a_signal_to_the_group_ends_a_run_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """systemd, `timeout` and terminals signal the whole group; the JVM is needed until the end."""
+    """systemd, `timeout` and terminals signal the whole group; the JVM is needed until the end.
+    Until then it answers whoever asks how it does."""
     project = _project(tmp_path, capsys)
     conf = ["--conf", str(project.folder / "conf")]
     command = "import sys; from pipelines.cli.app import main; main(sys.argv[1:])"
-    process = _started(project, "-c", command, *conf, "run", "--continuous")
+    [port] = _free_ports(1)
+    listen = ["--listen", f"127.0.0.1:{port}"]
+    process = _started(project, "-c", command, *conf, "run", "--continuous", *listen)
     try:
         deadline = time.monotonic() + 300
         gold = project.folder / "warehouse/gold/shop_item/_delta_log"
@@ -193,6 +198,11 @@ def test_a_signal_to_the_group_ends_a_run_in_order(
         while len(list(gold.glob("*.json"))) == before:
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
+        while _answer(port, "ready") is None:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        assert _answer(port, "health") is not None
+        assert 'ingest_source_messages_total{source="shop"} ' in (_answer(port, "metrics") or "")
         os.killpg(process.pid, signal.SIGTERM)
         said, _ = process.communicate(timeout=120)
         assert process.returncode == 0, said
@@ -202,3 +212,12 @@ def test_a_signal_to_the_group_ends_a_run_in_order(
     finally:
         for left in _of(project):
             os.kill(left, signal.SIGKILL)
+
+
+def _answer(port: int, name: str) -> str | None:
+    """What the run says of itself there; None where it does not, or says that it is not well."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=10) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return None

@@ -102,7 +102,10 @@ def test_the_wheel_alone_is_enough(
     command += ["--py-files", str(wheel(tmp_path))]
     command += [word for item in settings.items() for word in ("--conf", "=".join(item))]
     command += [str(ROOT / "pipelines" / "cli" / "app.py"), "--conf", str(folder / "conf")]
-    for words in (("run",), ("reconcile", "shop_item"), ("report", "--out", "report.html")):
+    for words in (
+        *(("run",), ("maintain",), ("reconcile", "shop_item")),
+        ("report", "--out", "report.html"),
+    ):
         done = subprocess.run(
             [*command, *words],
             cwd=folder,

@@ -42,6 +42,7 @@ from pipelines.ledger.entries import (
     POLICY,
     WAITING,
     Entry,
+    Overtaken,
     added_again,
     is_unsent,
     names_reused,
@@ -431,7 +432,7 @@ class Ledger(EntryStore):
             return
         for entry in begun:
             if not backfill_needed(entry, self.applied(entry)):
-                self.stage_entry(replace(entry, status="applied"))
+                self._stage_applied(entry)
 
     def _taken_up(self, entry: Entry, route: Route) -> Entry | None:
         """The entry, decided; None where it is known and undecided, or has no part."""
@@ -466,7 +467,13 @@ class Ledger(EntryStore):
             self.stage_entry(entry.with_status("failed", why=str(error)[:2000]))
             return
         if not backfill and not later:
-            self.stage_entry(replace(entry, status="applied"))
+            self._stage_applied(entry)
+
+    def _stage_applied(self, entry: Entry) -> None:
+        """The entry as applied: what waited of columns that it ends has nothing to wait for."""
+        self.stage_entry(replace(entry, status="applied"))
+        for other in overtaken(entry, self.of(entry.table)):
+            self.stage_entry(other.with_status("superseded", why=Overtaken(entry.id)))
 
 
 def known_as(

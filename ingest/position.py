@@ -57,6 +57,11 @@ def position(
     )
 
 
+def delete_half(pos: Pos) -> Pos:
+    """Where the delete half of a key change at `pos` stands."""
+    return (*pos[:HALF], 0)
+
+
 def position_columns(
     *,
     epochs: Sequence[int],

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from ingest import identity as identities
 from ingest.events import Row
-from ingest.position import HALF, SOURCE_PART, STREAM, Pos, own_stream, reaches
+from ingest.position import HALF, SOURCE_PART, STREAM, Pos, delete_half, own_stream, reaches
 
 Key = tuple[str, ...]
 Origin = tuple[int, str, int, int, int]
@@ -302,7 +302,7 @@ def _moved(
     under = displaced.get(old)
     if state is not None and _taken_over(state, under, change):
         return under, []
-    half = change._replace(pos=(*change.pos[:-1], 0))
+    half = change._replace(pos=delete_half(change.pos))
     return state, [_deleted(state, old, half, soft=soft, base=base)]
 
 

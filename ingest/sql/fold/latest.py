@@ -73,7 +73,8 @@ def _probe(projection: Projection) -> str:
     """SQL of a pos whose transport counts downwards: of tied events the first has the highest."""
     if projection.sequence:
         return f"concat({source_part('pos')}, transform({transport_part('pos')}, x -> -x))"
-    numbers = ("-"[: i >= LENGTH + SOURCE_PART] + f"pos[{i}]" for i in range(LENGTH))
+    own, transport = range(LENGTH)[:SOURCE_PART], range(LENGTH)[SOURCE_PART:]
+    numbers = (*(f"pos[{i}]" for i in own), *(f"-pos[{i}]" for i in transport))
     return f"array({', '.join(numbers)})"
 
 

@@ -18,6 +18,8 @@ from pipelines.platform import commit_log
 from pipelines.platform.warehouse import Warehouse
 from tests.support.project import Project, canal
 
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
 SOURCE = "name: shop\nformat: canal\nfiles: {path: 'landing/*.jsonl', order: path}\n"
 
 

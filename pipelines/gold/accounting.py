@@ -27,6 +27,7 @@ from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.apply.whole_history import folded_history
 from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
@@ -50,7 +51,8 @@ def enter_left_out(reconstruction: Reconstruction, at: datetime) -> int:
     create_rejects(warehouse)
     found = reconstruction.frames.view(warehouse.session.sql(_left_out(reconstruction)))
     source, target = reconstruction.source, reconstruction.target
-    with alone():
+    # All of history is folded for it.
+    with alone(), having(warehouse.session, SOURCE_SET_DOWN):
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=True)
         warehouse.execute(statement)
     noted = texts.noted_at(table_of(warehouse), source=source, target=target, at=_moment(at))

@@ -13,15 +13,16 @@ from pydantic import BaseModel, ValidationError
 from ingest.config.model import listed
 from ingest.config.yaml import Place, dotted
 
+_KEYS_WITH_VALUES = "keys with values"
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "tuple_type": "a list",
-    "dict_type": "keys with values",
-    "mapping_type": "keys with values",
-    "model_type": "keys with values",
-    "model_attributes_type": "keys with values",
+    "dict_type": _KEYS_WITH_VALUES,
+    "mapping_type": _KEYS_WITH_VALUES,
+    "model_type": _KEYS_WITH_VALUES,
+    "model_attributes_type": _KEYS_WITH_VALUES,
 }
 _SECRET = re.compile(r"password|secret|token|jaas|webhook", re.IGNORECASE)
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
@@ -33,6 +34,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pl
     for found in error.errors(include_url=False):
         kind, place, given = found["type"], found["loc"], found["input"]
         got = "something else, not shown here" if _names_a_secret(place) else shown(given)
+        if place and isinstance(given, str) and _EXPECTED.get(kind) == _KEYS_WITH_VALUES:
+            # Keys and values written as one text; one of them may be a password.
+            got = "text"
         context = found.get("ctx", {})
         what = dotted(place)
         if kind == "extra_forbidden":
@@ -83,9 +87,7 @@ def nearest(given: Any, words: Iterable[str]) -> str:
 
 
 def _names_a_secret(place: Place) -> bool:
-    """Whether what stands there may be a secret, by its key, or be options that hold one."""
-    if place and place[-1] == "options":
-        return True
+    """Whether what stands there may be a secret, by its key."""
     return any(isinstance(key, str) and _SECRET.search(key) for key in place)
 
 
@@ -100,7 +102,7 @@ def shown(given: Any) -> str:
         return f"`{_LOGIN.sub('[hidden]', given)}`"
     if isinstance(given, list | tuple):
         return "a list"
-    return "keys with values" if isinstance(given, dict) else str(given)
+    return _KEYS_WITH_VALUES if isinstance(given, dict) else str(given)
 
 
 def _keys(model: type[BaseModel], place: Place) -> list[str]:

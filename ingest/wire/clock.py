@@ -51,8 +51,7 @@ class Clock:
 
 
 def epoch_micros(number: int, warnings: list[str], expected: int | None = None) -> int | None:
-    """Microseconds of an epoch number whose unit is told by magnitude, where
-    producers do not agree on it.
+    """Microseconds of an epoch number whose unit is told by its magnitude.
 
     `expected` is the documented unit as units per second: another unit found warns
     `ts_unit_inferred`. 0 and -1 mean unknown: None.

@@ -62,12 +62,12 @@ def check_names(
     whole = _parts(envelope)
     try:
         compact = compacted(value)
-        if _single(compact, whole, top if compact is value else None):
-            return
         if compact is value:
-            compact = msgspec.json.format(value, indent=-1)
-            if compact != value and _single(compact, whole):
+            if _single(value, whole, top):
                 return
+            compact = msgspec.json.format(value, indent=-1)
+        if compact != value and _single(compact, whole):
+            return
     except UNREADABLE:
         # Broken, or what only a lenient reading takes.
         value = lenient(value)

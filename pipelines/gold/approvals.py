@@ -24,8 +24,8 @@ from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
-from pipelines.ledger.decisions import Ledger, overtaken
-from pipelines.ledger.entries import Entry, Overtaken
+from pipelines.ledger.decisions import Ledger, superseded_by
+from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import renames
 
 
@@ -38,8 +38,8 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
     """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
-    for other in overtaken(entry, ledger.of(entry.table)):
-        ledger.save_entry(other.with_status("superseded", why=Overtaken(entry.id)))
+    for other in superseded_by(entry, ledger.of(entry.table)):
+        ledger.save_entry(other)
     try:
         if route is not None and exists:
             _check_names(ledger, entry, route)

@@ -116,15 +116,28 @@ def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
     if entry.pos is None:
         return []
     others = list(others)
-    ends = {column_of(effect) for effect in entry.effects if isinstance(effect, DropColumn)}
-    ends |= {column_of(effect) for effect in added_again(entry, others)}
-    return [
+    waiting = [
         other
         for other in others
         if other.status in WAITING and other.id != entry.id and other.effects
         if other.pos is not None and other.pos < entry.pos
+    ]
+    if not waiting:
+        # As mostly; hundreds of columns may be added one after the other.
+        return []
+    ends = {column_of(effect) for effect in entry.effects if isinstance(effect, DropColumn)}
+    ends |= {column_of(effect) for effect in added_again(entry, others)}
+    return [
+        other
+        for other in waiting
         if all((brings(effect) or column_of(effect)) in ends for effect in other.effects)
     ]
+
+
+def superseded_by(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
+    """Those that the entry overtakes, as they are once it is let in."""
+    why = Overtaken(entry.id)
+    return [other.with_status("superseded", why=why) for other in overtaken(entry, others)]
 
 
 class Ledger(EntryStore):
@@ -472,8 +485,8 @@ class Ledger(EntryStore):
     def _stage_applied(self, entry: Entry) -> None:
         """The entry as applied: what waited of columns that it ends has nothing to wait for."""
         self.stage_entry(replace(entry, status="applied"))
-        for other in overtaken(entry, self.of(entry.table)):
-            self.stage_entry(other.with_status("superseded", why=Overtaken(entry.id)))
+        for other in superseded_by(entry, self.of(entry.table)):
+            self.stage_entry(other)
 
 
 def known_as(

@@ -45,7 +45,7 @@ NO_CONSTRAINTS = {"spark.sql.constraintPropagation.enabled": "false"}
 """Spark else writes what it knows of a query's columns in every way that their other names allow:
 of the versions of fifty columns, some millions of ways, until the memory is full."""
 SOURCE_SET_DOWN = {"spark.databricks.delta.merge.materializeSource": "all"}
-"""For a MERGE whose source is dear to work out: Delta reads the source of one three times."""
+"""For a MERGE whose source is dear to work out, since Delta reads it three times."""
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces `${…}` in statements before it reads them: by settings, by properties of
 the JVM, by environment variables of the driver."""

@@ -38,6 +38,10 @@ CANARY = "canary77"
             "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: registry_password=canary77",
         ),
         ("sources/s.yml", "format: dts\nfiles: {path: 'x/*'}\noptions: [canary77]"),
+        ("sources/s.yml", "kafka: 'sasl.password=canary77'"),
+        ("sources/s.yml", "kafka: sasl.password: canary77"),
+        ("sources/s.yml", "rocketmq: 'secret_key=canary77'"),
+        ("ingest.yml", "checks: 'webhook=http://h/canary77'"),
         (
             "sources/s.yml",
             "format: debezium_avro\nfiles: {path: 'x/*'}\noptions: {schema_registry: "

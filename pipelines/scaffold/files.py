@@ -43,7 +43,7 @@ def draft(sample: Sample, name: str, *, root: Path) -> Draft:
     made = Draft()
     messages = counted(sample.messages, "messages")
     lines = [f"# Written from a sample of {messages}: look through it, then run"]
-    lines += ["# `ingest validate` and `ingest inspect --source`."]
+    lines.append("# `ingest validate` and `ingest inspect --source`.")
     lines.append(_explained(f"name: {_value(name)}", "what commands and tables call the source"))
     lines += _format(sample, made)
     lines += _schemas(sample, made, name)
@@ -73,9 +73,9 @@ def _format(sample: Sample, made: Draft) -> Iterator[str]:
 def _schemas(sample: Sample, made: Draft, name: str) -> Iterator[str]:
     if SCHEMALESS not in sample.codes:
         return
-    yield "options:                        # the messages refer to schemas that lie elsewhere"
+    yield _explained("options:", "the messages refer to schemas that lie elsewhere")
     yield "  schema_registry: ${SCHEMA_REGISTRY:-http://localhost:8081}"
-    yield "  # schema_folder: schemas        # or a folder with each of them as ID.avsc"
+    yield _explained("  # schema_folder: schemas", "or a folder with each of them as ID.avsc")
     made.doubts.append(
         "the messages refer to schemas: correct schema_registry, or set schema_folder; then "
         f"`ingest inspect --source {name}` shows what they say"
@@ -111,13 +111,14 @@ def _pattern(files: Sequence[str], root: Path) -> str:
 
 def _order(sample: Sample, made: Draft) -> Iterator[str]:
     if "order_key_missing" in sample.codes:
-        yield "order: arrival                  # messages came without a position in the log"
+        yield _explained("order: arrival", "messages came without a position in the log")
         made.doubts.append("messages lack a position in the log; the producer may have one to send")
 
 
 def _zone(sample: Sample, made: Draft) -> Iterator[str]:
     if "tz_assumed" in sample.codes:
-        yield "# time_zone: Asia/Shanghai      # times came without a zone and are read as UTC"
+        why = "times came without a zone and are read as UTC"
+        yield _explained("# time_zone: Asia/Shanghai", why)
         made.doubts.append("times came without a zone and are read as UTC; set time_zone:")
 
 

@@ -92,21 +92,38 @@ def kill_one(cluster: Cluster, driver: Driver, *, once: Path) -> bool:
     return False
 
 
+def projects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, count: int, checkpoints: str
+) -> tuple[Project, Project]:
+    """One of this machine, which has run once, and one of a catalog, which has not: so many
+    messages wait in both. `checkpoints`: the catalog's, with `{}` for the folder of its project."""
+    here = Project(tmp_path / "here", capsys.readouterr)
+    there = Project(tmp_path / "there", capsys.readouterr)
+    schemas = {layer: f"cdc_{layer}" for layer in LAYERS}
+    place = checkpoints.format(there.folder)
+    there.write(
+        "conf/ingest.yml",
+        f"catalog: spark_catalog\ncheckpoints: {place}\nschemas: {json.dumps(schemas)}\n",
+    )
+    for project in (here, there):
+        project.write("conf/sources/shop.yml", SOURCE)
+        project.land("1.jsonl", messages(count, seed=1))
+    assert here.ingest("run").code == 0
+    return here, there
+
+
+def check_rows(spark: SparkSession, here: Project, there: Project) -> None:
+    """Both have the same rows in every target, and some in each."""
+    for target in (f"shop_{table}" for table in TABLES):
+        theirs = rows(spark, there.folder / "tables" / "cdc_gold.db", target)
+        assert theirs == rows(spark, here.folder / "warehouse" / "gold", target) and theirs
+
+
 @pytest.mark.long
 def test_a_cluster_has_the_tables_of_one_machine(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = Project(tmp_path / "here", capsys.readouterr)
-    there = Project(tmp_path / "there", capsys.readouterr)
-    schemas = {layer: f"cdc_{layer}" for layer in LAYERS}
-    there.write(
-        "conf/ingest.yml",
-        f"catalog: spark_catalog\ncheckpoints: checkpoints\nschemas: {json.dumps(schemas)}\n",
-    )
-    for project in (here, there):
-        project.write("conf/sources/shop.yml", SOURCE)
-        project.land("1.jsonl", messages(400, seed=1))
-    assert here.ingest("run").code == 0
+    here, there = projects(tmp_path, capsys, count=400, checkpoints="checkpoints")
     conf = ("--conf", str(there.folder / "conf"))
     with cluster(there.folder) as running:
         tables = there.folder / "tables"
@@ -126,10 +143,8 @@ def test_a_cluster_has_the_tables_of_one_machine(
             held = re.search(r"is held by process \d+ on \S+ since ", printed)
             assert (held is not None) == (code == TRY_AGAIN), printed[-4000:]
     assert here.ingest("run").code == 0
+    check_rows(spark, here, there)
     mine = here.folder / "warehouse"
-    for target in (f"shop_{table}" for table in TABLES):
-        theirs = rows(spark, tables / "cdc_gold.db", target)
-        assert theirs == rows(spark, mine / "gold", target) and theirs
     assert changes(spark, tables / "cdc_silver.db") == changes(spark, mine / "silver")
 
 
@@ -137,18 +152,7 @@ def test_a_cluster_has_the_tables_of_one_machine(
 def test_yarn_runs_the_driver_too(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = Project(tmp_path / "here", capsys.readouterr)
-    there = Project(tmp_path / "there", capsys.readouterr)
-    schemas = {layer: f"cdc_{layer}" for layer in LAYERS}
-    there.write(
-        "conf/ingest.yml",
-        f"catalog: spark_catalog\ncheckpoints: {there.folder}/checkpoints\n"
-        f"schemas: {json.dumps(schemas)}\n",
-    )
-    for project in (here, there):
-        project.write("conf/sources/shop.yml", SOURCE)
-        project.land("1.jsonl", messages(200, seed=1))
-    assert here.ingest("run").code == 0
+    here, there = projects(tmp_path, capsys, count=200, checkpoints="{}/checkpoints")
     conf = ("--conf", str(there.folder / "conf"))
     with yarn(there.folder) as running:
         for words in (("run",), ("reconcile", "shop_item")):
@@ -157,10 +161,7 @@ def test_yarn_runs_the_driver_too(
         assert "no difference" in _of_containers(there.folder)
         code, _ = running.submit(*conf, "reconcile", "unknown").wait()
         assert code != 0
-    tables, mine = there.folder / "tables", here.folder / "warehouse"
-    for target in (f"shop_{table}" for table in TABLES):
-        theirs = rows(spark, tables / "cdc_gold.db", target)
-        assert theirs == rows(spark, mine / "gold", target) and theirs
+    check_rows(spark, here, there)
 
 
 def _of_containers(folder: Path) -> str:

@@ -3,7 +3,6 @@ product depends on, and the product is in the zip alone, on the driver as on the
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -16,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from pipelines.platform.jars import fetch
 from pipelines.platform.session import HERE
-from tests.platform.test_cluster import LAYERS, SOURCE, TABLES, messages, rows
-from tests.support.project import Project
+from tests.platform.test_cluster import check_rows, projects
 from tests.support.spark_cluster import DOCUMENTED, HOME, SMALL, environment, python_in
 
 ROOT = Path(__file__).parents[2]
@@ -73,17 +71,7 @@ def test_what_is_no_code_is_read_from_the_zip_too(tmp_path: Path) -> None:
 def test_the_wheel_alone_is_enough(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = Project(tmp_path / "here", capsys.readouterr)
-    there = Project(tmp_path / "there", capsys.readouterr)
-    schemas = {layer: f"cdc_{layer}" for layer in LAYERS}
-    there.write(
-        "conf/ingest.yml",
-        f"catalog: spark_catalog\ncheckpoints: checkpoints\nschemas: {json.dumps(schemas)}\n",
-    )
-    for project in (here, there):
-        project.write("conf/sources/shop.yml", SOURCE)
-        project.land("1.jsonl", messages(200, seed=1))
-    assert here.ingest("run").code == 0
+    here, there = projects(tmp_path, capsys, count=200, checkpoints="checkpoints")
     folder = there.folder
     python_in(folder / "python")
     python = str(folder / "python" / "bin" / "python")
@@ -116,6 +104,4 @@ def test_the_wheel_alone_is_enough(
         )
         assert done.returncode == 0, (words, done.stdout[-2000:] + done.stderr[-4000:])
     assert "shop_item" in (folder / "report.html").read_text(encoding="utf-8")
-    for target in (f"shop_{table}" for table in TABLES):
-        theirs = rows(spark, folder / "tables" / "cdc_gold.db", target)
-        assert theirs == rows(spark, here.folder / "warehouse" / "gold", target) and theirs
+    check_rows(spark, here, there)

@@ -21,6 +21,8 @@ from tests.support.project import Project, canal, canal_ddl
 from tests.web.test_server import press, visit
 
 T0 = 1_700_000_000_000
+PATIENCE = 600.0
+"""Seconds that a page may take whose Spark does something for the first time."""
 SHOP = "name: shop\nformat: canal\norder: source\nfiles: {path: 'landing/*.jsonl', order: path}\n"
 POLICY = "source: shop\ndefaults: {ddl: {additive: review}}\n"
 ADD = "ALTER TABLE items ADD COLUMN stock int"
@@ -89,7 +91,7 @@ def decide(page: Page, inbox: str, statement: str, *, verb: str, why: str) -> st
     assert page.value("document.querySelector('#statement').textContent") == statement
     page.value("document.querySelector('input[name=by]').value = 'ada'")
     page.value(f"document.querySelector('textarea').value = {json.dumps(why)}")
-    press(page, f"button.{verb}")
+    press(page, f"button.{verb}", patience=PATIENCE)
     state: str = page.value("document.querySelector('h1 .state').textContent")
     return state
 
@@ -104,7 +106,7 @@ def test_a_button_brings_a_column_into_gold_and_another_keeps_one_there(tmp_path
     ingest(project, "run")
     with review(project) as address, browser(tmp_path) as page:
         inbox = address.partition("?")[0]
-        visit(page, address)
+        visit(page, address, patience=PATIENCE)
         assert sorted(statements(page)) == [ADD, DROP]
         assert page.value("document.querySelector('h1').textContent") == "2 to decide"
         assert decide(page, inbox, ADD, verb="approve", why="agreed") == "applied"

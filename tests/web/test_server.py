@@ -265,21 +265,22 @@ def test_what_is_seen_tells_a_change_from_another() -> None:
     assert fingerprint(one) != fingerprint({**one, "proposed": "y"})
 
 
-def visit(page: Page, address: str) -> None:
+def visit(page: Page, address: str, *, patience: float = 120) -> None:
     """Open an address as if it were typed."""
-    loaded(page, lambda: page._call("Page.navigate", url=address))
+    loaded(page, lambda: page._call("Page.navigate", url=address), patience)
 
 
-def press(page: Page, selector: str) -> None:
+def press(page: Page, selector: str, *, patience: float = 120) -> None:
     """Press what leads to another page."""
-    loaded(page, lambda: page.value(f"document.querySelector({json.dumps(selector)}).click()"))
+    click = f"document.querySelector({json.dumps(selector)}).click()"
+    loaded(page, lambda: page.value(click), patience)
 
 
-def loaded(page: Page, act: Callable[[], object]) -> None:
-    """Do what leads to another page, and wait until that is there."""
+def loaded(page: Page, act: Callable[[], object], patience: float) -> None:
+    """Do what leads to another page, and wait until that is there, so many seconds at most."""
     before = page.value("performance.timeOrigin")
     act()
-    end = time.monotonic() + 600
+    end = time.monotonic() + patience
     while True:
         with suppress(NavigatedError):
             there = page.value("[performance.timeOrigin, document.readyState]")

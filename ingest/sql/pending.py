@@ -95,22 +95,24 @@ def schema_hints(silver: str, where: str) -> str:
     )
 
 
-def key_changes(projection: Projection, changes: str) -> str:
-    """A row: how many changes gave their rows other keys, or are a half of such a change, and the
-    highest position of one."""
+def key_changes(projection: Projection, changes: str, *, number: int) -> str:
+    """A row with the `number` of a table: how many of its changes gave their rows other keys, or
+    are a half of such a change, and the highest position of one."""
     return (
-        f"SELECT count(*) AS key_changes, max(pos) AS top FROM ({changes}) "
+        f"SELECT {number} AS number, count(*) AS key_changes, max(pos) AS top FROM ({changes}) "
         f"WHERE {projection.changes_key} OR {LEAVES_KEY}"
     )
 
 
-def sequence_positions(projection: Projection, changes: str) -> str:
-    """A row: the lowest and the highest place in the order of the projection's `sequence`, that of
-    the last removal, and how many changes have none (`missing`)."""
+def sequence_positions(projection: Projection, changes: str, *, number: int) -> str:
+    """A row with the `number` of a table: the lowest and the highest place of its changes in the
+    order of the projection's `sequence`, that of the last removal, and how many have none
+    (`missing`)."""
     voids = str(projection.truncates).lower()
     return query(
         placed=f"SELECT *, {sequence_position(projection)} AS p FROM ({changes})",
-        listed="SELECT min(p) AS lowest, max(p) AS highest, count_if(p IS NULL) AS missing, "
+        listed=f"SELECT {number} AS number, min(p) AS lowest, max(p) AS highest, "
+        "count_if(p IS NULL) AS missing, "
         f"max(p) FILTER (WHERE op = 'delete' OR {projection.may_change_key}) AS last_removal "
         f"FROM placed WHERE op <> 'truncate' OR {voids}",
     )

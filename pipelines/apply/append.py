@@ -15,8 +15,8 @@ from ingest.sql.projection import events
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
-from pipelines.apply.scd1 import widest
 from pipelines.apply.surprise import Surprise, surprises
+from pipelines.apply.watermarks import widest
 from pipelines.targets.progress import highest
 
 

@@ -19,10 +19,14 @@ from ingest.codes import Code
 from ingest.fold.arrow import OUTPUT, Run
 from ingest.position import Pos
 from ingest.sql.fold.late_keys import counts_of_refolded, of_kinds, without_keys
+from ingest.sql.fold.reconstruction import events_that_fit
+from ingest.sql.projection import events
+from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_history import changes_of
 from pipelines.apply.late_keys import LateKeys, check_found
+from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.rejects import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
@@ -119,3 +123,12 @@ def _counted(frames: Frames, late: LateKeys, results: str, *, target: str) -> Re
 def rows_left(states: pa.Table) -> int:
     """How many of the states leave a row."""
     return int(pc.sum(pc.invert(states["gone"])).as_py() or 0)
+
+
+def folded_history(frames: Frames, batch: TableBatch, run: Run, *, among: str | None = None) -> str:
+    """A relation of what `run` gives of all of the source table's history, folded event by event in
+    Spark's workers; of the keys of the relation `among` alone where one is given."""
+    listed = events(batch.projection, batch.history(ROW_CHANGES))
+    linked = linked_keys(frames, batch)
+    chosen = events_that_fit(listed, among=among, linked=linked)
+    return frames.view(by_component(frames.sql(chosen)).mapInArrow(run, OUTPUT))

@@ -27,6 +27,7 @@ from ingest.config.modes import Mode
 from ingest.fold.arrow import Run
 from pipelines.apply import append, scd1, scd2
 from pipelines.apply.batch import Applied, TableBatch
+from pipelines.apply.exact import Refolded
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import order_key_rejects
 from pipelines.apply.surprise import Surprise
@@ -56,11 +57,13 @@ class TargetMode(Protocol):
 class KeyedMode(TargetMode, Protocol):
     """A mode whose rows have keys."""
 
-    def fold_keys(self, frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
-        """Bring the rows of some keys (SQL) to what all of history makes them."""
-
     def history_run(self, batch: TableBatch) -> Run:
         """What folds the history of keys event by event."""
+
+    def merge_folded(self, frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
+        """Bring the rows of keys to what that made of their history; gives how many rows were
+        inserted, updated and deleted. Rows of other keys stay, and those that another source table
+        holds."""
 
 
 KEYED: Mapping[Mode, KeyedMode] = {"scd1": scd1, "scd2": scd2}

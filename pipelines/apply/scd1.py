@@ -10,7 +10,7 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.fold.fold import Key
-from ingest.position import Pos, outermost, pos_literal
+from ingest.position import Pos, pos_literal
 from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
@@ -23,14 +23,14 @@ from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
-from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, soft_deleted_below
+from pipelines.apply.late_keys import LateKeys, late_keys, soft_deleted_below
+from pipelines.apply.merge import carry_out, merged_truncates
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
-from pipelines.apply.whole_history import folded_history
+from pipelines.apply.watermarks import watermarks_after
 from pipelines.platform.rows import array_of
-from pipelines.targets.progress import Watermarks, highest
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -43,7 +43,8 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
     counts: Counter[str] = Counter()
     with surprises():
-        _merge(frames, batch, f"({rows})", counts=counts, exact=False)
+        truncates = merged_truncates(batch)
+        _merge(frames, batch, f"({rows})", counts=counts, exact=False, truncates=truncates)
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     unwritten = affected < batch.total("changes") and (
         bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
@@ -65,8 +66,8 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         states += refolded
         expected += left
     if states or batch.new_truncates:
-        rows = union_all(states) or _none(frames, batch)
-        _merge(frames, batch, f"({rows})", counts=counts, exact=True)
+        rows, truncates = union_all(states) or _none(frames, batch), merged_truncates(batch)
+        _merge(frames, batch, f"({rows})", counts=counts, exact=True, truncates=truncates)
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
     unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
@@ -76,13 +77,12 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     return Applied(watermarks, counts)
 
 
-def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
+def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    late = freed_keys(frames, batch, keys)
-    states, _, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    rows = union_all(states) or _none(frames, batch)
-    _merge(frames, batch, f"({rows})", counts=counts, exact=True)
+    if refolded.states:
+        rows = batch.typed_states(refolded.of_kind("state"), exact=True)
+        _merge(frames, batch, f"({rows})", counts=counts, exact=True, truncates=())
     return counts
 
 
@@ -114,65 +114,6 @@ def history_run(batch: TableBatch) -> Run:
     """See `pipelines.apply.modes.KeyedMode`."""
     by_arrival = batch.projection.by_arrival
     return fold_history(soft=batch.soft, by_arrival=by_arrival, truncates=batch.truncates)
-
-
-def watermarks_after(
-    batch: TableBatch, *, unwritten: bool, partial: bool, last_baseless: Pos | None = None
-) -> Watermarks:
-    """What gold remembers of the source table after the batch.
-
-    `unwritten`: some change may not have been written because it changed nothing; `partial`: some
-    image left columns as they were; `last_baseless`: the highest position of a partial image
-    without base.
-    """
-    before = batch.watermarks
-    named = any(stats.keyless or stats.key_columns for stats in batch.stats)
-    top = highest(stats.highest for stats in batch.stats)
-    applied = highest([before.applied, top])
-    truncates = {**batch.earlier_truncates, **batch.new_truncates}
-    if batch.keeps.latest and not batch.soft:
-        # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
-        last = outermost(truncates, by_arrival=batch.projection.by_arrival)
-        truncates = {pos: truncates[pos] for pos in last}
-    return replace(
-        before.with_truncates(truncates),
-        applied=applied,
-        batch_high_positions=before.high_positions_after(batch.above, batch.last, applied),
-        last_removal=highest([before.last_removal, *(stats.last_removal for stats in batch.stats)]),
-        last_noop=highest([before.last_noop, top]) if unwritten else before.last_noop,
-        partials=before.partials or partial,
-        last_baseless=highest([before.last_baseless, last_baseless]),
-        unhashed=before.unhashed or bool(batch.total("unhashed")),
-        changes=batch.history_changes,
-        widest=widest(batch),
-        spellings=batch.spellings,
-        key_overridden=before.key_overridden or (named and not batch.projection.native),
-    )
-
-
-def widest(batch: TableBatch) -> int | None:
-    """The bytes of the values of the widest change so far; None: not known."""
-    before = batch.watermarks.widest
-    return None if before is None else max([before, *(s.widest for s in batch.stats)])
-
-
-def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
-    """The truncates of the batch as its MERGE takes them."""
-    return tuple(
-        Truncate(
-            label=batch.projection.label, pos=pos, by_arrival=batch.projection.by_arrival, time=time
-        )
-        for pos, time in sorted(batch.new_truncates.items())
-    )
-
-
-def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
-    """Run a MERGE, and count the rows that it inserted, updated and deleted."""
-    done = frames.warehouse.execute(statement).first()
-    assert done is not None
-    result = done.asDict()
-    for name in ("inserted", "updated", "deleted"):
-        counts[name] += int(result.get(f"num_{name}_rows") or 0)
 
 
 def _stored(batch: TableBatch) -> str:
@@ -275,7 +216,13 @@ def _none(frames: Frames, batch: TableBatch) -> str:
 
 
 def _merge(
-    frames: Frames, batch: TableBatch, rows: str, *, counts: Counter[str], exact: bool
+    frames: Frames,
+    batch: TableBatch,
+    rows: str,
+    *,
+    counts: Counter[str],
+    exact: bool,
+    truncates: tuple[Truncate, ...],
 ) -> None:
     statement = merge_sql(
         Merge(
@@ -290,7 +237,7 @@ def _merge(
             own=batch.shared,
             # Late changes mostly lose: what is folded again is often as it was.
             sparing=bool(batch.total("no_ops") or counts["keys_refolded"]),
-            truncates=merged_truncates(batch),
+            truncates=truncates,
         )
     )
     carry_out(frames, statement, counts)

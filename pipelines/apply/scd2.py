@@ -14,17 +14,18 @@ from ingest.fold.lateness import LatenessBounds
 from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
+from ingest.sql.fold.merge import Truncate
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import Applied, TableBatch
-from pipelines.apply.exact import fold_again, on_time
+from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import LateKeys, freed_keys, late_keys, soft_deleted_below
-from pipelines.apply.scd1 import carry_out, merged_truncates, watermarks_after
+from pipelines.apply.late_keys import late_keys, soft_deleted_below
+from pipelines.apply.merge import carry_out, merged_truncates
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
-from pipelines.apply.whole_history import folded_history
+from pipelines.apply.watermarks import watermarks_after
 from pipelines.targets.progress import Watermarks
 
 
@@ -46,7 +47,8 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     counts: Counter[str] = Counter()
     with surprises():
         rows = scd2.rows(batch.projection, relation, sets=batch.sets)
-        _merge(frames, batch, rows, counts=counts, exact=False)
+        truncates = merged_truncates(batch)
+        _merge(frames, batch, rows, counts=counts, exact=False, truncates=truncates)
     return Applied(_watermarks(frames, batch, counts), counts)
 
 
@@ -66,20 +68,21 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     rows = [_rows(batch, states, exact=False)] if states is not None else []
     last_baseless = None
     if late.keys:
-        refolded, last_baseless = _fold_again(frames, batch, late, counts=counts)
-        rows += refolded
+        refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
+        rows += _versions(batch, refolded)
+        last_baseless = refolded.last_baseless
     if rows or batch.new_truncates:
         merged = union_all(rows) or _of_history(batch, frames.view(SCHEMA.empty_table()))
-        _merge(frames, batch, f"({merged})", counts=counts, exact=True)
+        truncates = merged_truncates(batch)
+        _merge(frames, batch, f"({merged})", counts=counts, exact=True, truncates=truncates)
     return Applied(_watermarks(frames, batch, counts, last_baseless=last_baseless), counts)
 
 
-def fold_keys(frames: Frames, batch: TableBatch, keys: str) -> Counter[str]:
+def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    late = freed_keys(frames, batch, keys)
-    rows, _ = _fold_again(frames, batch, late, counts=Counter())
     counts: Counter[str] = Counter()
-    _merge(frames, batch, f"({union_all(rows)})", counts=counts, exact=True)
+    rows = f"({union_all(_versions(batch, refolded))})"
+    _merge(frames, batch, rows, counts=counts, exact=True, truncates=())
     return counts
 
 
@@ -156,16 +159,12 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     return keys
 
 
-def _fold_again(
-    frames: Frames, batch: TableBatch, late: LateKeys, *, counts: Counter[str]
-) -> tuple[list[str], Pos | None]:
-    """SQL of the versions of the late keys, and of those that they have no more; and the highest
-    place of a partial image without base."""
-    refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
+def _versions(batch: TableBatch, refolded: Refolded) -> list[str]:
+    """SQL of the versions of keys that were folded again, and of those that they have no more."""
     rows = _of_history(batch, refolded.of_kind("state"))
     keys = typed_keys(batch.projection, refolded.results)
     gone = scd2.unknown(batch.projection, batch.target_table, keys=keys, known=rows)
-    return [rows, gone], refolded.last_baseless
+    return [rows, gone]
 
 
 def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
@@ -182,7 +181,13 @@ def _rows(batch: TableBatch, states: str, *, exact: bool) -> str:
 
 
 def _merge(
-    frames: Frames, batch: TableBatch, rows: str, *, counts: Counter[str], exact: bool
+    frames: Frames,
+    batch: TableBatch,
+    rows: str,
+    *,
+    counts: Counter[str],
+    exact: bool,
+    truncates: tuple[Truncate, ...],
 ) -> None:
     statement = scd2.merge_sql(
         scd2.Merge(
@@ -191,7 +196,7 @@ def _merge(
             projection=batch.projection,
             soft=batch.soft,
             timely=not exact,
-            truncates=merged_truncates(batch),
+            truncates=truncates,
         )
     )
     carry_out(frames, statement, counts)

@@ -22,10 +22,10 @@ from ingest.sql.rejects import left_out as texts
 from ingest.sql.rejects import reasons
 from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.exact import folded_history
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
-from pipelines.apply.whole_history import folded_history
 from pipelines.gold.reconstruction import Reconstruction
 from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone

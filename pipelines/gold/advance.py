@@ -11,6 +11,7 @@ from ingest.ddl.changes import renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
+from ingest.sql.silver import silver_changes
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.modes import apply
@@ -20,18 +21,18 @@ from pipelines.gold.plan import (
     TargetTable,
     key_of,
     recorded,
-    reject_keyless,
-    table_batch,
+    table_batches,
 )
 from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
-from pipelines.gold.schema_evolution import Feeding, create_target, grown
+from pipelines.gold.schema_evolution import Feeding, create_target, evolve
 from pipelines.gold.shared_keys import try_again
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import under_first_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints
+from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
+from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
 
@@ -80,29 +81,33 @@ def advance(
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
     fresh = create_target(ledger, route, new, pending=pending, contract=contract)
+    labels = {*row.watermarks, *map(label_of, task.stats)}
+    shared = len(labels) > 1 and route.shard_column is None
+    feedings = [Feeding(route, table, new[table], contract, pending, ledger) for table in new]
+    columns: dict[str, str] = {}
+    for number, feeding in enumerate(feedings):
+        row, columns = evolve(feeding, row, fresh=fresh and number == 0)
+    batches = table_batches(
+        warehouse,
+        [_feed(feeding, columns) for feeding in feedings],
+        TargetTable(contract=contract, columns=columns, shared=shared),
+        watermarks=row.watermarks,
+        above=task.above,
+        only=pending.limit.only,
+    )
     # Batches up to `partly_applied` were applied but for open transactions. They come again, and
     # Delta's log cannot tell which rows they wrote.
     again = any(each.first <= (progress.partly_applied or 0) for each in stats)
-    labels = {*row.watermarks, *map(label_of, task.stats)}
-    shared = len(labels) > 1 and route.shard_column is None
-    for number, (table, of_table) in enumerate(new.items()):
-        feeding = Feeding(route, table, of_table, contract, pending, ledger)
-        row, columns = grown(feeding, row, fresh=fresh)
-        batch = table_batch(
-            warehouse,
-            _feed(feeding, columns),
-            TargetTable(contract=contract, columns=columns, fresh=fresh, shared=shared),
-            progress=row,
-            above=task.above[table],
-            only=pending.limit.only,
-        )
+    misfits = []
+    for number, (feeding, batch) in enumerate(zip(feedings, batches, strict=True)):
+        batch = replace(batch, fresh=fresh and number == 0, newest=row.freshness)
         if not contract.keeps.latest:
-            batch = replace(batch, version=_version(warehouse, row, fresh=fresh, again=again))
-        if number == 0 and len(new) > 1 and not contract.keeps.latest:
+            batch = replace(batch, version=_version(warehouse, row, fresh=batch.fresh, again=again))
             # What a killed run left of the others no longer shows once the first is recorded.
-            again = again or batch.version is None
-        row = _applied(feeding, row, batch, was_unkeyed=was_unkeyed)
-        fresh = False
+            again = again or (number == 0 and len(batches) > 1 and batch.version is None)
+        row, unfit = _applied(warehouse, row, batch, was_unkeyed=was_unkeyed)
+        misfits += [feeding] if unfit else []
+    _enter_outgrown(misfits)
     if shared and contract.keeps.keyed and _freed(row):
         row = try_again(ledger, route, contract, row=row, last=pending.last)
     return replace(_up_to(row, pending), contract=contract)
@@ -159,24 +164,36 @@ def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
     )
 
 
-def _applied(feeding: Feeding, row: Progress, batch: TableBatch, *, was_unkeyed: bool) -> Progress:
-    """The target's progress once a source table's batch is applied."""
-    ledger, route = feeding.ledger, feeding.route
-    watermarks, counts = apply(ledger.warehouse, batch)
+def _applied(
+    warehouse: Warehouse, row: Progress, batch: TableBatch, *, was_unkeyed: bool
+) -> tuple[Progress, bool]:
+    """The target's progress once a source table's batch is applied, and whether some value of it
+    did not fit."""
+    watermarks, counts = apply(warehouse, batch)
     # Not only what is new among the rejects: a run that was killed may have recorded them.
-    if counts.pop("unfit", 0) or counts["rejected"]:
-        grew = outgrowing(ledger.warehouse, feeding.table.source, route.target)
-        ledger.enter(feeding.drift.outgrown(grew), route)
+    unfit = bool(counts.pop("unfit", 0) or counts["rejected"])
     if was_unkeyed:
-        typed_at_last(ledger.warehouse, batch)
+        typed_at_last(warehouse, batch)
     times = (row.freshness, *(stats.newest for stats in batch.stats))
-    return replace(
+    row = replace(
         row,
         watermarks={**row.watermarks, batch.projection.label: watermarks},
         last_pos=highest([row.last_pos, watermarks.applied]),
         freshness=max((time for time in times if time is not None), default=None),
         **{name: getattr(row, name) + number for name, number in counts.items()},
     )
+    return row, unfit
+
+
+def _enter_outgrown(misfits: Sequence[Feeding]) -> None:
+    """Enter the types that values ask for which did not fit; what the policy lets in of them is
+    carried out once all tables are applied, and the values are tried again after it."""
+    if not misfits:
+        return
+    first = misfits[0]
+    grew = outgrowing(first.ledger.warehouse, first.table.source, first.route.target)
+    for feeding in misfits:
+        feeding.ledger.enter(feeding.drift.outgrown(grew), feeding.route)
 
 
 def gone(warehouse: Warehouse, progress: Progress) -> bool:
@@ -299,7 +316,15 @@ def _without_key(
     for table, stats in new.items():
         row = replace(
             row,
-            rejected=row.rejected + reject_keyless(warehouse, table, route, stats=stats),
+            rejected=row.rejected + _reject_keyless(warehouse, table, route, stats=stats),
             events=row.events + sum(each.changes for each in stats),
         )
     return row
+
+
+def _reject_keyless(
+    warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
+) -> int:
+    """Set the changes of a table without a key aside; how many were new there."""
+    changes = silver_changes(warehouse.name("silver", "cdc"), [table], spanned(stats))
+    return no_key_rejects(warehouse, table.source, route.target, changes=changes)

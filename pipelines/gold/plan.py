@@ -1,8 +1,9 @@
 """How a target is brought forward by one batch: its key, its columns, how its source's rows fit
 them.
 
-Every batch there is is built here, be it what a source table has new (`table_batch`) or all its
-history (`history_batches`), and what must be asked of Spark for it is asked here.
+Every batch there is is built here, be it what source tables have new (`table_batches`) or all their
+history (`history_batches`), and what must be asked of Spark for them is asked here, for all tables
+of a target at once. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import TRUNCATES, silver_changes, truncates
+from ingest.sql.silver import TRUNCATES, truncates
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
@@ -34,13 +35,12 @@ from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
-    spanned,
+    ProjectedStats,
     survey,
     with_key_changes,
     with_sequence_positions,
 )
 from pipelines.targets.progress import Progress, Watermarks
-from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
@@ -132,56 +132,81 @@ def history_batches(
     warehouse: Warehouse, feeds: Iterable[Feed], target: TargetTable, *, extent: Extent
 ) -> list[TableBatch]:
     """The histories of source tables of a target, each a batch that begins at 0."""
-    batches = []
-    for feed in feeds:
-        if feed.stats:
-            known = extent.watermarks.get(label_of(feed.table), Watermarks())
-            kept = Watermarks(horizons=known.horizons, last_baseless=known.last_baseless)
-            batch = _table_batch(warehouse, feed, target, watermarks=kept)
-            batches.append(replace(batch, only=extent.only))
-    return with_truncates(warehouse, batches)
+    changed = [feed for feed in feeds if feed.stats]
+    kept = {}
+    for feed in changed:
+        known = extent.watermarks.get(label_of(feed.table), Watermarks())
+        kept[label_of(feed.table)] = Watermarks(
+            horizons=known.horizons, last_baseless=known.last_baseless
+        )
+    batches = _batches(warehouse, changed, target, watermarks=kept)
+    return with_truncates(warehouse, [replace(batch, only=extent.only) for batch in batches])
 
 
-def table_batch(
+def table_batches(
+    warehouse: Warehouse,
+    feeds: Sequence[Feed],
+    target: TargetTable,
+    *,
+    watermarks: Mapping[str, Watermarks],
+    above: Mapping[SourceTable, int],
+    only: str,
+) -> list[TableBatch]:
+    """What source tables have new for their target, each in silver's batches above its own of
+    `above`."""
+    batches = _batches(warehouse, feeds, target, watermarks=watermarks)
+    new = [replace(batch, above=above[batch.table], only=only) for batch in batches]
+    return with_truncates(warehouse, new)
+
+
+def _batches(
+    warehouse: Warehouse,
+    feeds: Sequence[Feed],
+    target: TargetTable,
+    *,
+    watermarks: Mapping[str, Watermarks],
+) -> list[TableBatch]:
+    """Batches from all their statistics; what these do not tell is asked of silver for all of them
+    at once."""
+    known = [watermarks.get(label_of(feed.table), Watermarks()) for feed in feeds]
+    tables = [
+        _projected(warehouse, feed, target, known=each)
+        for feed, each in zip(feeds, known, strict=True)
+    ]
+    tables = with_sequence_positions(warehouse, with_key_changes(warehouse, tables))
+    return [
+        _batch(warehouse, feed, target, table=table, watermarks=each)
+        for feed, table, each in zip(feeds, tables, known, strict=True)
+    ]
+
+
+def _projected(
+    warehouse: Warehouse, feed: Feed, target: TargetTable, *, known: Watermarks
+) -> ProjectedStats:
+    if feed.route.mask_secret is not None:
+        offer_secret(warehouse.session, warehouse.config.mask_secret)
+    projection = projection_of(warehouse.config, feed, target, known=known.spellings)
+    projection = replace(projection, keeps_states=not target.contract.keeps.latest)
+    if known.key_overridden:
+        # Silver's own keys and hashes then are not the target's.
+        projection = replace(projection, native=False)
+    return ProjectedStats(feed.stats, feed.later_names, projection)
+
+
+def _batch(
     warehouse: Warehouse,
     feed: Feed,
     target: TargetTable,
     *,
-    progress: Progress,
-    above: int,
-    only: str,
+    table: ProjectedStats,
+    watermarks: Watermarks,
 ) -> TableBatch:
-    """What a source table has new for its target, in silver's batches above `above`."""
-    watermarks = progress.watermarks.get(label_of(feed.table), Watermarks())
-    batch = _table_batch(warehouse, feed, target, watermarks=watermarks)
-    batch = replace(batch, above=above, only=only, newest=progress.freshness)
-    [whole] = with_truncates(warehouse, [batch])
-    return whole
-
-
-def _table_batch(
-    warehouse: Warehouse, feed: Feed, target: TargetTable, *, watermarks: Watermarks
-) -> TableBatch:
-    route, stats, contract = feed.route, feed.stats, target.contract
-    if route.mask_secret is not None:
-        offer_secret(warehouse.session, warehouse.config.mask_secret)
-    projection = projection_of(warehouse.config, feed, target, known=watermarks.spellings)
-    projection = replace(projection, keeps_states=not contract.keeps.latest)
-    if watermarks.key_overridden:
-        # Silver's own keys and hashes then are not the target's.
-        projection = replace(projection, native=False)
-    if projection.keys and not projection.native:
-        stats = with_key_changes(warehouse, stats, feed.later_names, projection=projection)
-    missing_order_keys = 0
-    if projection.sequence:
-        stats, missing_order_keys = with_sequence_positions(
-            warehouse, stats, feed.later_names, projection=projection
-        )
+    route, stats, contract = feed.route, table.stats, target.contract
     source = warehouse.config.sources[feed.table.source]
     return TableBatch(
         table=feed.table,
         later_names=feed.later_names,
-        projection=projection,
+        projection=table.projection,
         stats=stats,
         silver=warehouse.name("silver", "cdc"),
         target=route.target,
@@ -195,7 +220,7 @@ def _table_batch(
             domain=order_domain(source, stats, watermarks.domain),
             tenant=one_tenant(source, stats, watermarks.tenant),
         ),
-        missing_order_keys=missing_order_keys,
+        missing_order_keys=table.missing_order_keys,
         fresh=target.fresh,
         shared=target.shared,
     )
@@ -428,11 +453,3 @@ def _sequence(
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
         sequence.append((tuple(sorted(spellings | {name})), type_))
     return tuple(sequence)
-
-
-def reject_keyless(
-    warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
-) -> int:
-    """Send the changes of a table without a key to `gold._rejects`; how many were new there."""
-    changes = silver_changes(warehouse.name("silver", "cdc"), [table], spanned(stats))
-    return no_key_rejects(warehouse, table.source, route.target, changes=changes)

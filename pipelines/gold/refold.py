@@ -27,9 +27,6 @@ from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
-from ingest.sql.fold.merge import Merge
-from ingest.sql.fold.merge import sql as merge_sql
-from ingest.sql.fold.states import of_no_other
 from ingest.sql.rejects.waiting import baseless_among
 from ingest.sql.silver import ROW_CHANGES
 from ingest.sql.tables.rows import overwritten
@@ -37,7 +34,7 @@ from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
-from pipelines.apply.scd1 import history_run
+from pipelines.apply.modes import KEYED
 from pipelines.gold.accounting import enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, history_batches, key_of
@@ -87,24 +84,8 @@ def refold(
 ) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     which of the changes `asked` are partial images that found no base, and where they stand."""
-    refolded = folded(frames, batch, these_keys(frames, batch, keys), run=history_run(batch))
-    rows = batch.typed_states(refolded.of_kind("state"), exact=True)
-    if batch.shared:
-        # A row of another source table's stays (27).
-        rows = of_no_other(batch.projection, rows, target=batch.target_table)
-    statement = merge_sql(
-        Merge(
-            target=batch.target_table,
-            rows=f"({rows})",
-            keys=batch.projection.keys,
-            columns=batch.projection.columns,
-            sets=tuple(batch.projection.columns),
-            source=batch.projection.source,
-            soft=batch.soft,
-            mixed=True,
-        )
-    )
-    frames.warehouse.execute(statement)
+    refolded = _folded(frames, batch, keys)
+    KEYED[batch.mode].merge_folded(frames, batch, refolded)
     return _positions(frames, refolded, asked)
 
 
@@ -115,8 +96,12 @@ def baseless(
     history, and where they stand."""
     if not keys:
         return {}
+    return _positions(frames, _folded(frames, batch, keys), asked)
+
+
+def _folded(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Refolded:
     late = these_keys(frames, batch, keys)
-    return _positions(frames, folded(frames, batch, late, run=history_run(batch)), asked)
+    return folded(frames, batch, late, run=KEYED[batch.mode].history_run(batch))
 
 
 def _positions(frames: Frames, refolded: Refolded, asked: Collection[Origin]) -> dict[Origin, Pos]:

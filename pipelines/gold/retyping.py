@@ -20,7 +20,7 @@ from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
 from ingest.position import Pos
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
-from ingest.sql.fold.late_keys import named_by_others
+from ingest.sql.fold.late_keys import those_held
 from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.quoting import equal, quoted_list
@@ -224,7 +224,7 @@ def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Ke
     if not batch.shared or not keys:
         return set()
     named = frames.view(pa.table({"key": array_of(sorted(keys))}))
-    others = named_by_others(batch.target_table, batch.projection, keys=named)
+    others = those_held(batch.held_by_others, keys=named)
     rows = frames.sql(others).collect()
     return {tuple(row[0]) for row in rows}
 

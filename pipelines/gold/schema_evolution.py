@@ -124,9 +124,12 @@ class Feeding:
         return self.pending.keys.get(self.table, ())
 
 
-def grown(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
-    """The progress that knows the target's columns, and these, with what the table brings and the
-    ledger lets in; what else of them differs from what there was is entered in the ledger."""
+def evolve(feeding: Feeding, row: Progress, *, fresh: bool) -> tuple[Progress, dict[str, str]]:
+    """Alter the target as the table's schema changes ask for, those of its DDL and those that its
+    data shows, as far as the policy lets them in; the others wait in the ledger.
+
+    Gives the progress that knows the columns that the target has then, and these.
+    """
     route, table, ledger = feeding.route, feeding.table, feeding.ledger
     before = columns_of(ledger.warehouse, route.target) or {}
     _apply_schema_changes(feeding, before)

@@ -19,7 +19,9 @@ from ingest.sql.query import select
 from ingest.sql.rejects import waiting as texts
 from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
+from pipelines.apply.exact import fold_again
 from pipelines.apply.frames import Frames
+from pipelines.apply.late_keys import freed_keys
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import resolve_rejects
 from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
@@ -59,7 +61,9 @@ def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
     keys = select(free)
     if frames.sql(keys).isEmpty():
         return Counter()
-    counts = KEYED[batch.mode].fold_keys(frames, batch, keys)
+    mode, late = KEYED[batch.mode], freed_keys(frames, batch, keys)
+    refolded = fold_again(frames, batch, late, run=mode.history_run(batch), counts=Counter())
+    counts = mode.merge_folded(frames, batch, refolded)
     resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where=ROW_CHANGES)
     return counts
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pyspark.sql import Row
+
 from ingest.events import ColumnType
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
@@ -19,7 +21,7 @@ from ingest.sql import pending as texts
 from ingest.sql.lineage import translated
 from ingest.sql.metadata import gold_name, gold_names, renamed_in_gold
 from ingest.sql.projection import Projection
-from ingest.sql.query import first_row
+from ingest.sql.query import first_row, union_all
 from ingest.sql.quoting import equal
 from ingest.sql.silver import among, holds_value
 from pipelines.platform.warehouse import Warehouse
@@ -150,52 +152,83 @@ def _batch_stats(source: str, row: dict[str, Any]) -> BatchStats:
     return BatchStats(table=table, **row)
 
 
+class ProjectedStats(NamedTuple):
+    """The statistics of one source table, the other names that it has had, and how its rows are
+    read. `missing_order_keys`: how many of its changes have no value of `sequence_by`."""
+
+    stats: list[BatchStats]
+    later_names: tuple[SourceTable, ...]
+    projection: Projection
+    missing_order_keys: int = 0
+
+
 def with_key_changes(
-    warehouse: Warehouse,
-    stats: Sequence[BatchStats],
-    later_names: Iterable[SourceTable],
-    *,
-    projection: Projection,
-) -> list[BatchStats]:
-    """The statistics of a table with key changes counted as `projection` has the key, which silver
-    does not know. `later_names`: other names that the table has had."""
-    images = (image for each in stats for image in each.images)
+    warehouse: Warehouse, tables: Sequence[ProjectedStats]
+) -> list[ProjectedStats]:
+    """The tables with key changes counted as their projections have the key, where silver does not
+    know that key: by one query for all of them."""
+    asked = [
+        texts.key_changes(table.projection, _may_change_key(warehouse, table), number=number)
+        for number, table in enumerate(tables)
+        if table.projection.keys and not table.projection.native
+    ]
+    counted = list(tables)
+    for row in _asked(warehouse, asked):
+        if row["key_changes"]:
+            table = tables[row["number"]]
+            first, *rest = table.stats
+            top = max(p for p in (first.last_removal, tuple(row["top"])) if p is not None)
+            first = first._replace(key_changes=row["key_changes"], last_removal=top)
+            counted[row["number"]] = table._replace(stats=[first, *rest])
+    return counted
+
+
+def _may_change_key(warehouse: Warehouse, table: ProjectedStats) -> str:
+    """SQL of the changes that may give their rows other keys."""
+    projection = table.projection
+    images = (image for each in table.stats for image in each.images)
     renamed = any(renamed_in_gold(name) for image in images for name in image)
-    key_renamed = projection.key_renamed
-    where = projection.may_change_key if key_renamed else "true"
-    changes = _changes(warehouse, stats, later_names, renamed=renamed, where=where)
-    if key_renamed:
-        changes = translated(changes, projection.lineage)
-    row = warehouse.session.sql(texts.key_changes(projection, changes)).first()
-    if row is None or not row["key_changes"]:
-        return list(stats)
-    first, *rest = stats
-    last_removal = max(pos for pos in (first.last_removal, tuple(row["top"])) if pos is not None)
-    return [first._replace(key_changes=row["key_changes"], last_removal=last_removal), *rest]
+    if not projection.key_renamed:
+        return _changes(warehouse, table.stats, table.later_names, renamed=renamed)
+    where = projection.may_change_key
+    changes = _changes(warehouse, table.stats, table.later_names, renamed=renamed, where=where)
+    return translated(changes, projection.lineage)
 
 
 def with_sequence_positions(
-    warehouse: Warehouse,
-    stats: Sequence[BatchStats],
-    later_names: Iterable[SourceTable],
-    *,
-    projection: Projection,
-) -> tuple[list[BatchStats], int]:
-    """The statistics of a table by the order of `projection.sequence`, each with the places of them
-    all, and how many changes have no place."""
-    changes = _changes(warehouse, stats, later_names, renamed=projection.renamed)
-    row = warehouse.session.sql(texts.sequence_positions(projection, changes)).first()
-    assert row is not None
-    placed = [
-        each._replace(
-            truncates=0,
-            lowest=_pos(row["lowest"]),
-            highest=_pos(row["highest"]),
-            last_removal=_pos(row["last_removal"]),
+    warehouse: Warehouse, tables: Sequence[ProjectedStats]
+) -> list[ProjectedStats]:
+    """The tables that are ordered by columns of their rows with the places of their changes in that
+    order, by one query for all of them."""
+    asked = [
+        texts.sequence_positions(
+            table.projection,
+            _changes(warehouse, table.stats, table.later_names, renamed=table.projection.renamed),
+            number=number,
         )
-        for each in stats
+        for number, table in enumerate(tables)
+        if table.projection.sequence
     ]
-    return placed, int(row["missing"])
+    placed = list(tables)
+    for row in _asked(warehouse, asked):
+        table = tables[row["number"]]
+        stats = [
+            each._replace(
+                truncates=0,
+                lowest=_pos(row["lowest"]),
+                highest=_pos(row["highest"]),
+                last_removal=_pos(row["last_removal"]),
+            )
+            for each in table.stats
+        ]
+        missing = int(row["missing"])
+        placed[row["number"]] = table._replace(stats=stats, missing_order_keys=missing)
+    return placed
+
+
+def _asked(warehouse: Warehouse, queries: Sequence[str]) -> list[Row]:
+    """The rows of some queries, got by one."""
+    return warehouse.session.sql(union_all(queries)).collect() if queries else []
 
 
 class ColumnValues(NamedTuple):

@@ -9,7 +9,7 @@ from ingest.codes import Code
 from ingest.names import SourceTable
 from ingest.position import TOP
 from ingest.sql import pending, silver
-from ingest.sql.fold import reconstruction, scd2, states, superseded
+from ingest.sql.fold import late_keys, reconstruction, scd2, states, superseded
 from ingest.sql.history import compare, transactions, view
 from ingest.sql.privacy import erasure, person
 from ingest.sql.projection import Projection
@@ -61,7 +61,9 @@ QUERIES = {
     "no_states": states.no_states(PROJECTION, "results"),
     "typed_keys": states.typed_keys(PROJECTION, "results"),
     "listed": states.not_gone(states.listed(PROJECTION, "SELECT * FROM t", sets=("id",))),
-    "of_no_other": states.of_no_other(PROJECTION, "SELECT * FROM t", target="gold.t"),
+    "those_held": late_keys.those_held(
+        late_keys.held_by_others("gold.t", PROJECTION, soft=True, versions=False), keys="named"
+    ),
     "no_rows": reconstruction.no_rows({"a b": "int"}),
     "typed": reconstruction.typed("SELECT * FROM t", {"a b": "int"}),
     "placed": reconstruction.placed("SELECT * FROM t"),
@@ -91,8 +93,8 @@ QUERIES = {
         tenants=["oms_default"],
     ),
     "schema_hints": pending.schema_hints("silver.cdc", "true"),
-    "key_changes": pending.key_changes(PROJECTION, CHANGES),
-    "sequence_positions": pending.sequence_positions(PROJECTION, CHANGES),
+    "key_changes": pending.key_changes(PROJECTION, CHANGES, number=1),
+    "sequence_positions": pending.sequence_positions(PROJECTION, CHANGES, number=1),
     "changes": pending.changes("silver.cdc", pending.between(TOP, TOP), renamed=True),
     "truncates": silver.truncates(CHANGES, number=1, above=3),
     "last_batches": silver.last_batches("silver.cdc", source="it's"),

@@ -39,12 +39,11 @@ def held_by_others(target: str, projection: Projection, *, soft: bool, versions:
     )
 
 
-def named_by_others(target: str, projection: Projection, *, keys: str) -> str:
-    """Those of `keys`, a relation, that a row of another source table has: `key`."""
+def those_held(held: str, *, keys: str) -> str:
+    """Those of `keys`, a relation, that are among the `key` of SQL."""
     return query(
-        theirs=f"SELECT {_key_of_row(projection)} AS key FROM {target} "
-        f"WHERE _source_table <> {sql_text(projection.label)}",
-        named=f"SELECT k.key FROM {keys} k JOIN theirs t ON t.key = k.key",
+        held=held,
+        those=f"SELECT k.key FROM {keys} k LEFT SEMI JOIN held h ON h.key = k.key",
     )
 
 

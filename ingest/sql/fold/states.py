@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ingest.sql.casts import from_text, typed
 from ingest.sql.projection import Projection
-from ingest.sql.quoting import quoted, sql_text, sql_texts
+from ingest.sql.quoting import sql_text, sql_texts
 
 
 def typed_key(projection: Projection) -> str:
@@ -67,12 +67,3 @@ def listed(projection: Projection, rows: str, *, sets: Sequence[str]) -> str:
 def not_gone(rows: str) -> str:
     """The rows that are not gone."""
     return f"SELECT * FROM ({rows}) WHERE NOT _gone"
-
-
-def of_no_other(projection: Projection, rows: str, *, target: str) -> str:
-    """The rows without those whose key another source table's row has in the target."""
-    on = " AND ".join(f"t.{quoted(key)} = s._k{i}" for i, key in enumerate(projection.keys))
-    return (
-        f"SELECT s.* FROM ({rows}) s LEFT ANTI JOIN {target} t "
-        f"ON {on} AND t._source_table <> {sql_text(projection.label)}"
-    )

@@ -1,0 +1,28 @@
+"""The MERGE that writes a batch, as far as it is the same for rows and for versions."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ingest.sql.fold.merge import Truncate
+from pipelines.apply.batch import TableBatch
+from pipelines.apply.frames import Frames
+
+
+def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
+    """The truncates of the batch as its MERGE takes them."""
+    return tuple(
+        Truncate(
+            label=batch.projection.label, pos=pos, by_arrival=batch.projection.by_arrival, time=time
+        )
+        for pos, time in sorted(batch.new_truncates.items())
+    )
+
+
+def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
+    """Run a MERGE, and count the rows that it inserted, updated and deleted."""
+    done = frames.warehouse.execute(statement).first()
+    assert done is not None
+    result = done.asDict()
+    for name in ("inserted", "updated", "deleted"):
+        counts[name] += int(result.get(f"num_{name}_rows") or 0)

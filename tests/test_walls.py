@@ -6,8 +6,11 @@ import ast
 import re
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from ingest.ddl.changes import SchemaChange
 
 ROOT = Path(__file__).parent.parent
 CORE = sorted((ROOT / "ingest").rglob("*.py"))
@@ -238,6 +241,34 @@ def positional(node: ast.FunctionDef) -> int:
     """How many arguments a function takes by their place, `self` not counted."""
     names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
     return len(names) - (names[:1] in (["self"], ["cls"])) if node.args.vararg is None else 0
+
+
+SCHEMA_CHANGES = {change.__name__ for change in get_args(SchemaChange)} | {"TableChange"}
+
+
+@pytest.mark.parametrize("file", CORE + EDGE, ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_new_kind_of_schema_change_is_missed_nowhere(file: Path) -> None:
+    """Who tells them apart says what becomes of each: the type checker finds who does not."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Match):
+            patterns = [inner for case in node.cases for inner in ast.walk(case.pattern)]
+            classes = {ast.unparse(p.cls) for p in patterns if isinstance(p, ast.MatchClass)}
+            last = ast.unparse(node.cases[-1])
+            ends = re.fullmatch(r"case _:\s+assert_never\(.+\)", last)
+            assert ends or not classes & SCHEMA_CHANGES, f"line {node.lineno}"
+
+
+def test_one_module_alters_targets() -> None:
+    """A run, an approval and who finishes what was killed alter a table by the same code."""
+    alter, definition = "ingest.sql.tables.alter", "ingest.sql.tables.definition"
+    assert importing({(alter, "commits"), (alter, "statements")}) == {"pipelines.ledger.alter"}
+    # `_deleted_at` is no column of a source.
+    assert importing({(definition, "add_columns")}) == {"pipelines.targets.table"}
+
+
+def importing(names: set[tuple[str, str]]) -> set[str]:
+    """The modules of the edge that import one of these names."""
+    return {module_of(file) for file in EDGE if names & {*imports(file)}}
 
 
 CLAUSE = re.compile(

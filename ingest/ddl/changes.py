@@ -230,9 +230,9 @@ def renamed(names: Sequence[str], entries: Lineage, columns: Iterable[str]) -> t
         for entry in entries:
             if name.lower() in held:
                 break
-            match entry.change:
-                case RenameColumn(old, new) if old.lower() == name.lower():
-                    name = new
+            change = entry.change
+            if isinstance(change, RenameColumn) and change.old.lower() == name.lower():
+                name = change.new
         found.append(name)
     return tuple(found)
 
@@ -298,6 +298,10 @@ def added_with_default(entries: Lineage) -> dict[str, Added]:
                     found[name.lower()] = Added(pos, text)
                 case RenameColumn(old, new) if old.lower() in before:
                     found[new.lower()] = before[old.lower()]
-                case _:
+                case AddColumn() | RenameColumn() | DropColumn() | AlterColumnType():
                     pass
+                case TableChange():
+                    pass
+                case _:
+                    assert_never(change)
     return found

@@ -11,11 +11,21 @@ events and schema changes come.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
-from ingest.ddl.changes import DropColumn, Lineage, RenameColumn, brings, column_of, defaults
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    DropColumn,
+    Lineage,
+    RenameColumn,
+    TableChange,
+    brings,
+    column_of,
+    defaults,
+)
 from ingest.position import Pos, pos_literal
 from ingest.sql.quoting import sql_text, sql_texts
 
@@ -167,8 +177,10 @@ def _turns(lineage: Lineage, *, keys: bool) -> dict[str, list[tuple[int, str | N
             case DropColumn(gone) if not keys:
                 column = gone.lower()
                 now[column] = None, ()
-            case _:
+            case AddColumn() | AlterColumnType() | DropColumn() | TableChange():
                 continue
+            case _:
+                assert_never(entry.change)
         turns.setdefault(column, []).insert(0, (number, *now[column]))
     return turns
 

@@ -9,9 +9,17 @@ two pads of it): it stands in no statement, so in no plan, no log and no error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from ingest.ddl.changes import Lineage, RenameColumn, renamed
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    DropColumn,
+    Lineage,
+    RenameColumn,
+    TableChange,
+    renamed,
+)
 from ingest.sql.casts import as_text, typed
 from ingest.sql.quoting import sql_text
 
@@ -61,8 +69,10 @@ def as_it_was(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Maski
         match entry.change:
             case RenameColumn(old, new) if new.lower() in names:
                 names.setdefault(old.lower(), names[new.lower()])
-            case _:
+            case AddColumn() | AlterColumnType() | DropColumn() | RenameColumn() | TableChange():
                 pass
+            case _:
+                assert_never(entry.change)
     return names
 
 

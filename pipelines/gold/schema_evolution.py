@@ -22,7 +22,13 @@ from pipelines.ledger.shared_columns import keyed_by_others
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, ColumnValues, PendingChanges, has_values
 from pipelines.targets.progress import Progress, highest
-from pipelines.targets.table import check_contract, columns_of, create, wanted_columns
+from pipelines.targets.table import (
+    add_deletion_time,
+    check_contract,
+    columns_of,
+    create,
+    wanted_columns,
+)
 
 
 def create_target(
@@ -40,7 +46,9 @@ def create_target(
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
     sent = ledger.feeding_now[route.target] = _columns_sent(feeding, pending)
     if warehouse.exists("gold", route.target):
-        check_contract(warehouse, route.target, contract=contract, soft=soft)
+        check_contract(warehouse, route.target, contract=contract)
+        if soft and contract.keeps.keyed:
+            add_deletion_time(warehouse, route.target)
         _check_excluded(warehouse, route)
         return False
     types = [columns for table in feeding for columns in pending.types.get(table, [])]

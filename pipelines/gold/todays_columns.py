@@ -8,6 +8,7 @@ decision of the ledger stands: what it keeps out stays out, and what it gave a t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import assert_never
 
 from ingest.config.routes import Route
 from ingest.ddl.changes import (
@@ -17,6 +18,7 @@ from ingest.ddl.changes import (
     Lineage,
     RenameColumn,
     SchemaChange,
+    TableChange,
     brought,
     ended,
 )
@@ -110,8 +112,10 @@ def _types(entries: Iterable[Entry]) -> dict[str, str]:
                 types[new.lower()] = types.pop(old.lower())
             case AddColumn(name) | DropColumn(name):
                 types.pop(name.lower(), None)
-            case _:
+            case RenameColumn() | TableChange():
                 pass
+            case _:
+                assert_never(effect)
     return types
 
 

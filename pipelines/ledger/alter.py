@@ -145,9 +145,9 @@ def due(
             steps += [DropColumn(name), AddColumn(added.name, added.type)]
     begun = {column_of(change) for change in entry.proposed if isinstance(change, DropColumn)}
     for effect in entry.effects:
-        match effect:
-            case AlterColumnType(name, type_, False) if name.lower() in begun - columns.keys():
-                steps.append(AddColumn(name, type_))
+        if isinstance(effect, AlterColumnType) and not effect.in_place:
+            if effect.name.lower() in begun - columns.keys():
+                steps.append(AddColumn(effect.name, effect.type))
     return steps
 
 

@@ -38,6 +38,8 @@ from pipelines.ledger.store import EntryStore
 from pipelines.silver.pending import BatchStats
 from pipelines.targets.table import columns_of, keys_of
 
+Shown = AddColumn | AlterColumnType | DropColumn | ChangeKey
+"""The changes that data can show without a statement."""
 _WHOLE_ROWS = {name for name, format_ in FORMATS.items() if format_.whole_rows}
 
 
@@ -312,13 +314,13 @@ def _shown(effect: SchemaChange) -> tuple[bool, str | None]:
     return isinstance(effect, AddColumn), column_of(effect)
 
 
-def _entry(table: SourceTable, change: SchemaChange, *, was: str = "", first: Pos | None) -> Entry:
+def _entry(table: SourceTable, change: Shown, *, was: str = "", first: Pos | None) -> Entry:
     id_ = _id("drift", str(table), *_words(change), was)
     return Entry(id=id_, table=table, effects=(change,), pos=first)
 
 
-def _words(change: SchemaChange) -> tuple[str, ...]:
-    """What tells one change that shows in data from another."""
+def _words(change: Shown) -> tuple[str, ...]:
+    """What tells one such change from another."""
     match change:
         case AddColumn(name, type_, default):
             return name, type_ or "", default or ""
@@ -329,7 +331,7 @@ def _words(change: SchemaChange) -> tuple[str, ...]:
         case ChangeKey(keys):
             return keys
         case _:
-            raise AssertionError(f"expected what data can show, got {change}")
+            assert_never(change)
 
 
 def _id(*parts: str) -> str:

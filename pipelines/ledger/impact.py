@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import assert_never
 
 from ingest.ddl.changes import (
     AddColumn,
@@ -11,6 +12,7 @@ from ingest.ddl.changes import (
     RecreateTable,
     RenameColumn,
     RenameTable,
+    TableChange,
 )
 from ingest.names import SourceTable
 from ingest.position import pos_literal
@@ -87,8 +89,10 @@ def _held_back(entry: Entry) -> str | None:
                 terms.append(f"({named(SourceTable(table.source, db, schema, name))})")
             case RecreateTable() if entry.pos is not None:
                 terms.append(f"({named(table)} AND pos > {pos_literal(entry.pos)})")
-            case _:
+            case AlterColumnType() | DropColumn() | TableChange():
                 pass
+            case _:
+                assert_never(effect)
     if brought:
         listed = ", ".join(sql_text(source_name(name)) for name in brought)
         above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""

@@ -178,12 +178,11 @@ def effects_on(
         if stored is None or (stays and isinstance(stored, DropColumn)):
             continue
         done.append(stored)
-        match stored:
-            case AlterColumnType(in_place=False):
-                rekeyed |= keyed
-            case RenameColumn(old, new) if old.lower() in stored_types:
-                stored_types[new.lower()] = stored_types.pop(old.lower())
-                fixed = [new if key.lower() == old.lower() else key for key in fixed]
+        if isinstance(stored, AlterColumnType) and not stored.in_place:
+            rekeyed |= keyed
+        if isinstance(stored, RenameColumn) and stored.old.lower() in stored_types:
+            stored_types[stored.new.lower()] = stored_types.pop(stored.old.lower())
+            fixed = [stored.new if key.lower() == stored.old.lower() else key for key in fixed]
     if rekeyed:
         # Rows are told apart anew: the same key, read as another type.
         done.append(ChangeKey(tuple(fixed)))

@@ -9,9 +9,11 @@ it to the target: the messages of the others may name the old one until they fol
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import assert_never
 
 from ingest.ddl.changes import (
     AddColumn,
+    AlterColumnType,
     ChangeKey,
     ColumnChange,
     DropColumn,
@@ -116,6 +118,8 @@ def without_others(
                     kept.append(change)
             case RenameColumn(old, new) if stays(old):
                 kept.append(AddColumn(new, types.get(old.lower())))
-            case _:
+            case AddColumn() | AlterColumnType() | DropColumn() | RenameColumn():
                 kept.append(change)
+            case _:
+                assert_never(change)
     return tuple(kept)

@@ -43,7 +43,14 @@ from pipelines.targets.progress import (
     progress_of,
     record_progress,
 )
-from pipelines.targets.table import check_contract, columns_of, contract_of, create, replace_table
+from pipelines.targets.table import (
+    add_deletion_time,
+    check_contract,
+    columns_of,
+    contract_of,
+    create,
+    replace_table,
+)
 
 REBUILT = ("kind", "table", "rows", "rejected", "events", "seconds")
 
@@ -125,7 +132,9 @@ def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Cha
             warehouse, target, reconstruction.columns, contract=contract, soft=reconstruction.soft
         )
     if not changes:
-        check_contract(warehouse, target, contract=contract, soft=reconstruction.soft)
+        check_contract(warehouse, target, contract=contract)
+        if reconstruction.soft:
+            add_deletion_time(warehouse, target)
         return overwrite(reconstruction)
 
     def replaced(rows: str) -> None:

@@ -235,25 +235,22 @@ def _property(warehouse: Warehouse, target: str, name: str) -> str | None:
     return next((row["value"] for row in shown.collect() if row["key"] == name), None)
 
 
-def check_contract(
-    warehouse: Warehouse, target: str, *, contract: TargetContract, soft: bool
-) -> None:
-    """Make sure that an existing target can keep what the mode of `contract` keeps.
-
-    A `_deleted_at` that it lacks is added. Raises TableError where it was made for another mode.
-    """
+def check_contract(warehouse: Warehouse, target: str, *, contract: TargetContract) -> None:
+    """Raise TableError where an existing target cannot keep what the mode of `contract` keeps."""
     present = {field.name for field in warehouse.fields("gold", target)}
     versions = [name for kept in KEEPING.values() if kept.versions for name in kept.added]
-    keeps = contract.keeps
-    if keeps.versions != (present >= set(versions)):
-        wanted, got = ("with", "without") if keeps.versions else ("without", "with")
+    if contract.keeps.versions != (present >= set(versions)):
+        wanted, got = ("with", "without") if contract.keeps.versions else ("without", "with")
         raise TableError(
             f"expected {target} {wanted} the columns {', '.join(versions)}, as its "
             f"stored_as_scd_type has it, got it {got} them; choose another target"
         )
-    if soft and keeps.keyed and "_deleted_at" not in present:
-        name = warehouse.name("gold", target)
-        warehouse.execute(add_columns(name, [("_deleted_at", "timestamp")]))
+
+
+def add_deletion_time(warehouse: Warehouse, target: str) -> None:
+    """Add the column `_deleted_at` to a target whose deletes were hard when it was made."""
+    if not {field.name for field in warehouse.fields("gold", target)} >= _DELETED.keys():
+        warehouse.execute(add_columns(warehouse.name("gold", target), _DELETED.items()))
 
 
 def with_spellings(projection: Projection, images: Iterable[Sequence[str]]) -> Projection:

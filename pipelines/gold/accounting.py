@@ -14,9 +14,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from ingest.codes import Code
 from ingest.sql.fold import append
 from ingest.sql.fold.late_keys import of_kinds
+from ingest.sql.fold.reconstruction import keys_of_partial_images
 from ingest.sql.projection import events
 from ingest.sql.rejects import left_out as texts
 from ingest.sql.rejects import reasons
@@ -27,6 +30,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.gold.reconstruction import Reconstruction
+from pipelines.platform.rows import array_of
 from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
@@ -110,7 +114,10 @@ def _parts(frames: Frames, batch: TableBatch) -> list[str]:
     changes = events(batch.projection, batch.history(images))
     found = [texts.unfit(batch.projection, changes, voided=voided)]
     if batch.keeps.keyed and batch.total("partials"):
-        folded = folded_history(frames, batch, KEYED[batch.mode].history_run(batch))
+        keys = frames.few_keys(keys_of_partial_images(changes))
+        among = frames.view(pa.table({"key": array_of(keys)})) if keys is not None else None
+        run = KEYED[batch.mode].history_run(batch)
+        folded = folded_history(frames, batch, run, among=among)
         partials = f"({of_kinds(folded, ['baseless'])})"
         found.append(texts.not_voided(reasons.baseless(partials)))
     if batch.projection.sequence:

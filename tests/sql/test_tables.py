@@ -81,6 +81,7 @@ QUERIES = {
     "changes_of_other_keys": reconstruction.changes_of_other_keys(CHANGES, PROJECTION, "odd"),
     "events_that_fit": reconstruction.events_that_fit(CHANGES, among="odd", linked="linked"),
     "events_that_fit, all": reconstruction.events_that_fit(CHANGES, among=None, linked=None),
+    "keys_of_partial_images": reconstruction.keys_of_partial_images(CHANGES),
     "keys_to_fold_exactly": reconstruction.keys_to_fold_exactly(CHANGES, lacking=1, soft=True),
     "superseded": superseded.superseded(CHANGES, CHANGES, soft=False),
     "highest": superseded.highest("past"),

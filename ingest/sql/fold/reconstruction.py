@@ -119,6 +119,16 @@ def events_that_fit(events: str, *, among: str | None, linked: str | None) -> st
     )
 
 
+def keys_of_partial_images(events: str) -> str:
+    """The keys of the events that are partial images, and all that changes of the key link: what
+    such an image is based on is an event of one of these."""
+    return query(
+        events=events,
+        keys="SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
+        "FROM events WHERE key IS NOT NULL AND (partial OR key_before IS NOT NULL)",
+    )
+
+
 def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool) -> str:
     """The keys of the events that SQL alone cannot fold: of partial images, of those that lack more
     than `lacking` columns, of changed keys, of what does not fit."""

@@ -50,7 +50,7 @@ class TargetContract(NamedTuple):
     sequence: tuple[str, ...]
     deletes: str | None = None
     truncates: str | None = None
-    masks: tuple[str, ...] | None = None
+    masks: tuple[str, ...] = ()
 
     @classmethod
     def by(cls, route: Route, mode: Mode, keys: tuple[str, ...]) -> TargetContract:

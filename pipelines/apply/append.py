@@ -16,7 +16,6 @@ from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.apply.watermarks import widest
 from pipelines.targets.progress import highest
 
 
@@ -77,7 +76,7 @@ def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied
         applied=highest([batch.watermarks.applied, *(stats.highest for stats in batch.stats)]),
         version=frames.warehouse.last_commit("gold", batch.target).version,
         changes=batch.history_changes,
-        widest=widest(batch),
+        widest=batch.widest,
         spellings=batch.spellings,
     )
     return Applied(after, counts)

@@ -82,17 +82,18 @@ class TableBatch:
         return changes <= bounds.CHANGES and size <= bounds.BYTES
 
     @property
-    def history_changes(self) -> int | None:
-        """The most changes that history may have; None: not known."""
-        before = self.watermarks.changes
-        return None if before is None else before + self.total("changes")
+    def history_changes(self) -> int:
+        """The most changes that history may have."""
+        return self.watermarks.changes + self.total("changes")
 
-    def fits_here(self, changes: int | None) -> bool:
+    @property
+    def widest(self) -> int:
+        """The bytes of the values of the widest change so far."""
+        return max([self.watermarks.widest, *(stats.widest for stats in self.stats)])
+
+    def fits_here(self, changes: int) -> bool:
         """Whether so many changes of history are few enough for the driver, whichever they are."""
-        if changes is None or self.watermarks.widest is None:
-            return False
-        widest = max([self.watermarks.widest, *(stats.widest for stats in self.stats)])
-        return changes * (widest + self._names_bytes + bounds.OF_A_ROW) <= bounds.BYTES
+        return changes * (self.widest + self._names_bytes + bounds.OF_A_ROW) <= bounds.BYTES
 
     @cached_property
     def _names_bytes(self) -> int:

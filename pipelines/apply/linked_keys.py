@@ -37,7 +37,7 @@ def groups_around(
     changes = _key_changes(frames, batch, None if prior is None else prior.unhashed)
     if changes is None:
         return key_groups(keys, [])
-    few = changes.most is not None and changes.most <= bounds.KEY_CHANGES
+    few = changes.most <= bounds.KEY_CHANGES
     found = _collected(frames, changes.pairs) if few else _reached(frames, changes.pairs, keys)
     return None if found is None else key_groups(keys, found)
 
@@ -62,11 +62,11 @@ def groups_view(frames: Frames, groups: Mapping[Key, int]) -> str:
 
 
 class _Changes(NamedTuple):
-    """SQL of the changes of the key there were: `key_before` and `key`. `most`: how many at most,
-    where that is known."""
+    """SQL of the changes of the key there were: `key_before` and `key`. `most`: how many at
+    most."""
 
     pairs: str
-    most: int | None
+    most: int
 
 
 def _key_changes(

@@ -37,13 +37,7 @@ def watermarks_after(
         last_baseless=highest([before.last_baseless, last_baseless]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),
         changes=batch.history_changes,
-        widest=widest(batch),
+        widest=batch.widest,
         spellings=batch.spellings,
         key_overridden=before.key_overridden or (named and not batch.projection.native),
     )
-
-
-def widest(batch: TableBatch) -> int | None:
-    """The bytes of the values of the widest change so far; None: not known."""
-    before = batch.watermarks.widest
-    return None if before is None else max([before, *(s.widest for s in batch.stats)])

@@ -45,9 +45,9 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
 def other_masks(route: Route, contract: TargetContract | None) -> str | None:
     """The sentence on a target whose rows are masked otherwise than the configuration has it."""
     now = masks_of(route)
-    if contract is None or contract.masks in (None, now):
+    if contract is None or contract.masks == now:
         return None
-    was, wanted = (", ".join(masks) or "none" for masks in (contract.masks or (), now))
+    was, wanted = (", ".join(masks) or "none" for masks in (contract.masks, now))
     return (
         f"{_MASKS}({wanted}), got {route.target} with ({was}); nothing is applied to it until "
         f"`ingest rebuild {route.target}` makes it so, or the tables file has those again"

@@ -78,7 +78,6 @@ class Warehouse:
         self.session = session
         self.patience = Patience()
         self._cache: dict[tuple[str, str], tuple[int, object]] = {}
-        self._complete: set[tuple[str, str]] = set()
         self.same_moment: set[str] = set()
         """Notes of checkpoints that go with their tables: see `pipelines.platform.checkpoints`."""
         self._newest: dict[tuple[str, str], CommitFile] = {}
@@ -188,16 +187,6 @@ class Warehouse:
         check(self)
         return self.session.sql(statement)
 
-    def complete(self, layer: str, table: str, columns: Sequence[tuple[str, str]]) -> None:
-        """Add the columns that a table made by an earlier version has not; asked once."""
-        if (layer, table) in self._complete:
-            return
-        there = set(self.read(layer, table).columns)
-        lacking = [(name, type_) for name, type_ in columns if name not in there]
-        if lacking:
-            self.execute(definition.add_columns(self.name(layer, table), lacking))
-        self._complete.add((layer, table))
-
     def drop(self, layer: str, table: str) -> None:
         """Take a table away, if it is there, that nobody else uses."""
         if self.local:
@@ -205,7 +194,6 @@ class Warehouse:
         else:
             self.execute(definition.drop("TABLE", self.name(layer, table)))
         self._cache.pop((layer, table), None)
-        self._complete.discard((layer, table))
 
     def append(
         self,
@@ -350,12 +338,10 @@ def create_bronze(warehouse: Warehouse) -> None:
 def create_silver(warehouse: Warehouse) -> None:
     """`silver.cdc`, with file statistics on what finds a table's or a key's rows.
 
-    For who holds the lease on silver. An older table gains `extra`, which its rows have no need of.
-    Raises TableError where it is gone, and checkpoints say what was decoded into it.
+    For who holds the lease on silver. Raises TableError where it is gone, and checkpoints say what
+    was decoded into it.
     """
     if warehouse.exists("silver", "cdc"):
-        extra = [(column.name, column.type) for column in SILVER if column.name == "extra"]
-        warehouse.complete("silver", "cdc", extra)
         return
     decoded = _begun(warehouse, "silver", ("stream/commits/[0-9]*",))
     way = "--yes` decodes what bronze holds again"

@@ -80,10 +80,8 @@ def plots(facts: Facts) -> dict[str, str]:
         spent = {stage: [run["seconds"][stage] for run in facts.runs] for stage in STAGES}
         drawn["seconds"] = bars(labels, spent)
     for name in ("latency", "arrival_latency"):
-        # Rows of an earlier version lack what it did not measure.
         named = {
-            part: [run.get(f"{name}_{part}") for run in facts.runs]
-            for part in ("p50", "p95", "p99")
+            part: [run[f"{name}_{part}"] for run in facts.runs] for part in ("p50", "p95", "p99")
         }
         if any(value is not None for value in named["p50"]):
             drawn[name] = lines(labels, named, unit=seconds)

@@ -88,8 +88,7 @@ class Watermarks:
 
     `horizons`: where its history was trimmed. `version`: the target's Delta version then, where
     that tells what a killed run left. `changes`: how many were applied, and `widest`: the bytes of
-    the values of the widest, so that what is read of history is known to be little beforehand;
-    None: not known.
+    the values of the widest, so that what is read of history is known to be little beforehand.
     """
 
     applied: Pos | None = None
@@ -109,8 +108,8 @@ class Watermarks:
     horizons: tuple[Horizon, ...] = ()
     version: int | None = None
     batch_high_positions: tuple[tuple[int, Pos], ...] = ()
-    changes: int | None = 0
-    widest: int | None = 0
+    changes: int = 0
+    widest: int = 0
 
     def high_positions_after(
         self, above: int, last: int, high: Pos | None

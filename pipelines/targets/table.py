@@ -205,9 +205,8 @@ def contract_of(warehouse: Warehouse, target: str) -> TargetContract | None:
     if stored is None:
         return None
     mode, sequence, masks_hex = json.loads(stored)
-    keys, masked = keys_of(warehouse, target), json.loads(bytes.fromhex(masks_hex))
-    masks = None if masked is None else tuple(masked)
-    return TargetContract(mode, keys, tuple(sequence), masks=masks)
+    masks = tuple(json.loads(bytes.fromhex(masks_hex)))
+    return TargetContract(mode, keys_of(warehouse, target), tuple(sequence), masks=masks)
 
 
 def keep_horizons(

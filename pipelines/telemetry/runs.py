@@ -139,7 +139,6 @@ def create_runs(warehouse: Warehouse) -> None:
     """`gold._runs`."""
     columns = [(name, f"{type_} COMMENT {sql_text(text)}") for name, type_, text in RUNS]
     warehouse.create("gold", "_runs", columns)
-    warehouse.complete("gold", "_runs", columns)
 
 
 def last_run(warehouse: Warehouse) -> datetime | None:

@@ -71,11 +71,8 @@ def test_history_comes_to_the_driver_where_it_is_known_to_be_little() -> None:
     narrow = batch(watermarks=Watermarks(changes=1_000, widest=400), widest=300)
     assert narrow.history_changes == 1_002
     assert narrow.fits_here(1_002) and not narrow.fits_here(10_000_000)
-    assert not narrow.fits_here(None)
     # One wide change there ever was may be among any of them.
     assert not batch(watermarks=Watermarks(changes=1_000, widest=80_000)).fits_here(1_002)
     assert not batch(watermarks=Watermarks(changes=1_000, widest=400), widest=80_000).fits_here(
         1_002
     )
-    # Of progress that does not tell, nothing is known.
-    assert not batch(watermarks=Watermarks(changes=None, widest=None)).fits_here(1)

@@ -20,7 +20,7 @@ WATERMARKS = Watermarks(
     spellings=("Größe", "größe"),
     horizons=(Horizon(POS, 7, None),),
     batch_high_positions=((3, POS), (4, POS)),
-    changes=None,
+    changes=7,
     widest=12,
 )
 CONTRACT = TargetContract("scd2", ("id", "Größe"), (), "soft", "apply", ("email hash",))

@@ -124,7 +124,7 @@ class TableBatch:
         return f"epoch = {ends[0][EPOCH]} AND s1 BETWEEN {min(places)} AND {max(places)}"
 
     @property
-    def simple(self) -> bool:
+    def folds_in_sql(self) -> bool:
         """Whether the batch can be folded in SQL, each change being newer than what was applied."""
         return (
             self.whole

@@ -35,7 +35,7 @@ from pipelines.platform.rows import array_of
 
 def fast_suffices(batch: TableBatch) -> bool:
     """See `pipelines.apply.modes.TargetMode`."""
-    return batch.simple
+    return batch.folds_in_sql
 
 
 def fast(frames: Frames, batch: TableBatch) -> Applied:

@@ -31,7 +31,7 @@ from pipelines.targets.progress import Watermarks
 
 def fast_suffices(batch: TableBatch) -> bool:
     """See `pipelines.apply.modes.TargetMode`."""
-    return batch.simple
+    return batch.folds_in_sql
 
 
 def fast(frames: Frames, batch: TableBatch) -> Applied:

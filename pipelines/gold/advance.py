@@ -57,17 +57,17 @@ class TargetBatch:
 
 
 def advance(
-    ledger: Ledger, task: TargetBatch, pending: PendingChanges, *, progress: Progress
+    ledger: Ledger, coming: TargetBatch, pending: PendingChanges, *, progress: Progress
 ) -> Progress:
-    """Apply the task's changes; raises TableError where the target cannot take them."""
-    warehouse, route = ledger.warehouse, task.route
+    """Apply what is coming; raises TableError where the target cannot take it."""
+    warehouse, route = ledger.warehouse, coming.route
     was_unkeyed = unkeyed(progress)
     if (why := progress.why_outdated) is not None:
         raise TableError(why)
     if gone(warehouse, progress):
         raise TableError(is_gone(route.target))
     row = progress = _known(warehouse, route, progress.fresh())
-    new = _new(task)
+    new = _new(coming)
     if not new:
         return _up_to(row, pending)
     stats = [each for of_table in new.values() for each in of_table]
@@ -81,7 +81,7 @@ def advance(
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
     fresh = create_target(ledger, route, new, pending=pending, contract=contract)
-    labels = {*row.watermarks, *map(label_of, task.stats)}
+    labels = {*row.watermarks, *map(label_of, coming.stats)}
     shared = len(labels) > 1 and route.shard_column is None
     feedings = [Feeding(route, table, new[table], contract, pending, ledger) for table in new]
     columns: dict[str, str] = {}
@@ -92,7 +92,7 @@ def advance(
         [_feed(feeding, columns) for feeding in feedings],
         TargetTable(contract=contract, columns=columns, shared=shared),
         watermarks=row.watermarks,
-        above=task.above,
+        above=coming.above,
         only=pending.limit.only,
     )
     # Batches up to `partly_applied` were applied but for open transactions. They come again, and
@@ -290,11 +290,11 @@ def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
     return replace(progress, contract=contract, watermarks={**watermarks, **progress.watermarks})
 
 
-def _new(task: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
+def _new(coming: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
     """The source tables with batches not applied, in the order of their first change."""
     new = {
-        table: [each for each in stats if each.batch > task.above[table]]
-        for table, stats in task.stats.items()
+        table: [each for each in stats if each.batch > coming.above[table]]
+        for table, stats in coming.stats.items()
     }
     first = {
         table: min((s.lowest for s in stats if s.lowest is not None), default=())

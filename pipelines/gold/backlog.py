@@ -23,7 +23,7 @@ from ingest.wire.declared import declared_for
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import PendingChanges, survey
+from pipelines.silver.pending import PendingChanges, pending_changes
 from pipelines.targets.progress import (
     SOURCE_CURSOR,
     Names,
@@ -80,13 +80,13 @@ def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
 def with_backlog(
     ledger: Ledger, pending: PendingChanges, backlog: Backlog, *, cursor: Progress
 ) -> PendingChanges:
-    """The survey of what is above the source cursor, with what lags behind it."""
+    """The pending changes above the source cursor, with what lags behind it."""
     together: dict[int, list[SourceTable]] = {}
     for first, above in backlog.items():
         together.setdefault(above, []).extend([first, *later_names(first, ledger.first_names)])
     stats, types = list(pending.stats), dict(pending.types)
     for above, tables in together.items():
-        older = survey(
+        older = pending_changes(
             *(ledger.warehouse, ledger.source, above),
             tables=tables,
             until=cursor.batch,

@@ -36,7 +36,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
     ProjectedStats,
-    survey,
+    pending_changes,
     with_key_changes,
     with_sequence_positions,
 )
@@ -112,7 +112,7 @@ def histories(
     """What silver has of source tables of one source under all their names, up to batch `last`."""
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
-    pending = survey(warehouse, names[0].source, 0, tables=names, until=last)
+    pending = pending_changes(warehouse, names[0].source, 0, tables=names, until=last)
     pending = under_first_names(pending, first_names)
     feeds = [
         Feed(

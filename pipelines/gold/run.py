@@ -44,7 +44,7 @@ from pipelines.platform.failures import described
 from pipelines.platform.leases import lease
 from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import BatchStats, PendingChanges, survey
+from pipelines.silver.pending import BatchStats, PendingChanges, pending_changes
 from pipelines.silver.transactions import PublishLimit, publish_limit
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
@@ -101,12 +101,12 @@ class Request:
         """Whether a target is among those to bring forward."""
         return self.targets is None or target.casefold() in self.targets
 
-    def leaves(self, task: TargetBatch, progress: Progress) -> bool:
+    def leaves(self, batch: TargetBatch, progress: Progress) -> bool:
         """Whether a target with changes is left alone for now."""
-        if (task.route.source, task.route.target) in self.resting:
+        if (batch.route.source, batch.route.target) in self.resting:
             return True
         return self.at is not None and cadence.rests(
-            task.route, progress, events=task.rows, at=self.at
+            batch.route, progress, events=batch.rows, at=self.at
         )
 
 
@@ -162,7 +162,7 @@ class Foreseen(NamedTuple):
     by themselves, with why; `statements`: schema changes as the policy would have them; `waits`:
     the transaction whose rest gold waits for."""
 
-    tasks: dict[str, TargetBatch]
+    batches: dict[str, TargetBatch]
     apart: dict[SourceTable, str]
     statements: list[Entry]
     waits: str | None
@@ -175,11 +175,11 @@ def foreseen(
     cursor = source_cursor(progress_by_target, source)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     limit = publish_limit(warehouse, source, above=cursor.batch)
-    coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
+    coming = _coming(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
     ledger.log_statements(coming.pending)
-    tasks, apart = _tasks(ledger, cursor, _under_first_names(ledger, coming))
+    batches, apart = _target_batches(ledger, cursor, _under_first_names(ledger, coming))
     waits = str(limit.waits) if limit.waits is not None else None
-    return Foreseen(tasks, apart, ledger.foreseen(), waits)
+    return Foreseen(batches, apart, ledger.foreseen(), waits)
 
 
 def _merge_source(ledger: Callable[[], Ledger], request: Request) -> list[Merged]:
@@ -209,22 +209,22 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         backlog = cadence.awake(ledger, backlog, at=request.at)
     if _nothing_new(ledger, cursor, limit) and not backlog:
         return [], False
-    coming = _surveyed(ledger, cursor, limit=limit, backlog=backlog)
+    coming = _coming(ledger, cursor, limit=limit, backlog=backlog)
     ledger.log_statements(coming.pending)
     if ledger.renewed():
-        # What was surveyed lacks the truncates that silver has now.
+        # What was counted lacks the truncates that silver has now.
         return [], True
     coming = _under_first_names(ledger, coming)
-    tasks, errors = _tasks(ledger, cursor, coming)
-    tasks = _asked_for(ledger, tasks, request)
+    batches, errors = _target_batches(ledger, cursor, coming)
+    batches = _asked_for(ledger, batches, request)
     apart, freed = kept_apart(ledger.source, errors, ledger.progress_by_target)
     if request.targets is not None:
         # Nobody asked for the others.
         apart, freed = [], []
     advanced = _advanced_cursor(cursor, coming)
-    if not (tasks or apart or freed or advanced):
+    if not (batches or apart or freed or advanced):
         return [], False
-    rows = _applied(ledger, tasks, coming.pending, request=request)
+    rows = _applied(ledger, batches, coming.pending, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
     ledger.save()
     # The source cursor stays where only some targets were brought forward.
@@ -259,7 +259,7 @@ def _nothing_new(ledger: Ledger, cursor: Progress, limit: PublishLimit) -> bool:
     )
 
 
-class _Survey(NamedTuple):
+class _Coming(NamedTuple):
     """What a pass is to apply. `backlog`: what of it lies below the source cursor; `last`: of each
     name of a source table the last batch with changes."""
 
@@ -268,27 +268,25 @@ class _Survey(NamedTuple):
     last: dict[Names, int]
 
 
-def _surveyed(
-    ledger: Ledger, cursor: Progress, *, limit: PublishLimit, backlog: Backlog
-) -> _Survey:
+def _coming(ledger: Ledger, cursor: Progress, *, limit: PublishLimit, backlog: Backlog) -> _Coming:
     """What silver has beyond the source cursor, and for targets that lag behind it or are ahead of
     it."""
     warehouse = ledger.warehouse
     with warehouse.shuffling():
         apart = applied_beyond(ledger, cursor)
-        pending = survey(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
+        pending = pending_changes(warehouse, ledger.source, cursor.batch, limit=limit, apart=apart)
         backlog = {**backlog, **newly_keyed(ledger, pending)}
         pending = with_backlog(ledger, pending, backlog, cursor=cursor)
-    return _Survey(pending, backlog, last_batches(cursor, pending))
+    return _Coming(pending, backlog, last_batches(cursor, pending))
 
 
-def _under_first_names(ledger: Ledger, coming: _Survey) -> _Survey:
+def _under_first_names(ledger: Ledger, coming: _Coming) -> _Coming:
     """The same, once the ledger knows the renamings among it."""
     return coming._replace(pending=under_first_names(coming.pending, ledger.first_names))
 
 
-def _tasks(
-    ledger: Ledger, cursor: Progress, coming: _Survey
+def _target_batches(
+    ledger: Ledger, cursor: Progress, coming: _Coming
 ) -> tuple[dict[str, TargetBatch], dict[SourceTable, str]]:
     """The targets with changes, and the source tables that are parked by themselves, with why."""
     pending = coming.pending
@@ -317,7 +315,7 @@ def _tasks(
         elif clash is not None and not clash.feeding:
             errors.setdefault(target, clash.why(table))
     return {
-        target: _task(
+        target: _target_batch(
             *(ledger, cursor, coming),
             route=routed[of_target[0]],
             stats={t: [s for s in pending.stats if s.table == t and s.changes] for t in of_target},
@@ -342,10 +340,10 @@ def _routed(
     }
 
 
-def _task(
+def _target_batch(
     ledger: Ledger,
     cursor: Progress,
-    coming: _Survey,
+    coming: _Coming,
     *,
     route: Route,
     stats: dict[SourceTable, list[BatchStats]],
@@ -369,14 +367,14 @@ def _task(
 
 
 def _asked_for(
-    ledger: Ledger, tasks: Mapping[str, TargetBatch], request: Request
+    ledger: Ledger, batches: Mapping[str, TargetBatch], request: Request
 ) -> dict[str, TargetBatch]:
-    """The tasks that are for now: of the targets asked for, and not of those that rest."""
+    """The batches that are for now: of the targets asked for, and not of those that rest."""
     return {
-        name: task
-        for name, task in tasks.items()
+        name: batch
+        for name, batch in batches.items()
         if request.asks_for(name)
-        and not request.leaves(task, progress_of_route(ledger, task.route))
+        and not request.leaves(batch, progress_of_route(ledger, batch.route))
     }
 
 
@@ -389,17 +387,17 @@ def _record_news(ledger: Ledger, rows: Iterable[Progress]) -> None:
 
 
 def _applied(
-    ledger: Ledger, tasks: Mapping[str, TargetBatch], pending: PendingChanges, *, request: Request
+    ledger: Ledger, batches: Mapping[str, TargetBatch], pending: PendingChanges, *, request: Request
 ) -> list[Progress]:
     """The targets brought forward, a bounded number at a time; what became of each."""
     warehouse, rows = ledger.warehouse, list[Progress]()
 
     def run(name: str) -> None:
         if not request.stop():
-            request.at_work(f"{len(rows) + 1}/{len(tasks)} {name}")
-            rows.append(_apply(ledger, tasks[name], pending))
+            request.at_work(f"{len(rows) + 1}/{len(batches)} {name}")
+            rows.append(_apply(ledger, batches[name], pending))
 
-    largest = max((task.rows for task in tasks.values()), default=0)
+    largest = max((batch.rows for batch in batches.values()), default=0)
     threads = ThreadPoolExecutor(max_workers=ledger.warehouse.config.settings.merge_threads)
     # A file of gold is written anew with each row in it that changes; what compaction writes stays.
     plain = having(warehouse.session, NO_DICTIONARIES | NO_CONSTRAINTS)
@@ -407,22 +405,22 @@ def _applied(
         # A copy of the session's properties for each: threads that share one write their query's
         # number over each other's, and Spark keeps the plans of queries it has lost for ever.
         begun = [
-            pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in tasks
+            pool.submit(inheritable_thread_target(warehouse.session)(run), name) for name in batches
         ]
         for one in begun:
             one.result()
     return rows
 
 
-def _apply(ledger: Ledger, task: TargetBatch, pending: PendingChanges) -> Progress:
+def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progress:
     """Bring one target forward; never raises for what one table does."""
     began = time.monotonic()
-    progress = progress_of_route(ledger, task.route)
+    progress = progress_of_route(ledger, batch.route)
     try:
-        if task.error is not None:
-            raise TableError(task.error)
-        row = advance(ledger, task, pending, progress=progress)
-        return replace(row, tables=task.applied_batches, seconds=time.monotonic() - began)
+        if batch.error is not None:
+            raise TableError(batch.error)
+        row = advance(ledger, batch, pending, progress=progress)
+        return replace(row, tables=batch.applied_batches, seconds=time.monotonic() - began)
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
@@ -461,7 +459,7 @@ def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
     return {route.target: route for route in routes if route is not None}
 
 
-def _advanced_cursor(cursor: Progress, coming: _Survey) -> list[Progress]:
+def _advanced_cursor(cursor: Progress, coming: _Coming) -> list[Progress]:
     """How far silver was looked through, where that is news."""
     limit = coming.pending.limit
     advanced = replace(

@@ -264,7 +264,7 @@ class Ledger(EntryStore):
 
     def renewed(self) -> bool:
         """Carry out the new generations of tables that have no target, where there is nothing to
-        review; whether silver got truncates by that, which a survey of before lacks."""
+        review; whether silver got truncates by that, which what was counted before lacks."""
         fresh = [
             entry
             for table, entries in self._waiting.items()

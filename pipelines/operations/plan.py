@@ -152,9 +152,9 @@ def _tables(
 ) -> Iterator[list[Any]]:
     """What would become of each target with changes, and of source tables parked by themselves."""
     there = {name.casefold() for name in gold_tables(warehouse)}
-    for target, task in sorted(coming.tasks.items()):
+    for target, batch in sorted(coming.batches.items()):
         progress = progress_by_target.get((source, target))
-        why = task.error
+        why = batch.error
         made = target.casefold() in there
         if why is None and not made and progress is not None and progress.watermarks:
             why = is_gone(target)
@@ -162,10 +162,10 @@ def _tables(
         if why is None and progress is not None and progress.status == "parked":
             why = f"it is parked, and tried again: {progress.error}"
         elif why is None and progress is not None:
-            if cadence.rests(task.route, progress, events=task.rows, at=cadence.now()):
-                action, why = "rest", _why_it_rests(task.route, progress)
-        tables = sorted(map(label_of, task.stats))
-        yield ["table", target, source, tables, task.rows, action, why]
+            if cadence.rests(batch.route, progress, events=batch.rows, at=cadence.now()):
+                action, why = "rest", _why_it_rests(batch.route, progress)
+        tables = sorted(map(label_of, batch.stats))
+        yield ["table", target, source, tables, batch.rows, action, why]
     for table, why in coming.apart.items():
         yield ["table", label_of(table), source, [label_of(table)], 0, "park", why]
 

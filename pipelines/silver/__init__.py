@@ -1,1 +1,1 @@
-"""One table of all changes: decoded, placed, joined, surveyed."""
+"""One table of all changes: decoded, placed, joined, counted."""

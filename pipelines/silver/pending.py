@@ -84,7 +84,7 @@ class PendingChanges(NamedTuple):
     limit: PublishLimit = EVERYTHING
 
 
-def survey(
+def pending_changes(
     warehouse: Warehouse,
     source: str,
     above: int,

@@ -1,4 +1,4 @@
-"""The groups of the survey put together: what a source table comes to over all that it sent.
+"""The groups of pending changes put together: what a source table comes to over all it sent.
 
 Spark aggregates only by kind, operation, format and column types. Which of these groups belongs to
 which figure is decided here, over a few rows.
@@ -12,7 +12,7 @@ from typing import Any
 IMAGES = 64
 """Lists of column names of a table that are named one by one."""
 Group = dict[str, Any]
-"""A row of the survey."""
+"""A row of the query on pending changes."""
 _OF = ("db", "schema", "table", "part")
 _REMOVING = ("delete", "truncate")
 

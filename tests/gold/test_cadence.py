@@ -227,9 +227,9 @@ def test_a_run_that_goes_on_takes_it_up_when_its_turn_comes(
     advance, one_pass = gold.advance, run.Run._pass
     passes = iter(range(99))
 
-    def advanced(ledger: Any, task: Any, *about: Any, **more: Any) -> Any:
-        merged.append((task.route.target, clock.ahead))
-        return advance(ledger, task, *about, **more)
+    def advanced(ledger: Any, batch: Any, *about: Any, **more: Any) -> Any:
+        merged.append((batch.route.target, clock.ahead))
+        return advance(ledger, batch, *about, **more)
 
     def passed(self: run.Run, **more: Any) -> bool:
         number = next(passes)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import PendingChanges, survey
+from pipelines.silver.pending import PendingChanges, pending_changes
 from tests.support.project import Project, canal, canal_ddl
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -144,9 +144,9 @@ def test_what_is_refused(
         ) -> PendingChanges:
             if source == "eu":
                 raise ValueError("nobody foresaw this")
-            return survey(warehouse, source, *rest, **more)  # type: ignore[arg-type]
+            return pending_changes(warehouse, source, *rest, **more)  # type: ignore[arg-type]
 
-        patch.setattr("pipelines.gold.run.survey", fails)
+        patch.setattr("pipelines.gold.run.pending_changes", fails)
         project.land("us-3.jsonl", [row("fine", 2)])
         answer = project.ingest("run")
         assert answer.code == 1

@@ -46,10 +46,10 @@ def test_it_is_tried_again_at_growing_intervals(
     clock, tried, looked = [0.0], [], []
     advance, merge_source, one_pass = gold.advance, gold._merge_source, run.Run._pass
 
-    def advanced(ledger: Any, task: Any, *about: Any, **more: Any) -> Any:
-        if task.route.target == "shop_item":
+    def advanced(ledger: Any, batch: Any, *about: Any, **more: Any) -> Any:
+        if batch.route.target == "shop_item":
             tried.append(clock[0])
-        return advance(ledger, task, *about, **more)
+        return advance(ledger, batch, *about, **more)
 
     def merged(*about: Any, **more: Any) -> Any:
         looked.append(clock[0])

@@ -1,4 +1,4 @@
-"""What the survey's groups come to, whatever order they come in."""
+"""What the groups of pending changes come to, whatever order they come in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTS = ("partials", "key_changes", "zero_dates", "no_ops", "keyless", "unhashe
 
 
 def group(kind: str = "change", op: str = "insert", **more: Any) -> dict[str, Any]:
-    """A row of the survey: one row of silver's table `d.t`, in batch 3 at POS."""
+    """A row of the query on pending changes: one row of silver's table `d.t`, in batch 3 at POS."""
     of = {"db": "d", "schema": None, "table": "t", "part": 0, "schema_id": "x", "format": "canal"}
     places = {"lowest": POS, "highest": POS, "newest_row": Row(batch=3, pos=POS)}
     found = {"rows": 1, "first": 3, "last": 3, "newest": 7, "oldest": 7, "widest": 0}

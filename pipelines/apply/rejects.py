@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ingest.codes import Code
 from ingest.sql.projection import events
+from ingest.sql.query import select
 from ingest.sql.rejects import reasons, waiting
-from ingest.sql.rejects.rows import as_rejects
+from ingest.sql.rejects.rows import as_rejects, is_open
 from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply.batch import TableBatch
@@ -82,7 +83,8 @@ def resolve_rejects(
     """
     warehouse = frames.warehouse
     changes = events(batch.projection, batch.history(where))
-    found = waiting.of_keys(table_of(warehouse), changes, keys=keys, code=code, target=batch.target)
+    wanted = is_open(batch.projection.source, batch.target, code.value)
+    found = waiting.of_keys(select(table_of(warehouse), wanted), changes, keys=keys)
     if still is not None:
         found = waiting.without_results(found, still)
     resolved = waiting.resolved(found)

@@ -44,7 +44,13 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
     counts: Counter[str] = Counter()
     with surprises():
         truncates = merged_truncates(batch)
-        _merge(frames, batch, f"({rows})", counts=counts, exact=False, truncates=truncates)
+        _merge(
+            *(frames, batch, f"({rows})"),
+            counts=counts,
+            exact=False,
+            sparing=bool(batch.total("no_ops")),
+            truncates=truncates,
+        )
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     unwritten = affected < batch.total("changes") and (
         bool(batch.total("no_ops")) or affected < _source_rows(frames, batch.target)
@@ -67,7 +73,14 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         expected += left
     if states or batch.new_truncates:
         rows, truncates = union_all(states) or _none(frames, batch), merged_truncates(batch)
-        _merge(frames, batch, f"({rows})", counts=counts, exact=True, truncates=truncates)
+        _merge(
+            *(frames, batch, f"({rows})"),
+            counts=counts,
+            exact=True,
+            # Late changes mostly lose: what is folded again is often as it was.
+            sparing=bool(batch.total("no_ops") or late.keys),
+            truncates=truncates,
+        )
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
     unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
@@ -82,7 +95,11 @@ def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Count
     counts: Counter[str] = Counter()
     if refolded.states:
         rows = batch.typed_states(refolded.of_kind("state"), exact=True)
-        _merge(frames, batch, f"({rows})", counts=counts, exact=True, truncates=())
+        # Rows that are as they were are written too: each stands at its newest change then, with
+        # which what comes late is compared.
+        _merge(
+            *(frames, batch, f"({rows})"), counts=counts, exact=True, sparing=False, truncates=()
+        )
     return counts
 
 
@@ -222,6 +239,7 @@ def _merge(
     *,
     counts: Counter[str],
     exact: bool,
+    sparing: bool,
     truncates: tuple[Truncate, ...],
 ) -> None:
     statement = merge_sql(
@@ -235,8 +253,7 @@ def _merge(
             soft=batch.soft,
             mixed=exact,
             own=batch.shared,
-            # Late changes mostly lose: what is folded again is often as it was.
-            sparing=bool(batch.total("no_ops") or counts["keys_refolded"]),
+            sparing=sparing,
             truncates=truncates,
         )
     )

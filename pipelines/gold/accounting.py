@@ -17,8 +17,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ingest.codes import Code
+from ingest.position import Pos
 from ingest.sql.fold import append
-from ingest.sql.fold.late_keys import of_kinds
+from ingest.sql.fold.late_keys import highest, of_kinds
 from ingest.sql.fold.reconstruction import keys_of_partial_images
 from ingest.sql.projection import events
 from ingest.sql.rejects import left_out as texts
@@ -30,13 +31,22 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.gold.reconstruction import Reconstruction
-from pipelines.platform.rows import array_of
+from pipelines.platform.rows import array_of, rows
 from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
-_NOT_FOLDED = (Code.LATE_BEYOND_HORIZON.value, Code.SHARD_KEY_CONFLICT.value)
-"""Rejects that a fold of today's history says nothing of."""
+_NOT_FOLDED = (Code.LATE_BEYOND_HORIZON, Code.SHARD_KEY_CONFLICT)
+"""Rejects that a fold of today's history says nothing of; of the second where source tables share
+keys."""
+
+
+class Entered(NamedTuple):
+    """How many changes are among the rejects, and by label of their source table the highest place
+    of a partial image without a base."""
+
+    changes: int
+    last_baseless: dict[str, Pos]
 
 
 class LeftOut(NamedTuple):
@@ -46,22 +56,34 @@ class LeftOut(NamedTuple):
     unrecorded: int = 0
 
 
-def enter_left_out(reconstruction: Reconstruction, at: datetime) -> int:
-    """Enter as rejects what the fold leaves out, or note `at` that it is still; how many changes.
+def enter_left_out(reconstruction: Reconstruction, at: datetime) -> Entered:
+    """Enter as rejects what the fold leaves out, or note `at` that it is still.
 
-    One MERGE: nothing comes to the driver, however many there are.
+    One MERGE: no change comes to the driver, however many there are.
     """
-    warehouse = reconstruction.warehouse
+    warehouse, frames = reconstruction.warehouse, reconstruction.frames
     create_rejects(warehouse)
-    found = reconstruction.frames.view(warehouse.session.sql(_left_out(reconstruction)))
+    baseless = {
+        batch.projection.label: frames.set_down(frames.sql(results))
+        for batch in reconstruction.batches
+        if (results := _baseless(frames, batch)) is not None
+    }
+    parts = [
+        part
+        for batch in reconstruction.batches
+        for part in _parts(batch, baseless=baseless.get(batch.projection.label))
+    ]
     source, target = reconstruction.source, reconstruction.target
+    found = frames.view(frames.sql(texts.as_rows(parts, source=source, target=target)))
     # All of history is folded for it.
     with alone(), having(warehouse.session, SOURCE_SET_DOWN):
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=True)
         warehouse.execute(statement)
     noted = texts.noted_at(table_of(warehouse), source=source, target=target, at=_moment(at))
     row = warehouse.session.sql(noted).first()
-    return int(row[0]) if row is not None else 0
+    tops = {label: rows(frames.sql(highest(results))) for label, results in baseless.items()}
+    last_baseless = {label: tuple(top) for label, [(top,)] in tops.items() if top is not None}
+    return Entered(int(row[0]) if row is not None else 0, last_baseless)
 
 
 def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
@@ -70,14 +92,15 @@ def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     warehouse = reconstruction.warehouse
     if not warehouse.exists("gold", "_rejects"):
         return 0
-    lost = _conflicts(reconstruction, at) if reconstruction.shared else 0
+    shared = reconstruction.shared
+    lost = _conflicts(reconstruction, at) if shared else 0
     statement = texts.resolve(
         table_of(warehouse),
         source=reconstruction.source,
         target=reconstruction.target,
         before=_moment(at),
         now=_moment(datetime.now(UTC)),
-        but=_NOT_FOLDED,
+        but=[code.value for code in (_NOT_FOLDED if shared else _NOT_FOLDED[:1])],
     )
     with alone():
         warehouse.execute(statement)
@@ -88,8 +111,13 @@ def left_out(reconstruction: Reconstruction) -> LeftOut:
     """What the fold leaves out, counted."""
     warehouse = reconstruction.warehouse
     create_rejects(warehouse)
-    counted = texts.counted(_left_out(reconstruction), table_of(warehouse))
-    row = warehouse.session.sql(counted).first()
+    frames = reconstruction.frames
+    parts = []
+    for batch in reconstruction.batches:
+        results = _baseless(frames, batch)
+        parts += _parts(batch, baseless=f"({results})" if results is not None else None)
+    found = texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
+    row = warehouse.session.sql(texts.counted(found, table_of(warehouse))).first()
     return LeftOut() if row is None else LeftOut(int(row[0]), int(row[1]))
 
 
@@ -97,29 +125,29 @@ def _moment(at: datetime) -> str:
     return f"TIMESTAMP '{at.isoformat()}'"
 
 
-def _left_out(reconstruction: Reconstruction) -> str:
-    """SQL of what the fold leaves out, as rows of rejects, each once, with `voided`."""
-    parts = [
-        part for batch in reconstruction.batches for part in _parts(reconstruction.frames, batch)
-    ]
-    return texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
+def _baseless(frames: Frames, batch: TableBatch) -> str | None:
+    """SQL of the partial images of a source table for which its fold finds no base, as results of
+    `ingest.fold.arrow`; None where it has no partial image."""
+    if not batch.keeps.keyed or not batch.total("partials"):
+        return None
+    changes = events(batch.projection, batch.history(ROW_CHANGES))
+    keys = frames.few_keys(keys_of_partial_images(changes))
+    among = frames.view(pa.table({"key": array_of(keys)})) if keys is not None else None
+    run = KEYED[batch.mode].history_run(batch)
+    return of_kinds(folded_history(frames, batch, run, among=among), ["baseless"])
 
 
-def _parts(frames: Frames, batch: TableBatch) -> list[str]:
-    """SQL of what one source table's fold leaves out, by reason."""
+def _parts(batch: TableBatch, *, baseless: str | None) -> list[str]:
+    """SQL of what one source table's fold leaves out, by reason; `baseless`: a relation of its
+    partial images without a base."""
     images = ROW_CHANGES if batch.keeps.keyed else append.IMAGES
     voided = "false"
     if batch.keeps.latest and not batch.soft and batch.all_truncates:
         voided = f"coalesce({batch.below_truncates('pos')}, false)"
     changes = events(batch.projection, batch.history(images))
     found = [texts.unfit(batch.projection, changes, voided=voided)]
-    if batch.keeps.keyed and batch.total("partials"):
-        keys = frames.few_keys(keys_of_partial_images(changes))
-        among = frames.view(pa.table({"key": array_of(keys)})) if keys is not None else None
-        run = KEYED[batch.mode].history_run(batch)
-        folded = folded_history(frames, batch, run, among=among)
-        partials = f"({of_kinds(folded, ['baseless'])})"
-        found.append(texts.not_voided(reasons.baseless(partials)))
+    if baseless is not None:
+        found.append(texts.not_voided(reasons.baseless(baseless)))
     if batch.projection.sequence:
         found.append(
             texts.not_voided(missing_order_key(batch, f"batch <= {batch.last} AND {batch.only}"))
@@ -135,9 +163,9 @@ def _conflicts(reconstruction: Reconstruction, at: datetime) -> int:
     """
     warehouse = reconstruction.warehouse
     parts = [_lost(batch) for batch in reconstruction.batches]
-    rows = texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
+    lost = texts.as_rows(parts, source=reconstruction.source, target=reconstruction.target)
     # By a name of its own: a MERGE does not read tables that its source has in a condition.
-    found = reconstruction.frames.view(warehouse.session.sql(rows))
+    found = reconstruction.frames.view(warehouse.session.sql(lost))
     with alone():
         statement = texts.enter(table_of(warehouse), found, at=_moment(at), misfits=False)
         done = warehouse.execute(statement).first()

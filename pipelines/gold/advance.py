@@ -26,7 +26,7 @@ from pipelines.gold.plan import (
 from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import Feeding, create_target, evolve
-from pipelines.gold.shared_keys import try_again
+from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import under_first_names
 from pipelines.platform.warehouse import Warehouse
@@ -108,9 +108,9 @@ def advance(
         row, unfit = _applied(warehouse, row, batch, was_unkeyed=was_unkeyed)
         misfits += [feeding] if unfit else []
     _enter_outgrown(misfits)
-    if shared and contract.keeps.keyed and _freed(row):
-        row = try_again(ledger, route, contract, row=row, last=pending.last)
-    return replace(_up_to(row, pending), contract=contract)
+    row = replace(_up_to(row, pending), contract=contract)
+    # Whether or not this batch freed a key: a run that was cut off may have.
+    return try_again(ledger, route, row=row) if shares_keys(route, row) else row
 
 
 def _up_to(row: Progress, pending: PendingChanges) -> Progress:
@@ -272,11 +272,6 @@ def _version(warehouse: Warehouse, row: Progress, *, fresh: bool, again: bool) -
         return warehouse.last_commit("gold", row.target).version
     known = (known.version for known in row.watermarks.values() if known.version)
     return recorded(warehouse, row.target, None if again else max(known, default=None))
-
-
-def _freed(row: Progress) -> bool:
-    """Whether some row may have gone."""
-    return bool(row.deleted or row.updated)
 
 
 def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:

@@ -22,6 +22,7 @@ from ingest.ddl.changes import ChangeKey
 from ingest.errors import IngestError, TableError
 from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
+from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger import generations
 from pipelines.ledger.alter import carry_out
 from pipelines.ledger.decisions import Ledger, superseded_by
@@ -65,6 +66,7 @@ def _backfill(ledger: Ledger, entry: Entry, route: Route, *, needed: bool) -> No
         generations.empty(ledger.warehouse, [entry])
     else:
         replay_misfits(ledger, route)
+        hand_over(ledger, route)
 
 
 def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:

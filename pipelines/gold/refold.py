@@ -11,11 +11,13 @@ Every event is read through the lineage of the columns (`ingest.sql.lineage`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
@@ -27,6 +29,7 @@ from ingest.names import SourceTable, label_of
 from ingest.position import Pos, pos_literal
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
+from ingest.sql.query import select
 from ingest.sql.rejects.waiting import baseless_among
 from ingest.sql.silver import ROW_CHANGES
 from ingest.sql.tables.rows import overwritten
@@ -35,7 +38,7 @@ from pipelines.apply.exact import Refolded, folded
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import these_keys
 from pipelines.apply.modes import KEYED
-from pipelines.gold.accounting import enter_left_out, resolve_rejects
+from pipelines.gold.accounting import Entered, enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, history_batches, key_of
 from pipelines.gold.reconstruction import Reconstruction, as_applied
@@ -44,7 +47,14 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
-from pipelines.targets.progress import record_progress
+from pipelines.platform.rows import array_of
+from pipelines.targets.progress import (
+    Progress,
+    ProgressByTarget,
+    Watermarks,
+    highest,
+    record_progress,
+)
 from pipelines.targets.table import columns_of, keys_of
 from pipelines.terminal.console import counted
 
@@ -101,6 +111,10 @@ def baseless(
 
 def _folded(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Refolded:
     late = these_keys(frames, batch, keys)
+    if batch.shared:
+        # No other source table's row has them: nothing sets their changes aside any more.
+        given = select(frames.view(pa.table({"key": array_of(keys)})))
+        late = late._replace(given=given)
     return folded(frames, batch, late, run=KEYED[batch.mode].history_run(batch))
 
 
@@ -120,9 +134,9 @@ class Filled(NamedTuple):
     rejected: int
 
 
-def overwrite(reconstruction: Reconstruction) -> Filled:
+def overwrite(reconstruction: Reconstruction, known: ProgressByTarget) -> Filled:
     """Replace the target's rows by what history makes them, and account for what it leaves out."""
-    return fill(reconstruction, partial(overwrite_rows, reconstruction))
+    return fill(reconstruction, partial(overwrite_rows, reconstruction), known)
 
 
 def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
@@ -132,26 +146,94 @@ def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
     warehouse.execute(overwritten(name, rows, columns=reconstruction.names))
 
 
-def fill(reconstruction: Reconstruction, replace: Callable[[str], None]) -> Filled:
-    """What `replace` leads to, which writes the rows of a relation to the table in one commit.
+def fill(
+    reconstruction: Reconstruction, write: Callable[[str], None], known: ProgressByTarget
+) -> Filled:
+    """What `write` leads to, which replaces the table's rows by those of a relation in one commit.
 
     What the fold leaves out is entered before and resolved after: a process that is killed in
-    between leaves no change that neither the rows nor the rejects have.
+    between leaves no change that neither the rows nor the rejects have. And what tells late changes
+    from others then is recorded before in `known`, so that it holds for the rows of before and for
+    those that history makes.
     """
     began = datetime.now(UTC)
-    rejected: list[int] = []
+    entered: list[Entered] = []
 
     def checked(rows: str) -> None:
+        note_rewritten(reconstruction, known, entered[-1].last_baseless if entered else {})
         check(reconstruction.warehouse)
-        replace(rows)
+        write(rows)
 
     def before() -> None:
-        rejected.append(enter_left_out(reconstruction, began))
+        entered.append(enter_left_out(reconstruction, began))
 
     reconstruction.tried(checked, before=before)
     lost = resolve_rejects(reconstruction, began)
     metrics = reconstruction.warehouse.last_commit("gold", reconstruction.target).metrics
-    return Filled(int(metrics.get("numOutputRows") or 0), sum(rejected) + lost)
+    rejected = sum(each.changes for each in entered) + lost
+    return Filled(int(metrics.get("numOutputRows") or 0), rejected)
+
+
+def note_rewritten(
+    reconstruction: Reconstruction, known: ProgressByTarget, last_baseless: Mapping[str, Pos]
+) -> None:
+    """Record what late changes have to be told from once history makes the target's rows.
+
+    Under another key other changes move a row, under other columns other ones change nothing, and
+    other partial images lack a base (`last_baseless`, by label). Positions by which rows are
+    ordered otherwise than before cannot be compared: of these `watermarks_of_history` tell.
+    """
+    progress = known.get((reconstruction.source, reconstruction.target))
+    if progress is None or reordered(reconstruction, progress):
+        return
+    noted = {}
+    for batch in reconstruction.batches:
+        label = batch.projection.label
+        before = progress.watermarks.get(label)
+        if before is None:
+            continue
+        removals = [before.last_removal, *(stats.last_removal for stats in batch.stats)]
+        noted[label] = replace(
+            before,
+            last_removal=highest(removals),
+            last_noop=before.applied if batch.keeps.versions else before.last_noop,
+            last_baseless=highest([before.last_baseless, last_baseless.get(label)]),
+        )
+    if noted.items() - progress.watermarks.items():
+        record_progress(reconstruction.warehouse, [progress.with_watermarks(noted)], known)
+
+
+def reordered(reconstruction: Reconstruction, progress: Progress) -> bool:
+    """Whether positions may be others than those that the target's progress remembers: columns of
+    the rows order them, or did before."""
+    before = progress.contract.sequence if progress.contract is not None else ()
+    return bool(before or reconstruction.contract.sequence)
+
+
+def watermarks_of_history(batch: TableBatch) -> Watermarks:
+    """The watermarks of a source table whose changes have other positions than before. What cannot
+    be told is taken for the case in which most counts as late."""
+    applied = highest(stats.highest for stats in batch.stats)
+    partials = bool(batch.total("partials"))
+    return replace(
+        Watermarks().with_truncates(batch.new_truncates),
+        applied=applied,
+        last_removal=highest(stats.last_removal for stats in batch.stats),
+        last_noop=applied,
+        partials=partials or batch.partial,
+        last_baseless=applied if partials else None,
+        key_overridden=key_overridden(batch),
+        unhashed=bool(batch.total("unhashed")),
+        spellings=batch.spellings,
+        horizons=batch.watermarks.horizons,
+        changes=batch.total("changes"),
+        widest=max((stats.widest for stats in batch.stats), default=0),
+    )
+
+
+def key_overridden(batch: TableBatch) -> bool:
+    """Whether silver's own keys of the source table are not the target's."""
+    return bool(batch.projection.keys) and not batch.projection.native
 
 
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
@@ -164,12 +246,19 @@ def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     return as_applied(ledger.warehouse, target, progress)
 
 
-def backfill(ledger: Ledger, route: Route) -> None:
-    """Fold the target's rows again, whichever way it keeps them."""
+def backfill(ledger: Ledger, route: Route) -> bool:
+    """Fold the target's rows again, whichever way it keeps them; False where there are none."""
     history = applied_history(ledger, route)
-    if history is not None:
-        with history as reconstruction:
-            overwrite(reconstruction)
+    if history is None:
+        return False
+    with history as reconstruction:
+        overwrite(reconstruction, ledger.progress_by_target)
+        progress = ledger.progress_by_target[ledger.source, route.target]
+        if reordered(reconstruction, progress):
+            anew = {b.projection.label: watermarks_of_history(b) for b in reconstruction.batches}
+            row = progress.with_watermarks(anew)
+            record_progress(ledger.warehouse, [row], ledger.progress_by_target)
+    return True
 
 
 def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
@@ -234,12 +323,8 @@ def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None)
 
 def rekey(ledger: Ledger, route: Route) -> None:
     """Fold the target's rows again by the key that it has now, which is not silver's."""
-    history = applied_history(ledger, route)
-    if history is None:
-        return
-    with history as reconstruction:
-        overwrite(reconstruction)
-    _mark(ledger, route)
+    if backfill(ledger, route):
+        _mark(ledger, route)
 
 
 def _mark(ledger: Ledger, route: Route) -> None:

@@ -35,7 +35,15 @@ from ingest.sql.rejects.rows import (
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.gold.refold import all_of, applied_history, baseless, overwrite_rows, refold
+from pipelines.gold.refold import (
+    all_of,
+    applied_history,
+    baseless,
+    note_rewritten,
+    overwrite_rows,
+    refold,
+)
+from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of, named
 from pipelines.platform.rows import rows as found_rows
@@ -113,6 +121,8 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
     if now:
         _change_status(warehouse, now)
+    for route in list(routes.values())[:1]:
+        hand_over(ledger, route)
     return resolved
 
 
@@ -170,6 +180,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                 _save_last_baseless(ledger, batch, max(waiting.values()))
         if None in verdicts.values():
             # Which rejects that settles is noted by who asked.
+            note_rewritten(reconstruction, ledger.progress_by_target, {})
             reconstruction.tried(partial(overwrite_rows, reconstruction))
     return verdicts
 
@@ -180,11 +191,12 @@ def _typed_again(
     """The verdicts on the events of the batch among the rejects, whose keys are folded again."""
     rows = _verdicts(frames, batch, chosen)
     keys = _keys(rows)
+    others_keys = _keys_of_others(frames, batch, keys)
+    keys -= others_keys
     asked = [origin_of(row.asDict()) for row in rows if row["fits"]]
     without_base = refold(frames, batch, keys, asked=asked) if keys else {}
     if without_base:
         _save_last_baseless(ledger, batch, max(without_base.values()))
-    others_keys = _keys_of_others(frames, batch, keys)
     verdicts: Verdicts = {}
     for row in rows:
         origin = origin_of(row.asDict())

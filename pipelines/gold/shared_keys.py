@@ -10,62 +10,92 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ingest.codes import Code
-from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
 from ingest.names import SourceTable
 from ingest.sql.projection import events
 from ingest.sql.query import select
+from ingest.sql.rejects import retyped
 from ingest.sql.rejects import waiting as texts
-from ingest.sql.silver import ROW_CHANGES
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import fold_again
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import freed_keys
 from pipelines.apply.modes import KEYED
-from pipelines.apply.rejects import resolve_rejects
 from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Progress
-from pipelines.targets.rejects import claimed
+from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
+from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of
 
 
-def try_again(
-    ledger: Ledger, route: Route, contract: TargetContract, *, row: Progress, last: int
-) -> Progress:
-    """Give the keys that are free now to the source tables whose changes wait for them."""
+def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
+    """Give the keys that are free now to the source tables whose changes wait for them; the
+    target's progress is `row`, and what that becomes."""
     warehouse, first_names = ledger.warehouse, ledger.first_names
     opened = claimed(warehouse, route.source, route.target)
-    if opened is None:
+    if opened is None or row.contract is None:
         return row
     waiting = (first_names.get(table, table) for table in _waiting(warehouse, route, opened))
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    found = histories(warehouse, routes, first_names=first_names, lineage=ledger.lineage, last=last)
+    extent = Extent.applied(row)
+    found = histories(
+        *(warehouse, routes),
+        first_names=first_names,
+        lineage=ledger.lineage,
+        last=extent.last,
+    )
     columns = columns_of(warehouse, route.target) or {}
-    target = TargetTable(contract=contract, columns=columns, shared=True)
-    for batch in history_batches(warehouse, found.feeds, target, extent=Extent(row.watermarks)):
+    target = TargetTable(contract=row.contract, columns=columns, shared=True)
+    for batch in history_batches(warehouse, found.feeds, target, extent=extent):
         with Frames(warehouse) as frames:
-            counts = _give(frames, batch, opened)
-        row = replace(row, **{name: getattr(row, name) + n for name, n in counts.items()})
+            row = _give(frames, batch, opened, row=row)
     return row
 
 
-def _give(frames: Frames, batch: TableBatch, opened: str) -> Counter[str]:
+def hand_over(ledger: Ledger, route: Route) -> None:
+    """`try_again` of a target whose rows were changed otherwise than by a batch."""
+    row = ledger.progress_by_target.get((ledger.source, route.target))
+    if row is None or not shares_keys(route, row):
+        return
+    after = try_again(ledger, route, row=row.fresh())
+    if after != row.fresh():
+        after = replace(after, status=row.status, error=row.error)
+        record_progress(ledger.warehouse, [after], ledger.progress_by_target)
+
+
+def shares_keys(route: Route, row: Progress) -> bool:
+    """Whether several source tables may claim one key of a target."""
+    keyed = row.contract is not None and row.contract.keeps.keyed
+    return keyed and len(row.watermarks) > 1 and route.shard_column is None
+
+
+def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> Progress:
+    """Fold the keys that are free from the table's history. What of their changes is in that fold
+    waits no more; what is not says now why."""
     changes = events(batch.projection, batch.history("true"))
     free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
     keys = select(free)
     if frames.sql(keys).isEmpty():
-        return Counter()
+        return row
     mode, late = KEYED[batch.mode], freed_keys(frames, batch, keys)
     refolded = fold_again(frames, batch, late, run=mode.history_run(batch), counts=Counter())
     counts = mode.merge_folded(frames, batch, refolded)
-    resolve_rejects(frames, batch, free, code=Code.SHARD_KEY_CONFLICT, where=ROW_CHANGES)
-    return counts
+    claims = texts.of_keys(opened, changes, keys=free)
+    verdicts = retyped.typed_again(batch.projection, changes, claims, rejects=True)
+    baseless = refolded.of_kind("baseless") if refolded.last_baseless is not None else None
+    change_rejects(frames.warehouse, retyped.as_changes(verdicts, baseless=baseless))
+    label = batch.projection.label
+    known = row.watermarks.get(label, Watermarks())
+    last_baseless = highest([known.last_baseless, refolded.last_baseless])
+    return replace(
+        row,
+        watermarks={**row.watermarks, label: replace(known, last_baseless=last_baseless)},
+        **{name: getattr(row, name) + number for name, number in counts.items()},
+    )
 
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:

@@ -55,6 +55,7 @@ from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
 from pipelines.targets.progress import ProgressByTarget, source_cursor
+from pipelines.targets.rejects import have_misfits
 
 
 def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
@@ -469,7 +470,7 @@ class Ledger(EntryStore):
         """Carry an approved entry out as far as that can be before the rows of the batch: where
         rows have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish,
         which alone changes keys."""
-        later = any(map(deferred, entry.effects))
+        later = any(map(deferred, entry.effects)) or self._frees_misfits(entry)
         if entry.proposed or later:
             entry = self.save_entry(entry)
         if any(isinstance(effect, ChangeKey) for effect in entry.effects):
@@ -481,6 +482,15 @@ class Ledger(EntryStore):
             return
         if not backfill and not later:
             self._stage_applied(entry)
+
+    def _frees_misfits(self, entry: Entry) -> bool:
+        """Whether events were set aside for a value of a column that the entry takes away: they
+        are tried again once it is gone."""
+        gone = [effect.name for effect in entry.effects if isinstance(effect, DropColumn)]
+        waiting = bool(gone) and entry.target is not None
+        return waiting and have_misfits(
+            self.warehouse, self.source, entry.target or "", columns=gone
+        )
 
     def _stage_applied(self, entry: Entry) -> None:
         """The entry as applied: what waited of columns that it ends has nothing to wait for."""

@@ -18,7 +18,8 @@ from ingest.names import SourceTable
 from ingest.position import pos_literal
 from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
-from ingest.sql.quoting import equal, sql_text, sql_texts
+from ingest.sql.quoting import equal, sql_text
+from ingest.sql.rejects.rows import misfits_in
 from ingest.sql.silver import named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
@@ -105,11 +106,8 @@ def _held_back(entry: Entry) -> str | None:
 
 def _rejected_because_of(entry: Entry) -> str | None:
     """Which rejects hold a value that has no place in a column until the entry is approved."""
-    columns = [e.name.lower() for e in entry.effects if isinstance(e, AlterColumnType)]
+    columns = [e.name for e in entry.effects if isinstance(e, AlterColumnType)]
     if not columns:
         return None
-    listed = sql_texts(columns)
-    return (
-        equal(target=entry.target or "", source=entry.table.source)
-        + f" AND coalesce(exists(misfits, m -> lower(m.column) IN ({listed})), false)"
-    )
+    whose = equal(target=entry.target or "", source=entry.table.source)
+    return f"{whose} AND {misfits_in(columns)}"

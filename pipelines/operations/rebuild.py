@@ -24,11 +24,18 @@ from ingest.config.modes import TargetContract
 from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
-from pipelines.apply.batch import TableBatch
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
-from pipelines.gold.refold import Filled, fill, overwrite
+from pipelines.gold.refold import (
+    Filled,
+    fill,
+    key_overridden,
+    overwrite,
+    reordered,
+    watermarks_of_history,
+)
 from pipelines.gold.run import Merged, merge_tables
+from pipelines.gold.shared_keys import hand_over
 from pipelines.gold.untyped import untyped_columns
 from pipelines.ledger.decisions import Ledger, retypes
 from pipelines.ledger.entries import WAITING, Entry, write_entries
@@ -37,7 +44,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 from pipelines.targets.progress import (
     Progress,
-    Watermarks,
+    ProgressByTarget,
     highest,
     load_progress,
     progress_of,
@@ -106,21 +113,29 @@ def rebuild(
                 changes = [] if gone else _changes(reconstruction, progress.contract)
                 if any(change.grave for change in changes) and not confirmed:
                     return done._replace(changes=changes, refused=True)
-                filled = _filled(reconstruction, gone=gone, changes=changes)
+                known = load_progress(warehouse)
+                filled = _filled(reconstruction, known, gone=gone, changes=changes)
                 events = sum(batch.total("changes") for batch in reconstruction.batches)
-                noted = _noted(progress, reconstruction, gone=gone)
+                noted = _noted(known[source, target.name], reconstruction, gone=gone)
             seconds = time.monotonic() - began
             noted = replace(noted, events=events, inserted=filled.rows, rejected=filled.rejected)
-            record_progress(warehouse, [replace(noted, seconds=seconds)], load_progress(warehouse))
+            record_progress(warehouse, [replace(noted, seconds=seconds)], known)
             write_entries(warehouse, _confirmed(reconstruction))
-            ledger = Ledger(warehouse, source)
+            ledger = Ledger(warehouse, source, progress_by_target=known)
             ledger.review_again(filter(retypes, reconstruction.entries), reconstruction.route)
+            hand_over(ledger, reconstruction.route)
             done = Rebuilt(*filled, events, seconds, [], changes)
     merged = merge_tables(warehouse, sources=[source], targets=[target.name])
     return done._replace(merged=merged)
 
 
-def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Change]) -> Filled:
+def _filled(
+    reconstruction: Reconstruction,
+    known: ProgressByTarget,
+    *,
+    gone: bool,
+    changes: Sequence[Change],
+) -> Filled:
     """Write the rows, into the table as it is where that will do."""
     warehouse, target, contract = (
         reconstruction.warehouse,
@@ -135,12 +150,12 @@ def _filled(reconstruction: Reconstruction, *, gone: bool, changes: Sequence[Cha
         check_contract(warehouse, target, contract=contract)
         if reconstruction.soft:
             add_deletion_time(warehouse, target)
-        return overwrite(reconstruction)
+        return overwrite(reconstruction, known)
 
     def replaced(rows: str) -> None:
         replace_table(warehouse, target, reconstruction.typed(rows), contract=contract)
 
-    return fill(reconstruction, replaced)
+    return fill(reconstruction, replaced, known)
 
 
 def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> list[Change]:
@@ -167,6 +182,9 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
         none, masks = ("none",), contract.masks or ()
         old, new = ", ".join(held_masks or none), ", ".join(masks or none)
         changes.append(Change(f"masks ({old}) become ({new})"))
+    if kept is not None and kept.sequence != contract.sequence:
+        old, new = (", ".join(names) or "none" for names in (kept.sequence, contract.sequence))
+        changes.append(Change(f"sequence_by ({old}) becomes ({new})"))
     if kept is not None and {key.lower() for key in kept.keys} != {
         k.lower() for k in contract.keys
     }:
@@ -211,8 +229,8 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         and (progress.contract.mode, progress.contract.keys) != contract[:2]
     )
     batches = {batch.projection.label: batch for batch in reconstruction.batches}
-    if progress.outdated is not None:
-        watermarks = {label: _conservative_watermarks(batch) for label, batch in batches.items()}
+    if progress.outdated is not None or reordered(reconstruction, progress):
+        watermarks = {label: watermarks_of_history(batch) for label, batch in batches.items()}
         top = highest(known.applied for known in watermarks.values())
         times = [
             s.newest
@@ -237,7 +255,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         watermarks[label] = replace(
             replace(known, more_truncates=False).with_truncates(truncates),
             last_noop=known.applied if versions else None,
-            key_overridden=known.key_overridden or (batch is not None and _key_overridden(batch)),
+            key_overridden=known.key_overridden or (batch is not None and key_overridden(batch)),
         )
     differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
@@ -245,29 +263,3 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
     return replace(
         progress.fresh(), watermarks=watermarks, contract=contract, status=status, error=error
     )
-
-
-def _conservative_watermarks(batch: TableBatch) -> Watermarks:
-    """The watermarks of a source table whose changes have other positions than before. What cannot
-    be told is taken for the case in which most counts as late."""
-    applied = highest(stats.highest for stats in batch.stats)
-    partials = bool(batch.total("partials"))
-    return replace(
-        Watermarks().with_truncates(batch.new_truncates),
-        applied=applied,
-        last_removal=highest(stats.last_removal for stats in batch.stats),
-        last_noop=applied,
-        partials=partials or batch.partial,
-        last_baseless=applied if partials else None,
-        key_overridden=_key_overridden(batch),
-        unhashed=bool(batch.total("unhashed")),
-        spellings=batch.spellings,
-        horizons=batch.watermarks.horizons,
-        changes=batch.total("changes"),
-        widest=max((stats.widest for stats in batch.stats), default=0),
-    )
-
-
-def _key_overridden(batch: TableBatch) -> bool:
-    """Whether silver's own keys of the source table are not the target's."""
-    return bool(batch.projection.keys) and not batch.projection.native

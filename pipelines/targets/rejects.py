@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -9,7 +11,7 @@ from ingest.sql.query import select
 from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
 from ingest.sql.rejects.rows import MISFITS
-from pipelines.platform.rows import named
+from pipelines.platform.rows import named, rows
 from pipelines.platform.upserts import add, change_from, upsert_from
 from pipelines.platform.warehouse import Warehouse
 
@@ -51,14 +53,29 @@ def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     where there is none."""
     if not warehouse.exists("gold", "_rejects"):
         return None
-    claims = texts.claimed(table_of(warehouse), source=source, target=target)
-    return None if warehouse.session.sql(claims).isEmpty() else claims
+    claiming = warehouse.cached("gold", "_rejects", lambda: _claiming(warehouse))
+    if (source, target) not in claiming:
+        return None
+    return texts.claimed(table_of(warehouse), source=source, target=target)
+
+
+def _claiming(warehouse: Warehouse) -> set[tuple[str, str]]:
+    """The sources and targets with such rejects."""
+    return set(map(tuple, rows(warehouse.session.sql(texts.claiming(table_of(warehouse))))))
 
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside now."""
     claims = claimed(warehouse, source, target)
     return "true" if claims is None else texts.unclaimed(claims)
+
+
+def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Sequence[str]) -> bool:
+    """Whether events are set aside now for a value of some columns of a target."""
+    if not warehouse.exists("gold", "_rejects"):
+        return False
+    where = f"{texts.is_open(source, target)} AND {texts.misfits_in(columns)}"
+    return not warehouse.session.sql(select(table_of(warehouse), where)).isEmpty()
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from ingest.codes import Code
 from ingest.sql.projection import Projection
+from ingest.sql.query import select
 from ingest.sql.rejects import left_out, reasons, retyped, rows, waiting
 
 PROJECTION = Projection(
@@ -38,9 +38,9 @@ QUERIES = {
     "keyless": reasons.keyless(EVENTS),
     "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
     "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, given="SELECT key FROM k"),
-    "of_keys": waiting.of_keys(
-        "gold._rejects", EVENTS, keys="keys", code=Code.NO_BASE_IMAGE, target="t"
-    ),
+    "of_keys": waiting.of_keys(CLAIMED, EVENTS, keys="keys"),
+    "claiming": rows.claiming("gold._rejects"),
+    "misfits_in": select("gold._rejects", rows.misfits_in(["it's", "B"])),
     "without_results": waiting.without_results(CLAIMED, "results"),
     "resolved": waiting.resolved(waiting.without_results(CLAIMED, "results")),
     "baseless_among": waiting.baseless_among("results", "asked"),
@@ -61,6 +61,9 @@ QUERIES = {
     "counted": left_out.counted(ROWS, "gold._rejects"),
     "typed_again": retyped.typed_again(PROJECTION, EVENTS, CLAIMED, rejects=True),
     "as_changes": retyped.as_changes(retyped.typed_again(PROJECTION, EVENTS, CLAIMED)),
+    "as_changes, baseless": retyped.as_changes(
+        retyped.typed_again(PROJECTION, EVENTS, CLAIMED, rejects=True), baseless="results"
+    ),
     "numbers_that_ask_most": retyped.numbers_that_ask_most(
         "gold._rejects", source="lab", target="t"
     ),

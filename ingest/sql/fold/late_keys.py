@@ -209,6 +209,11 @@ def late_relation(grouped: str, *, found: str, brought: str) -> str:
     )
 
 
+def highest(results: str) -> str:
+    """A row: the highest position of results, a relation."""
+    return f"SELECT max(pos) FROM {results}"
+
+
 def number_of(late: str) -> str:
     """A row: how many keys `late_relation` gave, a relation, and how many of them are late."""
     return f"SELECT count(*), count_if(late) FROM {late}"

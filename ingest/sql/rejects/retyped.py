@@ -6,8 +6,9 @@ from ingest.codes import Code
 from ingest.sql.delivery import listed, same
 from ingest.sql.projection import Projection
 from ingest.sql.query import query, select
-from ingest.sql.rejects.reasons import reason
-from ingest.sql.rejects.rows import is_open
+from ingest.sql.quoting import sql_text
+from ingest.sql.rejects.reasons import ORIGIN, reason
+from ingest.sql.rejects.rows import BASELESS_ERROR, NO_MISFITS, is_open
 
 _SAID = {"reject": "id", "had": "version"} | {
     f"was_{name}": name for name in ("code", "error", "misfits")
@@ -34,13 +35,28 @@ def typed_again(projection: Projection, events: str, wanted: str, *, rejects: bo
     )
 
 
-def as_changes(verdicts: str) -> str:
-    """Verdicts on rejects as changes of these: what fits is resolved, what does not says why."""
+def as_changes(verdicts: str, *, baseless: str | None = None) -> str:
+    """Verdicts on rejects as changes of these: what fits is resolved, what does not says why, as do
+    those of `baseless`, a relation of results without a base."""
+    found = {"verdicts": verdicts}
+    if baseless is None:
+        found["told"] = "SELECT *, false AS waits FROM verdicts"
+    else:
+        found["baseless"] = f"SELECT DISTINCT {ORIGIN} FROM {baseless}"
+        found["told"] = (
+            "SELECT v.*, b.offset IS NOT NULL AS waits FROM verdicts v "
+            f"LEFT JOIN baseless b ON {same('b', 'v')}"
+        )
     return query(
-        verdicts=verdicts,
-        changed="SELECT reject AS id, had AS version, IF(fits, 'resolved', 'open') AS status, "
-        "IF(fits, was_code, code) AS code, IF(fits, was_error, error) AS error, "
-        "IF(fits, was_misfits, misfits) AS misfits FROM verdicts",
+        **found,
+        changed="SELECT DISTINCT reject AS id, had AS version, "
+        "IF(fits AND NOT waits, 'resolved', 'open') AS status, "
+        f"CASE WHEN NOT fits THEN code WHEN waits THEN '{Code.NO_BASE_IMAGE.value}' "
+        "ELSE was_code END AS code, "
+        f"CASE WHEN NOT fits THEN error WHEN waits THEN {sql_text(BASELESS_ERROR)} "
+        "ELSE was_error END AS error, "
+        f"CASE WHEN NOT fits THEN misfits WHEN waits THEN {NO_MISFITS} "
+        "ELSE was_misfits END AS misfits FROM told",
     )
 
 

@@ -7,10 +7,12 @@ A relation of reasons has the columns of a delivery (`ingest.sql.delivery`), `co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ingest.codes import Code
 from ingest.sql.delivery import listed
 from ingest.sql.query import query
-from ingest.sql.quoting import equal, sql_text
+from ingest.sql.quoting import equal, sql_text, sql_texts
 
 MISFITS = "array<struct<column:string,expected:string,value:string>>"
 """Of a `type_mismatch` each column whose value did not fit, the type it was to have, the text."""
@@ -60,11 +62,23 @@ def of_gold(source: str, target: str | None) -> str:
     return equal(stage="gold", source=source, target=target)
 
 
+def misfits_in(columns: Iterable[str]) -> str:
+    """True for rejects of a value of some of the columns, in whatever case they are written."""
+    listed_names = sql_texts(name.lower() for name in columns)
+    return f"coalesce(exists(misfits, m -> lower(m.column) IN ({listed_names})), false)"
+
+
 def claimed(rejects: str, *, source: str, target: str) -> str:
     """The open rejects, in the table `rejects`, of changes whose key another source table's row
     holds."""
     code = Code.SHARD_KEY_CONFLICT.value
     return f"SELECT * FROM {rejects} WHERE {is_open(source, target, code)}"
+
+
+def claiming(rejects: str) -> str:
+    """The sources and targets with such rejects in the table `rejects`: (source, target)."""
+    where = equal(status="open", stage="gold", code=Code.SHARD_KEY_CONFLICT.value)
+    return f"SELECT DISTINCT source, target FROM {rejects} WHERE {where}"
 
 
 def unclaimed(claimed: str) -> str:

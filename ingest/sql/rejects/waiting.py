@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ingest.codes import Code
 from ingest.sql.delivery import same
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text
@@ -25,12 +24,10 @@ def without_claimed(events: str, claimed: str, *, given: str | None = None) -> s
     )
 
 
-def of_keys(rejects: str, events: str, *, keys: str, code: Code, target: str) -> str:
-    """The open rejects of a code and a target, in the table `rejects`, of events of the relation
-    `keys` (`key`)."""
+def of_keys(opened: str, events: str, *, keys: str) -> str:
+    """The open rejects (`opened`) of events of the relation `keys` (`key`)."""
     return query(
-        waiting=f"SELECT * FROM {rejects} WHERE status = 'open' AND code = '{code.value}' "
-        f"AND target = {sql_text(target)}",
+        waiting=opened,
         events=events,
         of_keys=f"SELECT r.* FROM waiting r JOIN events e ON {same('e', 'r')} "
         f"JOIN {keys} k ON k.key = e.key",

@@ -33,9 +33,8 @@ def read_modify(reader: TokenReader, table: TableName) -> list[Clause]:
     """MySQL and Oracle; without a type only nullability, default or comment change."""
     if reader.accept("PRIMARY", "KEY"):  # OceanBase
         return [Clause(kind="change_key", table=table, keys=read_key(reader))]
-    if reader.at_any(
-        {"PARTITION", "SUBPARTITION", "CONSTRAINT", "DEFAULT", "NESTED", "LOB", "UNIQUE"}
-    ):
+    stored = reader.at("LOB", "(") or reader.at("NESTED", "TABLE")
+    if stored or reader.at_any({"PARTITION", "SUBPARTITION", "CONSTRAINT", "DEFAULT", "UNIQUE"}):
         return passed_over(reader, table)
     reader.accept("COLUMN")
     reader.accept("IF", "EXISTS")
@@ -77,7 +76,8 @@ def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
 
 def read_alter(reader: TokenReader, table: TableName) -> list[Clause]:
     """`ALTER [COLUMN] c TYPE t | SET DEFAULT x | DROP NOT NULL | t NOT NULL …`."""
-    if not reader.accept("COLUMN") and reader.at_any({"INDEX", "CHECK", "CONSTRAINT"}):
+    indexes = {"INDEX"} if reader.dialect != "postgres" else set[str]()
+    if not reader.accept("COLUMN") and reader.at_any({"CHECK", "CONSTRAINT", *indexes}):
         return passed_over(reader, table)
     reader.accept("IF", "EXISTS")
     name = reader.name()
@@ -148,6 +148,17 @@ def passed_over(
 
 # MySQL's types whose implicit default is empty; base64 of no bytes is empty too.
 _EMPTY = {"char", "varchar", "nchar", "nvarchar", "set", "tinytext", "text", "mediumtext"} | {
+    "character",
+    "char varying",
+    "character varying",
+    "national char",
+    "national character",
+    "national varchar",
+    "national char varying",
+    "national character varying",
+    "nchar varchar",
+    "long",
+    "long varchar",
     "longtext",
     "tinyblob",
     "blob",
@@ -246,7 +257,7 @@ def _add(reader: TokenReader, table: TableName) -> list[Clause]:
             elements = read_elements(reader, strict=True)
     elif reader.at("("):
         elements = read_elements(reader, strict=True)
-    elif reader.at_any(_PARTITIONS) and reader.dialect != "postgres":
+    elif reader.at_any({"PARTITION", "SUBPARTITION"}) and reader.dialect != "postgres":
         return passed_over(reader, table)
     elif reader.at("SUPPLEMENTAL", "LOG") or reader.at("TABLEGROUP") or _at_versions(reader):
         return passed_over(reader, table)
@@ -333,9 +344,10 @@ def _drop(reader: TokenReader, table: TableName) -> list[Clause]:
     if reader.accept("PRIMARY", "KEY"):
         reader.skip()
         return [Clause(kind="change_key", table=table)]
-    if reader.at_any(_PARTITIONS):
+    if reader.at_any(_PARTITIONS) and (reader.at_name(1) or reader.at("(", ahead=1)):
         return _moved(reader, table)
-    if reader.at("UNUSED") or reader.at("SUPPLEMENTAL", "LOG"):
+    unused = reader.at("UNUSED") and reader.at_any({"COLUMN", "COLUMNS"}, ahead=1)
+    if unused or reader.at("SUPPLEMENTAL", "LOG"):
         return passed_over(reader, table)
     if _at_versions(reader) or _at_column_group(reader):
         return passed_over(reader, table)
@@ -415,6 +427,8 @@ def _moved(reader: TokenReader, table: TableName) -> list[Clause]:
 
 
 def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
+    if verb == "EXCHANGE":
+        return _exchanged(reader, table)
     if verb in _MOVES_ROWS or (verb == "CONVERT" and reader.at_any({"PARTITION", "TABLE"})):
         return _moved(reader, table)
     if verb not in _PHYSICAL and not reader.at("="):
@@ -424,6 +438,20 @@ def _physical(reader: TokenReader, table: TableName, verb: str) -> list[Clause]:
             reader.take()
     _pass_names(reader)
     return passed_over(reader, table)
+
+
+def _exchanged(reader: TokenReader, table: TableName) -> list[Clause]:
+    """`EXCHANGE PARTITION p WITH TABLE t`: the rows of both tables are others then."""
+    while not (reader.at_end() or reader.at(",") or reader.at("WITH", "TABLE")):
+        if reader.at("("):
+            reader.group()
+        else:
+            reader.take()
+    changed = [table]
+    if reader.accept("WITH", "TABLE"):
+        changed.append(_beside(reader, table))
+    reader.skip()
+    return [Clause(kind="change_partition", table=each) for each in changed]
 
 
 def _pass_names(reader: TokenReader) -> None:

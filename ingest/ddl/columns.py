@@ -5,6 +5,7 @@ A literal after DEFAULT becomes the canonical text that a row of the column woul
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -14,7 +15,7 @@ from ingest.ddl.model import Column
 from ingest.ddl.tokens import Token, TokenReader, Unread
 from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
-from ingest.values.source_types import parse_type, spark_type
+from ingest.values.source_types import bits_type, parse_type, spark_type
 
 FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"} | {
     "db2": "db2"
@@ -94,6 +95,10 @@ _SYNONYMS = {
     ("mysql", "bool"): "tinyint(1)",
     ("mysql", "boolean"): "tinyint(1)",
     ("mysql", "long"): "mediumtext",
+    ("mysql", "decimal"): "decimal(10,0)",
+    ("mysql", "numeric"): "decimal(10,0)",
+    ("mysql", "dec"): "decimal(10,0)",
+    ("mysql", "fixed"): "decimal(10,0)",
     ("oracle", "long"): "clob",
     ("oracle", "int"): "number(38,0)",
     ("oracle", "integer"): "number(38,0)",
@@ -137,7 +142,7 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
     """One column definition or table constraint, up to its comma."""
     if at_constraint(reader):
         return read_constraint(reader)
-    if reader.accept("LIKE") or reader.accept("PERIOD"):  # PostgreSQL, SQL Server
+    if reader.accept("LIKE") or reader.accept("PERIOD", "FOR"):  # PostgreSQL, SQL Server
         reader.skip()
         return Element(kind="other")
     return read_column(reader, strict=strict)
@@ -145,6 +150,8 @@ def read_element(reader: TokenReader, *, strict: bool = False) -> Element:
 
 def at_constraint(reader: TokenReader) -> bool:
     clustering = reader.at("CLUSTERING") and reader.at("KEY", ahead=1)  # TokuDB
+    if reader.at("EXCLUDE"):  # PostgreSQL; elsewhere, and there too, it may be a column's name
+        return reader.at_any({"USING", "("}, ahead=1)
     return reader.at_any(_CONSTRAINTS) or (
         reader.dialect == "mysql" and (clustering or reader.at_any(_MYSQL_INDEXES))
     )
@@ -242,9 +249,8 @@ def _of_bytes(reader: TokenReader) -> bool:
 
     Source: https://dev.mysql.com/doc/refman/8.4/en/charset-binary-set.html.
     """
-    return reader.dialect == "mysql" and (
-        reader.accept("CHARACTER", "SET", "BINARY") or reader.accept("CHARSET", "BINARY")
-    )
+    words = ("CHARACTER", "SET", "BINARY"), ("CHARSET", "BINARY"), ("COLLATE", "BINARY"), ("BYTE",)
+    return reader.dialect == "mysql" and any(reader.accept(*each) for each in words)
 
 
 def _as_bytes(name: re.Match[str]) -> str:
@@ -280,6 +286,8 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
 
 def type_in(source_type: str, dialect: str) -> str:
     """The Spark type of a type in a statement of `dialect`, which has names of its own for some."""
+    if dialect == "postgres" and parse_type(source_type).name in ("bit", "bit varying", "varbit"):
+        return bits_type(parse_type(source_type))
     meant = _SYNONYMS.get((dialect, source_type.lower()), source_type)
     return spark_type(meant, FAMILIES[dialect])
 
@@ -313,7 +321,9 @@ def read_default(
         return _own_default(source_type, type_)
     first = _pass_expression(reader, _AFTER_DEFAULT)
     tokens = reader.tokens[first : reader.index]
-    return literal_default(tokens, source_type, type_) or (None, reader.written(first))
+    dialect = reader.dialect
+    literal = literal_default(tokens, source_type, type_, dialect=dialect)
+    return literal or (None, reader.written(first))
 
 
 def _at_no_value(reader: TokenReader) -> bool:
@@ -362,6 +372,14 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _BYTEA = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")
 _BITS_MOST = 64
 """Digits of a bit or hexadecimal literal that may be a number: no column holds a larger one."""
+_FIXED = {
+    "mysql": {"binary"},
+    "oracle": {"char", "nchar", "character"},
+    "postgres": {"char", "character", "bpchar"},
+    "tsql": {"char", "nchar", "character"},
+    "db2": {"char", "character"},
+}
+"""Types whose values databases fill up to their length, MySQL's with zeros, others with spaces."""
 _COMPACT = re.compile(r"(\d{8})(\d{6})?")
 _SHORT = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?!\d)")
 _SHORT_YEAR = re.compile(r"\d\d?")
@@ -376,7 +394,7 @@ _TRUTHS = {"t": True, "true": True, "y": True, "yes": True, "on": True, "1": Tru
 
 
 def literal_default(
-    tokens: Sequence[Token], source_type: str | None, type_: str | None
+    tokens: Sequence[Token], source_type: str | None, type_: str | None, *, dialect: str
 ) -> tuple[str | None, None] | None:
     """(canonical text, None), where NULL is None; None where the tokens are no plain literal."""
     rest = _bare(tokens)
@@ -393,8 +411,32 @@ def literal_default(
         rest = rest[1:] if typed or rest[0].text.startswith("_") else rest
     if len(rest) != 1:
         return None
+    if dialect == "oracle" and rest[0].kind == "string" and not rest[0].text:
+        return None, None  # Oracle has no empty text: it is NULL
+    if dialect == "oracle" and parse_type(source_type or "").name == "raw":
+        return _of_raw(rest[0])
     text = _canonical(rest[0], source_type or "", type_ or "string")
-    return None if text is None else (text, None)
+    return None if text is None else (_padded(text, source_type or "", dialect), None)
+
+
+def _of_raw(token: Token) -> tuple[str, None] | None:
+    """Oracle takes text for a RAW as hexadecimal digits."""
+    digits = token.text if len(token.text) % 2 == 0 else f"0{token.text}"
+    plain = token.kind == "string" and re.fullmatch(r"[0-9a-fA-F]*", digits)
+    return (base64_of(bytes.fromhex(digits)), None) if plain else None
+
+
+def _padded(text: str, source_type: str, dialect: str) -> str:
+    """A default as the source stores it in a column of fixed length."""
+    read = parse_type(source_type)
+    if read.name not in _FIXED.get(dialect, ()):
+        return text
+    found = re.match(r"\s*(\d{1,5})", read.args)
+    length = int(found[1]) if found else 1
+    if dialect == "mysql":
+        return base64_of(base64.b64decode(text).ljust(min(length, 255), b"\0"))
+    # A length in bytes and one in characters are the same where all are ASCII.
+    return text.ljust(length) if text.isascii() else text
 
 
 def _bare(tokens: Sequence[Token]) -> list[Token]:

@@ -125,9 +125,10 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
     for ranks in (_WHOLE, _FLOATING):
         if old.name in ranks and new.name in ranks:
             if old.unsigned != new.unsigned:
+                wider = old.unsigned and ranks is _WHOLE and ranks[new.name] > ranks[old.name]
+                return "widening" if wider else "destructive"
+            if ranks is _FLOATING and _rounds(old, new):
                 return "destructive"
-            if ranks is _FLOATING and len(new.numbers) > max(1, len(old.numbers)):
-                return "destructive"  # MySQL's FLOAT(7,4) rounds
             return _compared(ranks[old.name], ranks[new.name])
     holds, held = _capacity(new, dialect), _capacity(old, dialect)
     held = _AS_TEXT.get(old.name) if held is None else held
@@ -145,6 +146,14 @@ def risk_within(before: str | None, after: str, type_: str, *, dialect: str = "m
         return _sized(_numbers(old, dialect), _numbers(new, dialect))
     enumerated = old.name in ("enum", "set") and new.name in _TEXTS
     return "widening" if enumerated else "destructive"
+
+
+def _rounds(old: SourceType, new: SourceType) -> bool:
+    """Whether MySQL rounds values, as to FLOAT(7,4), that it did not round so far."""
+    if len(new.numbers) < 2 or len(old.numbers) < 2:
+        return len(new.numbers) > max(1, len(old.numbers))
+    (all_before, behind_before), (all_now, behind_now) = old.numbers[:2], new.numbers[:2]
+    return behind_now < behind_before or all_now - behind_now < all_before - behind_before
 
 
 def _named(source_type: str, dialect: str) -> SourceType:

@@ -145,7 +145,8 @@ def _names(key: bytes) -> tuple[str, ...] | None:
         found = _OBJECT.decode(key)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    inner = found.get("payload", found) if "schema" in found else found
+    wrapped = "schema" in found or found.keys() == {"schemaId", "payload"}
+    inner = found.get("payload", found) if wrapped else found
     return tuple(inner) if isinstance(inner, dict) and inner else None
 
 

@@ -90,7 +90,7 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
     keys = reader.declared_keys(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
     if keys is None:
-        if any(message.key is not None for message in messages):
+        if event.crowded or any(message.key is not None for message in messages):
             return None
     elif not set(keys) <= set(changes.names):
         return None

@@ -29,6 +29,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import has_columns, refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_spark_type
@@ -151,6 +152,9 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: li
         tx_id=text_of(envelope.xid),
         order=order,
         snapshot=op == "snapshot",
+        # Without a number in its transaction nothing tells a row from another of it; the last has
+        # none, since it commits.
+        crowded=number_of(envelope.xoffset) is None and not envelope.commit,
         warnings=warnings,
     )
 
@@ -283,6 +287,7 @@ FORMAT = Format(
         "key image": "data holds the row; nothing says that it is a key alone",
     },
     losses=(
+        repeats_without_key("without xoffset the rows of one transaction have one place"),
         Loss(
             "updates that change nothing",
             "their old is empty, as where previous values were not sent",
@@ -381,4 +386,7 @@ def _type(column: _Column) -> str:
         return f"{column.type}({labels})"
     if column.column_length is not None and column.type in _TIMES:
         return f"{column.type}({column.column_length})"
+    if column.type == "bit":
+        # Of any length: it is not said.
+        return "bit(64)"
     return column.type if column.signed else f"{column.type} unsigned"

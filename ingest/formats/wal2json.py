@@ -23,9 +23,18 @@ from ingest.events import KIND_OF, Event, Row
 from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
 from ingest.wire.clock import Clock
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TopLevel
+from ingest.wire.contract import (
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TopLevel,
+    repeats_without_key,
+)
 from ingest.wire.contradictions import refuse_after, refuse_rows
-from ingest.wire.declared import Convert, Texts, plain, sql_converter
+from ingest.wire.declared import Convert, Texts, declared_for, plain, sql_converter
 from ingest.wire.scalars import Scalar, text_of
 from ingest.wire.typed_rows import TableRows
 
@@ -39,7 +48,7 @@ class Column(msgspec.Struct, gc=False):
 
     name: str
     type: str | None = None
-    value: Any = None
+    value: Any = msgspec.UNSET
 
 
 class PrimaryKey(msgspec.Struct, gc=False):
@@ -66,6 +75,7 @@ class Rows:
         texts = Texts(family=_POSTGRES, zone=options.time_zone)
         self._tables = TableRows(options, texts, convert=_converter(texts), spark=_spark_type)
         self._full = options.options["replica_identity"] == "full"
+        self._options = options
 
     def fill(self, event: Event, change: Change) -> None:
         """Raises no_image, bad_shape, bad_value."""
@@ -108,7 +118,21 @@ class Rows:
                 warnings.append(Code.OLD_MISSING.value)
             else:
                 keys = self._before(event, identity, after, keys=keys, warnings=warnings)
+            self._withhold(event, after, warnings)
         event.key_columns = keys
+
+    def _withhold(self, event: Event, after: Row, warnings: list[str]) -> None:
+        """Marks an update that lacks declared columns: large values that did not change are not
+        sent."""
+        names = (event.db, event.schema, event.table)
+        declared = declared_for(self._options.columns, self._options.completed(names))
+        sent = {name.lower() for name in (*after, *(event.unavailable or ()))} if declared else ()
+        lacking = [name for name in declared or () if name.lower() not in sent]
+        if lacking:
+            event.unavailable = [*(event.unavailable or ()), *lacking]
+            if event.after_image != "partial":
+                event.after_image = "partial"
+                warnings.append(Code.PARTIAL_IMAGE.value)
 
     def _before(
         self,
@@ -144,10 +168,9 @@ class Rows:
         types = []
         for column in columns:
             name, value = column.name, column.value
-            if value.__class__ is dict or value.__class__ is list:
-                raise DecodeError(
-                    Code.BAD_SHAPE, f"expected one value in column {name}, got {value!r:.80}"
-                )
+            if value.__class__ is dict or value.__class__ is list or value is msgspec.UNSET:
+                got = "none" if value is msgspec.UNSET else f"{value!r:.80}"
+                raise DecodeError(Code.BAD_SHAPE, f"expected one value in column {name}, got {got}")
             row[name] = value
             if column.type is not None:
                 types.append((name, column.type))
@@ -512,11 +535,7 @@ FORMAT = Format(
             "version 1 leaves them out under REPLICA IDENTITY FULL: declare keys:, and "
             "replica_identity: full",
         ),
-        Loss(
-            "repeats of a table without a key",
-            "the rows of one COPY have one position (version 2), so each delivery is a change: "
-            "declare keys: where there is one",
-        ),
+        repeats_without_key("the rows of one COPY have one position (version 2)"),
         Loss(
             "PostgreSQL's schema changes",
             "are not decoded: values of a new column come with the next change of a row, and those "

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ingest.events import ColumnType, Types
 
-_ARGS = re.compile(r"((?>'(?:[^']|'')*+'|[^)'])*+)\)([^()]*+)$", re.DOTALL)
-_MEMBER = re.compile(r"'((?:[^']|'')*)'")
+_ARGS = re.compile(r"""((?>'(?:[^']|'')*+'|"(?:[^"]|"")*+"|[^)'"])*+)\)([^()]*+)$""", re.DOTALL)
+_MEMBER = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)\"""")
 _INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", "int3", "int4"} | {
     "int16",
     "int24",
@@ -75,8 +75,11 @@ class SourceType(NamedTuple):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The labels of an ENUM or SET, in order; doubled quotes undone."""
-        return tuple(label.replace("''", "'") for label in _MEMBER.findall(self.args))
+        """The labels of an ENUM or SET, in order, in either quote; doubled quotes undone."""
+        return tuple(
+            single.replace("''", "'") or double.replace('""', '"')
+            for single, double in _MEMBER.findall(self.args)
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -158,6 +161,9 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("oracle", "date"): "timestamp_ntz",
     ("oracle", "timestamp"): "timestamp_ntz",
     ("oracle", "float"): "string",
+    ("oracle", "real"): "string",
+    ("oracle", "double precision"): "string",
+    ("oracle", "long"): "string",
     ("postgres", "timestamp"): "timestamp_ntz",
     ("postgres", "bit"): "string",
     ("db2", "timestamp"): "timestamp_ntz",

@@ -162,6 +162,15 @@ SPACES_OF_JSON = Loss(
 """Of the formats whose rows hold JSON as it is, not as text."""
 
 
+def repeats_without_key(why: str) -> Loss:
+    """The loss where a place in the source's log does not tell its rows apart (semantics.md, 66);
+    `why`: which rows have one."""
+    return Loss(
+        "repeats of a table without a key",
+        f"{why}, so each delivery is a change: declare keys: where there is one",
+    )
+
+
 class Format(NamedTuple):
     """One row of FORMATS.
 

@@ -44,7 +44,7 @@ def statement_of(entry: Entry, limits: Limits) -> Statement:
     """The entry's statement, read, as it concerns the entry's table."""
     own = TableName(entry.table.db, entry.table.schema, entry.table.table)
     read = _parsed(entry.statement or "", own, entry.dialect, limits=limits)
-    mine = [t for t in read.tables if (t.name or "").lower() == (own.name or "").lower()]
+    mine = [table for table in read.tables if _is_own(table, own)]
     return read.of(mine[0]) if len(read.tables) > 1 and mine else read
 
 
@@ -126,9 +126,7 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
         return []
     found = []
     for number, touched in enumerate([own] if truncate else read.tables):
-        named = touched
-        if not named.name or named.name.lower() == (row["table"] or "").lower():
-            named = own
+        named = own if _is_own(touched, own) else touched
         kind = "truncate" if truncate else "unparsed"
         entry = Entry(
             id=id_ if number == 0 else f"{id_}-{number}",
@@ -142,6 +140,17 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
         )
         found.append((entry, read.of(touched) if len(read.tables) > 1 else read))
     return found
+
+
+def _is_own(touched: TableName, own: TableName) -> bool:
+    """Whether a statement names the table of its message, in whatever case and as far as both say.
+
+    What it names wins over what its message does (semantics.md, 67).
+    """
+    if not touched.name:
+        return True
+    both = zip(touched.folded(), own.folded(), strict=True)
+    return all(said == mine for said, mine in both if said and mine)
 
 
 def _creates_table(read: Statement) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import TableOptions
 from ingest.ddl.risks import KINDS, RISKS, PolicyRisk, Risk, worst
+from ingest.ddl.widening import risk_within
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,22 @@ def test_the_worst_is_the_first_of_the_highest_class() -> None:
     mild, first, second = Part("a", "widening"), Part("b", "destructive"), Part("c", "destructive")
     assert worst([mild, first, second]) is first
     assert worst([first, Part("d", "unparsed")]).name == "d"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "type_", "risk"),
+    [
+        ("double(10,4)", "double(10,2)", "double", "destructive"),
+        ("float(9,2)", "float(9,4)", "double", "destructive"),
+        ("float(9,2)", "double(11,4)", "double", "widening"),
+        ("int unsigned", "bigint", "bigint", "widening"),
+        ("int unsigned", "int", "bigint", "destructive"),
+        ("int", "bigint unsigned", "bigint", "destructive"),
+        ("enum('a','b')", 'ENUM("a","b","c")', "string", "widening"),
+        ("enum('a','b')", 'ENUM("b")', "string", "destructive"),
+    ],
+)
+def test_50_what_narrows_within_one_type_of_gold(
+    before: str, after: str, type_: str, risk: str
+) -> None:
+    assert risk_within(before, after, type_) == risk

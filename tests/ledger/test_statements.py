@@ -22,6 +22,30 @@ def row(statement: str, phase: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("statement", "tables"),
+    [
+        ("ALTER TABLE other.orders ADD COLUMN c int", ["other.orders"]),
+        ("ALTER TABLE ORDERS ADD COLUMN c int", ["shop.orders"]),
+        ("ALTER TABLE shop.orders ADD COLUMN c int", ["shop.orders"]),
+        ("DROP TABLE shop.orders, other.orders", ["shop.orders", "other.orders"]),
+        (
+            "RENAME TABLE shop.orders TO bak.orders, stage.orders TO shop.orders",
+            ["shop.orders", "stage.orders"],
+        ),
+    ],
+)
+def test_67_what_a_statement_names_wins(statement: str, tables: list[str]) -> None:
+    found = [entry.table for entry, _ in _read(SHOP, row(statement, STREAMED))]
+    assert [f"{table.db}.{table.table}" for table in found] == tables
+
+
+def test_67_a_message_that_names_no_database_is_of_the_table_all_the_same() -> None:
+    unnamed = {**row("ALTER TABLE shop.orders ADD COLUMN c int", STREAMED), "db": None}
+    [(entry, _)] = _read(SHOP, unnamed)
+    assert (entry.table.db, entry.table.table) == (None, "orders")
+
+
+@pytest.mark.parametrize(
     ("statement", "in_snapshot"),
     [
         ("DROP TABLE IF EXISTS `shop`.`orders`", False),

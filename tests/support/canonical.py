@@ -67,6 +67,7 @@ OF_ENVELOPES = (
 """What a message says besides its change, which only bronze keeps."""
 KNOWN = (*OF_VALUES, ZERO_DATES, ABSENT, JSON_NULL, LARGE_NULLS, NO_OPS, *OF_PRODUCERS)
 KNOWN += (*OF_ENVELOPES, "repeats of a table without a key")
+KNOWN += ("a change that is made again within a millisecond",)
 LARGE = ("text", "blob", "json")
 """Types of large objects."""
 

@@ -149,7 +149,8 @@ class Tables:
             elif sent.op == "update":
                 word = details.without_old(word, warnings)
             found.append(_Change(number, sent.at, word, before, None if deleted else row))
-        return _table_changes(table, said, found, types=reader.types)
+        by_commit = self._options.options["order_key"] == "commit_ts"
+        return _table_changes(table, said, found, types=reader.types, crowded=by_commit)
 
 
 class _Change(msgspec.Struct, gc=False):
@@ -163,7 +164,7 @@ class _Change(msgspec.Struct, gc=False):
 
 
 def _table_changes(
-    table: _Table, said: Varying, found: list[_Change], *, types: Types | None
+    table: _Table, said: Varying, found: list[_Change], *, types: Types | None, crowded: bool
 ) -> list[Changes]:
     """The changes of a table that are read by column."""
     if not found:
@@ -178,7 +179,13 @@ def _table_changes(
         Changes(
             [one.at for one in found],
             Event(
-                op="update", db=db, schema=schema, table=name, key_columns=table.keys, types=types
+                op="update",
+                db=db,
+                schema=schema,
+                table=name,
+                key_columns=table.keys,
+                types=types,
+                crowded=crowded,
             ),
             fields,
             table.columns,

@@ -20,6 +20,7 @@ _CIVIL = {"datetime", "datetime2", "smalldatetime", "timestamp_ntz", "timestamp"
 _DEFAULT_DIGITS = {
     ("postgres", "timestamp"): 6,
     ("oracle", "timestamp"): 6,
+    ("db2", "timestamp"): 6,
     ("postgres", "time"): 6,
     ("sqlserver", "datetime2"): 7,
     ("sqlserver", "time"): 7,

@@ -18,7 +18,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
 from ingest.wire.clock import epoch_micros
-from ingest.wire.contract import SPACES_OF_JSON, Loss, TableName
+from ingest.wire.contract import SPACES_OF_JSON, Loss, TableName, repeats_without_key
 
 Number = int | str | None
 
@@ -294,6 +294,10 @@ def whole(number: Number) -> int | None:
 
 
 LOSSES = (
+    repeats_without_key(
+        "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC one "
+        "commit timestamp"
+    ),
     Loss(
         "zero dates",
         "MySQL's 0000-00-00 comes as null, or as 1970-01-01 where a column is NOT NULL",

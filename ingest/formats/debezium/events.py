@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ingest.events import KIND_OF, Event, Types
 from ingest.formats.debezium.envelope import Source, Transaction, is_snapshot, micros
-from ingest.formats.debezium.order import order_of
+from ingest.formats.debezium.order import crowded, order_of
 from ingest.wire.contract import TableName
 
 _TXID_LSN = re.compile(r"([0-9]+):[0-9]+")
@@ -57,6 +57,7 @@ def row_event(
         key_columns=key_columns,
         scn=scn_of(source),
         order=order_of(source),
+        crowded=crowded(source),
         snapshot=op == "snapshot" or is_snapshot(source),
         event_time=micros(source),
         sent_time=sent_time,

@@ -35,6 +35,7 @@ class _Key(msgspec.Struct, gc=False):
 
 _KEY = msgspec.json.Decoder(_Key)
 _TABLE = "TableId"
+_ROUTED = {"__dbz__physicalTableIdentifier", "__dbz__sourceIdentifier"}
 _UNREADABLE = (DecodeError, msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -80,21 +81,31 @@ class JsonKeys:
 
 
 def without_table(
-    key: tuple[str, ...] | None, row: Collection[str] | None
+    key: tuple[str, ...] | None, row: Collection[str] | None, *, flink: bool
 ) -> tuple[str, ...] | None:
-    """The key's columns without the table's name, which Flink CDC puts before them as `TableId`:
-    it sends rows always, none of which has such a column."""
-    if key is None or key[0] != _TABLE or row is None or _TABLE in row:
+    """The key's columns without the table's name, which Debezium's routing of topics puts behind
+    them, and Flink CDC (`flink`: no connector is named) before them as `TableId`: it sends rows
+    always, none of which has such a column."""
+    if key is None or row is None:
         return key
-    return key[1:] or None
+    if flink and key[0] == _TABLE and _TABLE not in row:
+        return key[1:] or None
+    if _ROUTED.isdisjoint(key):
+        return key
+    return tuple(name for name in key if name not in _ROUTED or name in row) or None
 
 
 def _columns(key: _Key, raw: bytes) -> bytes:
-    """The object of columns in a key: its payload, with a schema beside it or alone."""
+    """The object of columns in a key: its payload, with a schema beside it, with the number of one
+    (Apicurio's registry), or alone."""
     payload = bytes(key.payload)
-    if payload and (key.schema or (payload[:1] == b"{" and len(jsontext.members(raw)) == 1)):
+    if payload and (key.schema or (payload[:1] == b"{" and _wraps(jsontext.members(raw)))):
         return payload
     return raw
+
+
+def _wraps(members: Collection[str]) -> bool:
+    return {*members} <= {"payload", "schemaId"}
 
 
 MakeKeys = Callable[[Schemas, Texts], Keys]

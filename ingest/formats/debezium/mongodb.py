@@ -214,6 +214,8 @@ def _wrapped(token: re.Match[str]) -> str:
     return token[0] if token[0][0] == '"' else f'{{"$numberDouble": "{token[0]}"}}'
 
 
+_NUMBERS = {"$numberLong", "$numberInt", "$numberDouble"}
+_PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 _NO_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*+"|-?(?:NaN|Infinity)')
 """Texts, to be passed over, and what the driver writes for doubles that are no numbers."""
 
@@ -224,7 +226,10 @@ def _row(sent: bytes, warnings: list[str]) -> Row | None:
     if image is None:
         return None
     members = jsontext.members(sent)
-    return {name: _value(value, members[name]) for name, value in image.items()}
+    row = {name: _value(value, members[name]) for name, value in image.items()}
+    if image.get(_ID).__class__ is dict:
+        row[_ID] = _id(image[_ID], members[_ID])
+    return row
 
 
 def document_key(raw: bytes | None) -> Row | None:
@@ -240,11 +245,36 @@ def document_key(raw: bytes | None) -> Row | None:
             return {_ID: plain(text)}
         sent = text.encode()
         try:
-            return {_ID: _value(_ANY.decode(sent), msgspec.Raw(sent))}
+            return {_ID: _id(_ANY.decode(sent), msgspec.Raw(sent))}
         except msgspec.MsgspecError:
             return {_ID: text}
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _id(value: Any, raw: msgspec.Raw) -> str | None:
+    """An `_id`; one that is a document has one text, although documents have it in strict extended
+    JSON and keys in relaxed."""
+    document = value.__class__ is dict and value.keys() != {"$undefined"}
+    if not document or _scalar(value) is not None:
+        return _value(value, raw)
+    return msgspec.json.encode(_relaxed(value)).decode()
+
+
+def _relaxed(value: Any) -> Any:
+    """A value of extended JSON, whichever it is, as relaxed JSON has it."""
+    if value.__class__ is list:
+        return [_relaxed(item) for item in value]
+    if value.__class__ is not dict:
+        number = not isinstance(value, str | bool) and value is not None
+        return msgspec.Raw(plain(value).encode()) if number else value
+    text = _scalar(value)
+    if text is None:
+        return {name: _relaxed(inner) for name, inner in value.items()}
+    word = next(iter(value))
+    if word in _NUMBERS and _PLAIN_NUMBER.fullmatch(text):
+        return msgspec.Raw(text.encode())
+    return {word: text}
 
 
 def _value(value: Any, raw: msgspec.Raw) -> str | None:

@@ -35,6 +35,12 @@ def order_of(source: Source) -> Order:
     return found
 
 
+def crowded(source: Source) -> bool:
+    """Whether several rows of one transaction may stand at one place: of PostgreSQL those of one
+    COPY, whose log entry is one, of TiCDC all."""
+    return (source.connector or "").lower() in _CROWDED or source.commit_ts is not None
+
+
 def orders_of(sources: Sequence[Source]) -> list[Order]:
     """`order_of` of many rows."""
     connectors = {source.connector for source in sources}
@@ -194,6 +200,7 @@ _ORDERS: dict[str, Callable[[Source], Order]] = {
     "cockroachdb": _hlc,
     "spanner": _spanner,
 }
+_CROWDED = {"postgresql", "ticdc"}
 _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("commit_ts", _commit_ts),
     ("lsn", _lsn),

@@ -105,8 +105,10 @@ class Rows:
         refuse_wrapped(heading.source, before.columns, after.columns)
         before, after = _sides(op, before, after, warnings=warnings)
         key = self.keys.names(message.key, needed=columns.keys is None)
-        if heading.source.connector is None:
-            key = without_table(key, after.columns or before.columns) or key_of(heading.source)
+        flink = heading.source.connector is None
+        key = without_table(key, after.columns or before.columns, flink=flink)
+        if key is None and flink:
+            key = key_of(heading.source)
         missing: list[str] = []
         keys = columns.keys or key
         lacks = _EVERYTHING

@@ -174,7 +174,7 @@ class Schemas:
     def _column(
         self, name: str, field: Field, reading: Reading, *, declared: str | None, family: str
     ) -> tuple[ColumnType, Convert | None]:
-        native = _native(field.parameters)
+        native = _native(field.parameters) or field.tidb_type
         said = declared or native
         semantic, spark, convert = reading.name, reading.spark, reading.convert
         if semantic is None and said is not None:

@@ -34,7 +34,7 @@ from ingest.formats.debezium.envelope import (
 from ingest.formats.debezium.events import scn_of, transaction_of
 from ingest.formats.debezium.flattened import Flattened
 from ingest.formats.debezium.keys import without_table
-from ingest.formats.debezium.order import orders_of
+from ingest.formats.debezium.order import crowded, orders_of
 from ingest.formats.debezium.rows import Rows, completeness
 from ingest.formats.debezium.schema import Block, of_flink
 from ingest.values import jsontext
@@ -172,8 +172,7 @@ class Tables:
                 continue
             source = sent.source
             key = self._rows.keys.names(message.key, needed=False) if message.key else None
-            if source.connector is None:
-                key = without_table(key, columns)
+            key = without_table(key, columns, flink=source.connector is None)
             known = (
                 *(source.db, source.schema, source.table, key, columns),
                 *(source.connector, source.lsn is None, source.scn is None),
@@ -267,19 +266,30 @@ def _table_changes(
                     own += rows.doubts.get(place, ())
                     own += untyped
                     own += [Code.PARTIAL_IMAGE.value] if word == "partial" else []
-    (db, schema, name), key = table.names, table.key
     return [
         Changes(
             [sent.at for sent in group],
-            Event(
-                op="update", db=db, schema=schema, table=name, key_columns=key, types=columns.types
-            ),
+            _of_table(table, columns, sources),
             fields,
             table.columns,
             rows.of([sent.before for sent in group]),
             rows.of([sent.after for sent in group]),
         )
     ]
+
+
+def _of_table(table: _Table, columns: Columns, sources: list[Source]) -> Event:
+    """What all changes of a table have in common."""
+    db, schema, name = table.names
+    return Event(
+        op="update",
+        db=db,
+        schema=schema,
+        table=name,
+        key_columns=table.key,
+        types=columns.types,
+        crowded=any(map(crowded, sources)),
+    )
 
 
 def _event_times(group: list[_Sent]) -> tuple[list[_Sent], Sequence[int | None]]:

@@ -299,8 +299,11 @@ def _of_table(changes: list[_Change], table: str | None) -> _Change | None:
 
 def _names(source: Source, change: _SchemaChange, table_change: _Change | None) -> TableName:
     table = source.table or None
-    if table is None and table_change is not None and table_change.id:
-        table = _parts(table_change.id)[-1]
+    if table_change is not None and table_change.id:
+        name = _parts(table_change.id)[-1]
+        # Of a statement on several tables each message names them all.
+        if table is None or (name != table and name in table.split(",")):
+            table = name
     db = source.db or change.databaseName or None
     return db, source.schema or change.schemaName or None, table
 

@@ -20,7 +20,16 @@ from ingest.formats.dts.record import DOCUMENT, NEWEST, Image, Record, image_of,
 from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option, TableName
+from ingest.wire.contract import (
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    TableName,
+    repeats_without_key,
+)
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.event_types import paired
 from ingest.wire.scalars import sent_micros_of
@@ -127,6 +136,8 @@ class _Decoding:
             snapshot=op == "snapshot",
             event_time=epoch_micros(record.timestamp, warnings, 1),
             sent_time=_milliseconds(tags.get("readerThroughoutTime"), warnings),
+            # The rows of one statement have one position.
+            crowded=True,
             tx_id=tags.get("GTID") or (record.transaction if record.transaction != "0" else None),
             extra={name: tags[name] for name in _KEPT if name in tags} or None,
             ddl=ddl,
@@ -281,6 +292,7 @@ FORMAT = Format(
         "storeDataSequence": "a field of OMS Default; here sourcePosition is scn",
     },
     losses=(
+        repeats_without_key("the rows of one statement have one sourcePosition"),
         Loss(
             "other tags, safeSourcePosition, the database's version, processTimestamps",
             "they say nothing of the change: bronze alone has them",

@@ -241,6 +241,11 @@ FORMAT = Format(
     },
     losses=(
         Loss(
+            "a change that is made again within a millisecond",
+            "where scn is no number its place is the same, and it counts as a delivery that is "
+            "repeated; with order: arrival it does not",
+        ),
+        Loss(
             "nulls of large objects",
             "an update leaves out, as null on both sides, what did not change; so such a null "
             "is unavailable, not NULL",

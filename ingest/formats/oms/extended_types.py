@@ -78,9 +78,11 @@ def _read(text: bytes) -> dict[str, str] | None:
     except (ValueError, RecursionError):
         return None
     types = found.get(_NAME)
+    if len(found) > 1:
+        return None
     if not types and types in ({}, None):
         return {}
-    if len(found) > 1 or not isinstance(types, dict):
+    if not isinstance(types, dict):
         return None
     sent: dict[str, str] = {}
     for name, described in types.items():

@@ -96,7 +96,8 @@ def decoder(options: FormatOptions) -> Decoder:
         _images(event, record, columns, warnings=warnings)
         names = declared_for(options.keys, options.completed((db, None, table)))
         row = event.after if event.after is not None else event.before or {}
-        if event.key and len(names) == len(event.key) and not row.keys() >= {*names}:
+        has = {name.lower() for name in row} >= {name.lower() for name in names}
+        if event.key and len(names) == len(event.key) and not has:
             # What the update did not change is not in its row.
             event.key_columns = tuple(names)
             event.key = dict(zip(names, event.key.values(), strict=True))

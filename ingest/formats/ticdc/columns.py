@@ -41,7 +41,7 @@ class Column(msgspec.Struct, gc=False):
     t: int
     h: bool = False
     f: int = 0
-    v: Any = None
+    v: Any = msgspec.UNSET
 
 
 class Read(NamedTuple):
@@ -77,10 +77,9 @@ class OpenRows:
             if flags & _PRIMARY:
                 keys.append(name)
             kind = value.__class__
-            if kind is dict or kind is list:
-                raise DecodeError(
-                    Code.BAD_SHAPE, f"expected one value in column {name}, got {value!r:.80}"
-                )
+            if kind is dict or kind is list or value is msgspec.UNSET:
+                got = "none" if value is msgspec.UNSET else f"{value!r:.80}"
+                raise DecodeError(Code.BAD_SHAPE, f"expected one value in column {name}, got {got}")
             if kind is str and code in _ENCODED:
                 value = _decoded(name, code, flags, text=value, warnings=warnings)
             row[name] = value

@@ -20,7 +20,15 @@ from ingest.formats.ticdc.columns import Column, OpenRows
 from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso
 from ingest.values.jsontext import UNREADABLE, excerpt, parse
 from ingest.values.jsontext import decoder as json_decoder
-from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
+from ingest.wire.contract import (
+    Decoder,
+    Format,
+    FormatOptions,
+    Loss,
+    Message,
+    Option,
+    repeats_without_key,
+)
 from ingest.wire.contradictions import refuse_after
 from ingest.wire.doubled_names import check_names, columns_twice
 from ingest.wire.scalars import Scalar, number_of, text_of
@@ -145,6 +153,8 @@ def _event(key: _Key, options: FormatOptions, warnings: list[str]) -> Event:
         order=(number,) if number else None,
         event_time=micros_of_tso(key.ts),
         broadcast=True,
+        # The rows of one transaction have one position.
+        crowded=True,
         warnings=warnings,
     )
 
@@ -242,6 +252,7 @@ FORMAT = Format(
         "snapshot": "TiCDC sends no initial rows",
     },
     losses=(
+        repeats_without_key("the rows of one transaction have one commit timestamp"),
         Loss(
             "labels of ENUM and SET",
             "a column comes as its number and without its members: enum_number",

@@ -30,6 +30,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TopLevel,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Texts
@@ -86,6 +87,8 @@ def decoder(options: FormatOptions) -> Decoder:
             event_time=micros_of_tso(envelope.commitTs),
             sent_time=sent_micros_of(envelope.buildTs, warnings),
             broadcast=True,
+            # The rows of one transaction have one position.
+            crowded=True,
             warnings=warnings,
         )
         if kind == "change" and op != "truncate":
@@ -248,6 +251,7 @@ FORMAT = Format(
         "snapshot": "TiCDC sends no initial rows",
     },
     losses=(
+        repeats_without_key("the rows of one transaction have one commit timestamp"),
         Loss(
             "labels of ENUM and SET",
             "a row has their number; BOOTSTRAP and DDL messages alone know the members",

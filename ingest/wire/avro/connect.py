@@ -126,7 +126,8 @@ def unescaped(name: str) -> str:
 class Field(msgspec.Struct, gc=False, frozen=True):
     """One field of a Connect schema: a column, or a struct of columns.
 
-    `default` is JSON; `items` says what the elements of an array are.
+    `default` is JSON; `items` says what the elements of an array are; `tidb_type` is the source's
+    own type, where TiCDC sends it.
     """
 
     type: str = ""
@@ -135,5 +136,6 @@ class Field(msgspec.Struct, gc=False, frozen=True):
     parameters: dict[str, Any] | None = None
     fields: tuple[Field, ...] | None = None
     items: Field | None = None
+    tidb_type: str | None = None
     optional: Any = True
     default: msgspec.Raw = msgspec.Raw()

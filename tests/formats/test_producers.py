@@ -1,0 +1,179 @@
+"""What producers send by their own pages and code, where a reading that looks right is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingest.events import SILVER
+from ingest.identity import change_hash
+from ingest.wire.contract import Message
+from tests.support.decoding import code_of, decoder, events
+from tests.support.messages import reader_of
+
+PLACE = {"ts_ms": 1_700_000_000_000, "db": "shop", "name": "s", "snapshot": "false"}
+BINLOG = {"connector": "mysql", "table": "t", "file": "b.000003", "pos": 100, "row": 0, **PLACE}
+COPY = {"connector": "postgresql", "schema": "public", "table": "log", "lsn": 24_023_128, **PLACE}
+
+
+def lifted(name: str, value: Any, key: Any = None, **source: Any) -> dict[str, Any]:
+    """The one row of a change that a message becomes, its key from the message's."""
+    message = Message(
+        json.dumps(value).encode(),
+        key=None if key is None else json.dumps(key).encode(),
+        topic="t",
+        partition=0,
+        offset=1,
+        timestamp=1_700_000_000_000,
+    )
+    names = [column.name for column in SILVER if column.name != "batch"]
+    rows = [
+        dict(zip(names, row, strict=True)) for row in reader_of(name, **source).rows(message, name)
+    ]
+    [change] = [row for row in rows if row["kind"] == "change"]
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "separate"),
+    [
+        ("debezium", {"op": "c", "before": None, "after": {"a": 1}, "source": COPY}, True),
+        ("debezium", {"op": "c", "before": None, "after": {"a": 1}, "source": BINLOG}, False),
+        (
+            "maxwell",
+            {"type": "insert", "database": "d", "table": "t", "ts": 1, "data": {"a": 1}},
+            True,
+        ),
+        (
+            "maxwell",
+            {
+                "type": "insert",
+                "database": "d",
+                "table": "t",
+                "ts": 1,
+                "xoffset": 1,
+                "data": {"a": 1},
+            },
+            False,
+        ),
+    ],
+)
+def test_66_equal_rows_at_one_place_are_two_where_it_tells_no_rows_apart(
+    name: str, value: dict[str, Any], separate: bool
+) -> None:
+    sent = [Message(json.dumps(value).encode(), topic="t", partition=0, offset=n) for n in (1, 2)]
+    hashes = [change_hash(event, message) for message in sent for event in decoder(name)(message)]
+    assert (len({*hashes}) == 2) is separate
+
+
+def test_a_routed_topic_or_a_registry_adds_no_column_to_a_key() -> None:
+    value = {"op": "c", "before": None, "after": {"id": 7, "v": "x"}, "source": BINLOG}
+    for key in (
+        {"schemaId": 3, "payload": {"id": 7}},
+        {"id": 7, "__dbz__physicalTableIdentifier": "s.shop.t"},
+    ):
+        row = lifted("debezium", value, key)
+        assert (row["key_columns"], row["key"]) == (("id",), {"id": "7"}), key
+
+
+def test_a_document_that_is_an_id_is_one_key() -> None:
+    """Documents are written in strict extended JSON, keys in relaxed."""
+    id_ = '{"_id": {"day": {"$date": 1700006400000},"user": {"$numberLong": "42"}},"n": 1}'
+    source = {**PLACE, "connector": "mongodb", "rs": "rs0", "collection": "daily", "ord": 1}
+    key = {"id": '{"day": {"$date": "2023-11-15T00:00:00Z"},"user": 42}'}
+    created = lifted("debezium", {"op": "c", "before": None, "after": id_, "source": source}, key)
+    gone = lifted("debezium", {"op": "d", "before": None, "after": None, "source": source}, key)
+    assert created["key"] == gone["key"]
+    assert created["key"] == {"_id": '{"day":{"$date":"2023-11-15T00:00:00Z"},"user":42}'}
+
+
+def test_ticdc_names_its_types_beside_those_of_connect() -> None:
+    fields = [
+        {"tidb_type": "int", "type": "int32", "optional": False, "field": "id"},
+        {"tidb_type": "bigint unsigned", "type": "int64", "optional": True, "field": "big"},
+        {"tidb_type": "blob", "type": "string", "optional": True, "field": "pic"},
+    ]
+    envelope = [{"type": "struct", "optional": True, "field": "after", "fields": fields}]
+    source = {**PLACE, "connector": "TiCDC", "table": "t", "commit_ts": 450_000_000_000_000_003}
+    after = {"id": 1, "big": -1, "pic": "/9j/"}
+    [event] = events(
+        decoder("debezium"),
+        {
+            "payload": {"source": source, "op": "c", "before": None, "after": after},
+            "schema": {"type": "struct", "name": "c.shop.t.Envelope", "fields": envelope},
+        },
+    )
+    assert event.after == {"id": "1", "big": "18446744073709551615", "pic": "/9j/"}
+    assert event.types is not None
+    assert [column.type for column in event.types.columns] == ["int", "decimal(20,0)", "binary"]
+
+
+def test_a_statement_on_several_tables_is_of_the_one_that_its_message_changes() -> None:
+    value = {
+        "source": {**BINLOG, "table": "a,b"},
+        "databaseName": "shop",
+        "ddl": "DROP TABLE `b`",
+        "tableChanges": [{"type": "DROP", "id": '"shop"."b"', "table": None}],
+    }
+    [event] = events(decoder("debezium"), value)
+    assert event.table == "b"
+
+
+def test_a_timestamp_of_db2_has_microseconds() -> None:
+    source = {**PLACE, "connector": "db2", "schema": "A", "table": "t"}
+    value = {
+        "op": "c",
+        "before": None,
+        "after": {"ID": 7, "BORN": 86_400_000_000},
+        "source": source,
+    }
+    decode = decoder("debezium", columns={"shop.A.t": {"BORN": "timestamp"}})
+    [event] = events(decode, value)
+    assert event.after is not None and event.after["BORN"] == "1970-01-02 00:00:00"
+
+
+def test_an_update_without_a_declared_column_is_partial() -> None:
+    """PostgreSQL does not send a large value that did not change."""
+    columns = [{"name": "id", "type": "integer", "value": 1}]
+    value = {"action": "U", "lsn": "0/16B3748", "schema": "public", "table": "t"}
+    decode = decoder("wal2json", columns={"public.t": {"id": "integer", "big": "text"}})
+    [event] = events(decode, {**value, "columns": columns, "identity": columns})
+    assert (event.after, event.after_image, event.unavailable) == ({"id": "1"}, "partial", ["big"])
+    assert event.warnings == ["partial_image"]
+
+
+def test_a_column_without_a_value_is_no_null() -> None:
+    columns = [{"name": "id", "type": "integer", "value": 1}, {"name": "a", "type": "integer"}]
+    value = {"action": "U", "lsn": "0/16B3748", "schema": "public", "table": "t"}
+    assert code_of(decoder("wal2json"), {**value, "columns": columns}) == "bad_shape"
+
+
+def test_bits_of_maxwell_may_be_many() -> None:
+    """`def` has no length of a BIT."""
+    columns = [{"type": "int", "name": "id", "signed": True}, {"type": "bit", "name": "flags"}]
+    value = {
+        **{"type": "table-create", "database": "d", "table": "t", "ts": 1_477_053_126_000},
+        "def": {"database": "d", "table": "t", "columns": columns, "primary-key": ["id"]},
+        "sql": "create table t (id int primary key, flags bit(8))",
+    }
+    [event] = events(decoder("maxwell"), value)
+    assert event.columns is not None and event.columns[1].type == "decimal(20,0)"
+
+
+def test_a_key_that_is_declared_in_another_case_moves_its_row() -> None:
+    value = {
+        "meta": {"op": "upd", "table": "db.t", "scn": "1", "rowid": "db.t-1"},
+        **{"key": {"ID": 1, "V": "a"}, "data": {"ID": 2}},
+    }
+    row = lifted("oms_shareplex", value, keys={"db.t": ["id"]})
+    assert (row["key"], row["key_before"]) == ({"id": "2"}, {"id": "1"})
+
+
+def test_columns_behind_a_block_of_no_types_stay() -> None:
+    decode = decoder("oms_default")
+    meta = {"recordType": "INSERT", "dbName": "db", "tableName": "t"}
+    value = {"prevStruct": None, "postStruct": {"b": 2, "__light_type": {}, "a": 1}}
+    [event] = events(decode, {**value, "allMetaData": {"checkpoint": None, **meta}, **meta})
+    assert event.after == {"b": "2", "a": "1"}

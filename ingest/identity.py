@@ -33,7 +33,7 @@ def change_hash(event: Event, message: Message) -> int:
     Where neither a key nor the source's order tells changes apart, each delivery is one (66).
     """
     what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
-    if event.crowded and not event.key_columns:
+    if event.crowded and not event.key_columns and event.op != "truncate":
         what = *what, message.topic, message.partition, message.offset
     return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
 

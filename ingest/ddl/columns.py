@@ -15,7 +15,7 @@ from ingest.ddl.model import Column
 from ingest.ddl.tokens import Token, TokenReader, Unread
 from ingest.errors import DecodeError
 from ingest.values.canonical import base64_of, civil_text, decimal_text, time_text
-from ingest.values.source_types import bits_type, parse_type, spark_type
+from ingest.values.source_types import parse_type, spark_type
 
 FAMILIES = {"mysql": "mysql", "oracle": "oracle", "postgres": "postgres", "tsql": "sqlserver"} | {
     "db2": "db2"
@@ -211,7 +211,9 @@ def read_column(reader: TokenReader, *, strict: bool = False) -> Element:
             found["comment"] = reader.take().text
         elif source_type is not None and _of_bytes(reader):
             source_type = _BYTES.sub(_as_bytes, source_type)
-            type_ = type_in(source_type, reader.dialect)
+            text, type_ = _text(found.get("default")), type_in(source_type, reader.dialect)
+            if text is not None and type_ == "binary":
+                found["default"] = _padded(_base64(text), source_type, reader.dialect)
         elif reader.accept("PRIMARY", "KEY") or (reader.dialect == "mysql" and _bare_key(reader)):
             keys = (own,)
         elif reader.accept("WITH", "VALUES"):
@@ -286,10 +288,11 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
 
 def type_in(source_type: str, dialect: str) -> str:
     """The Spark type of a type in a statement of `dialect`, which has names of its own for some."""
-    if dialect == "postgres" and parse_type(source_type).name in ("bit", "bit varying", "varbit"):
-        return bits_type(parse_type(source_type))
-    meant = _SYNONYMS.get((dialect, source_type.lower()), source_type)
-    return spark_type(meant, FAMILIES[dialect])
+    read = parse_type(source_type)
+    own = _SYNONYMS.get((dialect, source_type.lower()))
+    if own is None and not read.args:
+        own = _SYNONYMS.get((dialect, read.name))
+    return spark_type(own or source_type, FAMILIES[dialect])
 
 
 def read_type(reader: TokenReader) -> str | None:
@@ -431,6 +434,8 @@ def _padded(text: str, source_type: str, dialect: str) -> str:
     read = parse_type(source_type)
     if read.name not in _FIXED.get(dialect, ()):
         return text
+    if read.name == "bpchar" and not read.args:
+        return text
     found = re.match(r"\s*(\d{1,5})", read.args)
     length = int(found[1]) if found else 1
     if dialect == "mysql":
@@ -472,7 +477,7 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
     if type_ == "binary" and _BYTEA.fullmatch(text) and parse_type(source_type).name == "bytea":
         return base64_of(bytes.fromhex(text[2:]))
     if type_ == "binary":
-        return base64_of(text.encode("utf-8", "surrogatepass"))
+        return _base64(text)
     if type_ == "boolean":
         truth = _TRUTHS.get(text.strip().lower())
         return None if truth is None else str(truth).lower()
@@ -491,6 +496,10 @@ def _canonical(token: Token, source_type: str, type_: str) -> str | None:
     if token.kind == "number" or type_ in ("int", "bigint", "double"):
         return _plain_number(text)
     return text
+
+
+def _base64(text: str) -> str:
+    return base64_of(text.encode("utf-8", "surrogatepass"))
 
 
 def _year(number: int, *, text: bool) -> str:

@@ -26,7 +26,7 @@ applied to it: its next versions then go on from the open one.
 
 The order in which events arrive plays no part in any of this.
 
-Most batches do not come here: `TableBatch.simple` and in it `TableBatch.overlaps`
+Most batches do not come here: `TableBatch.folds_in_sql` and in it `TableBatch.overlaps`
 (`pipelines/apply/batch.py`) are the gate before, by the statistics of a batch alone, and must not
 let one pass that holds any event of the table above.
 """

@@ -118,10 +118,10 @@ class Rows:
                 warnings.append(Code.OLD_MISSING.value)
             else:
                 keys = self._before(event, identity, after, keys=keys, warnings=warnings)
-            self._withhold(event, after, warnings)
+            self._mark_unsent(event, after, warnings)
         event.key_columns = keys
 
-    def _withhold(self, event: Event, after: Row, warnings: list[str]) -> None:
+    def _mark_unsent(self, event: Event, after: Row, warnings: list[str]) -> None:
         """Marks an update that lacks declared columns: large values that did not change are not
         sent."""
         names = (event.db, event.schema, event.table)

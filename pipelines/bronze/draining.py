@@ -32,8 +32,8 @@ from pipelines.platform.warehouse import BRONZE, Warehouse
 MOST_MESSAGES = 20_000
 MOST_BYTES = 32 << 20
 REMEMBERED = 600.0
-"""Seconds after which nothing that was appended can be handed out again: longer than a server takes
-to see that a connection is gone (two heartbeats)."""
+"""Seconds after which a server has seen that a connection is gone (two heartbeats) and offers again
+what was handed out over it. What has not come again by the end of the queue then never will."""
 
 
 def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -> int:
@@ -51,7 +51,7 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
             waiting = counted(connection, queue)
             if waiting == 0:
                 continue
-            landing = Landing(warehouse, source, queue)
+            landing, began = Landing(warehouse, source, queue), time.time()
             drained = Drain(connection, queue, most=MOST_MESSAGES)
             while waiting > 0 and not stop():
                 taken = drained.take(MOST_BYTES)
@@ -61,6 +61,8 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
                 drained.acknowledge(taken[-1])
                 landing.acknowledged(taken)
                 waiting -= len(taken)
+            if waiting <= 0:
+                landing.drained(began)
     return count
 
 
@@ -80,14 +82,12 @@ class Landing:
         self._file = Path(warehouse.checkpoint("bronze", source.name, "drained", f"{name}.json"))
         note = read_note(self._file)
         self._at: float = note.get("at", 0.0)
-        recent = time.time() - self._at < REMEMBERED
-        self._held = Counter[str](note.get("held", ()) if recent else ())
+        self._held = Counter[str](note.get("held", ()))
         self._next: int = note["next"] if "next" in note else self._after_bronze()
         adding: list[str] = note.get("adding", [])
         if adding and self._in_bronze(self._next):
             self._next += len(adding)
-            if recent:
-                self._held.update(adding)
+            self._held.update(adding)
 
     def append(self, taken: Sequence[Delivery]) -> int:
         """Appends those of the messages that bronze has not; gives their number."""
@@ -110,6 +110,13 @@ class Landing:
         """The queue has forgotten these messages."""
         self._held -= Counter(delivery.digest for delivery in taken)
         self._write()
+
+    def drained(self, began: float) -> None:
+        """The queue was read to its end, from `began` on: what is held and did not come again was
+        acknowledged after all, if the server had seen by then that the connection was gone."""
+        if self._held and began - self._at >= REMEMBERED:
+            self._held.clear()
+            self._write()
 
     def _append(self, records: Sequence[Record]) -> None:
         count = len(records)

@@ -36,9 +36,10 @@ from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
 
-_NOT_FOLDED = (Code.LATE_BEYOND_HORIZON, Code.SHARD_KEY_CONFLICT)
-"""Rejects that a fold of today's history says nothing of; of the second where source tables share
-keys."""
+_TRIMMED = Code.LATE_BEYOND_HORIZON.value
+"""Of these rejects a fold of what is left of history says nothing."""
+_CLAIM = Code.SHARD_KEY_CONFLICT.value
+"""Nor of these, where it leaves them out (`Reconstruction.leaves_out_claims`)."""
 
 
 class Entered(NamedTuple):
@@ -92,15 +93,14 @@ def resolve_rejects(reconstruction: Reconstruction, at: datetime) -> int:
     warehouse = reconstruction.warehouse
     if not warehouse.exists("gold", "_rejects"):
         return 0
-    shared = reconstruction.shared
-    lost = _conflicts(reconstruction, at) if shared else 0
+    lost = _conflicts(reconstruction, at) if reconstruction.shared else 0
     statement = texts.resolve(
         table_of(warehouse),
         source=reconstruction.source,
         target=reconstruction.target,
         before=_moment(at),
         now=_moment(datetime.now(UTC)),
-        but=[code.value for code in (_NOT_FOLDED if shared else _NOT_FOLDED[:1])],
+        but=(_TRIMMED, _CLAIM) if reconstruction.leaves_out_claims else (_TRIMMED,),
     )
     with alone():
         warehouse.execute(statement)

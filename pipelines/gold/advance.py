@@ -35,6 +35,9 @@ from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.rejects import no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
+_FREEING = ("deletes", "key_changes", "truncates")
+"""What may take a row away, and leave its key to another source table's."""
+
 
 @dataclass(frozen=True)
 class TargetBatch:
@@ -109,8 +112,9 @@ def advance(
         misfits += [feeding] if unfit else []
     _enter_outgrown(misfits)
     row = replace(_up_to(row, pending), contract=contract)
-    # Whether or not this batch freed a key: a run that was cut off may have.
-    return try_again(ledger, route, row=row) if shares_keys(route, row) else row
+    # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
+    frees = any(batch.total(name) for batch in batches for name in _FREEING)
+    return try_again(ledger, route, row=row) if frees and shares_keys(route, row) else row
 
 
 def _up_to(row: Progress, pending: PendingChanges) -> Progress:

@@ -117,7 +117,8 @@ class Reconstruction:
         if columns is None or today:
             columns = self._todays_columns(columns or {}, history.feeds)
         self.columns = columns
-        if self.contract.keeps.keyed and len(own) > 1 and not route.shard_column:
+        self._fed_by = len(own)
+        if self.leaves_out_claims:
             own_keys = unclaimed(warehouse, self.source, self.target)
             extent = extent._replace(only=f"({extent.only}) AND {own_keys}")
         made = TargetTable(contract=self.contract, columns=columns)
@@ -236,6 +237,13 @@ class Reconstruction:
         """Whether rows of several source tables may claim one key."""
         keyed = self.contract.keeps.latest and self.route.shard_column is None
         return keyed and len(self.batches) > 1
+
+    @property
+    def leaves_out_claims(self) -> bool:
+        """Whether changes that wait for a key which another source table's row holds are none of
+        the fold's."""
+        keyed = self.contract.keeps.keyed and not self.route.shard_column
+        return keyed and self._fed_by > 1
 
     def exact(self) -> str:
         """SQL of the rows, folded event by event."""

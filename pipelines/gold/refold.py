@@ -94,7 +94,7 @@ def refold(
 ) -> dict[Origin, Pos]:
     """Bring the rows of `keys` (and of what key changes link to them) to what history says; gives
     which of the changes `asked` are partial images that found no base, and where they stand."""
-    refolded = _folded(frames, batch, keys)
+    refolded = _folded_with_claims(frames, batch, keys)
     KEYED[batch.mode].merge_folded(frames, batch, refolded)
     return _positions(frames, refolded, asked)
 
@@ -106,13 +106,14 @@ def baseless(
     history, and where they stand."""
     if not keys:
         return {}
-    return _positions(frames, _folded(frames, batch, keys), asked)
+    return _positions(frames, _folded_with_claims(frames, batch, keys), asked)
 
 
-def _folded(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Refolded:
+def _folded_with_claims(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Refolded:
+    """What history makes of the keys, with changes that waited because another source table's row
+    had one of them."""
     late = these_keys(frames, batch, keys)
     if batch.shared:
-        # No other source table's row has them: nothing sets their changes aside any more.
         given = select(frames.view(pa.table({"key": array_of(keys)})))
         late = late._replace(given=given)
     return folded(frames, batch, late, run=KEYED[batch.mode].history_run(batch))
@@ -177,20 +178,21 @@ def fill(
 def note_rewritten(
     reconstruction: Reconstruction, known: ProgressByTarget, last_baseless: Mapping[str, Pos]
 ) -> None:
-    """Record what late changes have to be told from once history makes the target's rows.
+    """Raise the watermarks so that they hold for the rows of before and for those that history
+    makes, and record them.
 
     Under another key other changes move a row, under other columns other ones change nothing, and
     other partial images lack a base (`last_baseless`, by label). Positions by which rows are
-    ordered otherwise than before cannot be compared: of these `watermarks_of_history` tell.
+    ordered otherwise than before cannot be compared: of these `note_reordered` tells afterwards.
     """
     progress = known.get((reconstruction.source, reconstruction.target))
-    if progress is None or reordered(reconstruction, progress):
+    if progress is None:
         return
     noted = {}
     for batch in reconstruction.batches:
         label = batch.projection.label
         before = progress.watermarks.get(label)
-        if before is None:
+        if before is None or not _comparable(before, batch):
             continue
         removals = [before.last_removal, *(stats.last_removal for stats in batch.stats)]
         noted[label] = replace(
@@ -201,6 +203,20 @@ def note_rewritten(
         )
     if noted.items() - progress.watermarks.items():
         record_progress(reconstruction.warehouse, [progress.with_watermarks(noted)], known)
+
+
+def _comparable(known: Watermarks, batch: TableBatch) -> bool:
+    """Whether positions have as many numbers as those that were applied."""
+    top = highest(stats.highest for stats in batch.stats)
+    return known.applied is None or top is None or len(known.applied) == len(top)
+
+
+def note_reordered(reconstruction: Reconstruction, known: ProgressByTarget) -> None:
+    """Record, once history has made the target's rows, what their positions are by now."""
+    progress = known[reconstruction.source, reconstruction.target]
+    if reordered(reconstruction, progress):
+        anew = {b.projection.label: watermarks_of_history(b) for b in reconstruction.batches}
+        record_progress(reconstruction.warehouse, [progress.with_watermarks(anew)], known)
 
 
 def reordered(reconstruction: Reconstruction, progress: Progress) -> bool:
@@ -225,6 +241,8 @@ def watermarks_of_history(batch: TableBatch) -> Watermarks:
         key_overridden=key_overridden(batch),
         unhashed=bool(batch.total("unhashed")),
         spellings=batch.spellings,
+        domain=batch.watermarks.domain,
+        tenant=batch.watermarks.tenant,
         horizons=batch.watermarks.horizons,
         changes=batch.total("changes"),
         widest=max((stats.widest for stats in batch.stats), default=0),
@@ -253,11 +271,7 @@ def backfill(ledger: Ledger, route: Route) -> bool:
         return False
     with history as reconstruction:
         overwrite(reconstruction, ledger.progress_by_target)
-        progress = ledger.progress_by_target[ledger.source, route.target]
-        if reordered(reconstruction, progress):
-            anew = {b.projection.label: watermarks_of_history(b) for b in reconstruction.batches}
-            row = progress.with_watermarks(anew)
-            record_progress(ledger.warehouse, [row], ledger.progress_by_target)
+        note_reordered(reconstruction, ledger.progress_by_target)
     return True
 
 

@@ -39,6 +39,7 @@ from pipelines.gold.refold import (
     all_of,
     applied_history,
     baseless,
+    note_reordered,
     note_rewritten,
     overwrite_rows,
     refold,
@@ -182,6 +183,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
             # Which rejects that settles is noted by who asked.
             note_rewritten(reconstruction, ledger.progress_by_target, {})
             reconstruction.tried(partial(overwrite_rows, reconstruction))
+            note_reordered(reconstruction, ledger.progress_by_target)
     return verdicts
 
 

@@ -22,12 +22,13 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import freed_keys
 from pipelines.apply.modes import KEYED
 from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
+from pipelines.gold.redeclared import other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
 from pipelines.targets.rejects import change_rejects, claimed
-from pipelines.targets.table import columns_of
+from pipelines.targets.table import columns_of, keys_of
 
 
 def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
@@ -57,14 +58,20 @@ def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
 
 
 def hand_over(ledger: Ledger, route: Route) -> None:
-    """`try_again` of a target whose rows were changed otherwise than by a batch."""
+    """`try_again` of a target whose rows were changed otherwise than by a batch, by the key that it
+    has now; not of one to which nothing is applied."""
+    warehouse = ledger.warehouse
     row = ledger.progress_by_target.get((ledger.source, route.target))
-    if row is None or not shares_keys(route, row):
+    if row is None or row.contract is None or not shares_keys(route, row):
         return
-    after = try_again(ledger, route, row=row.fresh())
-    if after != row.fresh():
+    keys = keys_of(warehouse, route.target)
+    if not keys or row.outdated is not None or other_masks(route, row.contract) is not None:
+        return
+    before = replace(row.fresh(), contract=row.contract._replace(keys=keys))
+    after = try_again(ledger, route, row=before)
+    if after != before:
         after = replace(after, status=row.status, error=row.error)
-        record_progress(ledger.warehouse, [after], ledger.progress_by_target)
+        record_progress(warehouse, [after], ledger.progress_by_target)
 
 
 def shares_keys(route: Route, row: Progress) -> bool:

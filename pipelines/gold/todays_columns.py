@@ -148,6 +148,6 @@ def _undecided(entries: Iterable[Entry]) -> dict[str, Entry]:
 def _not_let_in(entries: Iterable[Entry]) -> list[Entry]:
     """The changes that wait or were refused, in order of position."""
     return sorted(
-        (entry for entry in entries if entry.status not in IN_FORCE),
+        (e for e in entries if e.status not in IN_FORCE and e.risk != "none"),
         key=lambda entry: entry.pos or (),
     )

@@ -97,10 +97,18 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if dropped and declared_keeping(route).versions:
         # Versions that the column alone told apart are one from now on.
         return True
-    if masked_default(entry, route.masks):
+    if masked_default(entry, route.masks) or _had_defaulted(entry):
         return True
     fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
     return False
+
+
+def _had_defaulted(entry: Entry) -> bool:
+    """Whether a column that the entry adds with a DEFAULT was there before it: which of its NULLs
+    were sent, history alone tells."""
+    added = {c.name.lower() for c in entry.proposed if isinstance(c, AddColumn)}
+    defaulted = [e for e in entry.effects if isinstance(e, AddColumn) and e.default is not None]
+    return any(effect.name.lower() not in added for effect in defaulted)
 
 
 def add_columns(store: EntryStore, entries: Sequence[Entry], route: Route) -> None:
@@ -156,10 +164,13 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
     it would be lost."""
     columns = columns_of(warehouse, route.target) or {}
     spelling = {name.lower(): name for name in columns}
+    # By the name that it has before the entry's own renames.
+    old = {e.new.lower(): e.old.lower() for e in entry.effects if isinstance(e, RenameColumn)}
     for effect in entry.effects:
         if not isinstance(effect, AlterColumnType) or effect.in_place:
             continue
-        name, type_ = spelling.get(effect.name.lower()), effect.type
+        new, type_ = effect.name.lower(), effect.type
+        name = spelling.get(old.get(new, new)) or spelling.get(new)
         if name is None or type_ == columns[name]:
             continue
         text = _text(quoted(name), columns[name])

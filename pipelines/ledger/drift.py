@@ -254,7 +254,12 @@ class Drift:
 
     def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""
-        open_ = (entry for entry in self._store.of(self._table) if entry.status not in IN_FORCE)
+        # What had nothing to change in gold decided nothing either.
+        open_ = (
+            entry
+            for entry in self._store.of(self._table)
+            if entry.status not in IN_FORCE and entry.risk != "none"
+        )
         return any(_keeps_out(effect, change) for entry in open_ for effect in entry.effects)
 
     def _over(self, change: AddColumn | AlterColumnType) -> bool:
@@ -273,6 +278,7 @@ def announced(entry: Entry, others: Iterable[Entry]) -> tuple[Entry, list[Entry]
         other
         for other in others
         if other.statement is None
+        and other.reason != SentAgain()
         and other.kind in ("add_column", "modify_column", "drop_column")
         and {_shown(effect) for effect in other.effects} <= ours
     ]
@@ -309,9 +315,11 @@ def _sent(stats: Iterable[BatchStats]) -> set[str]:
     return {name.lower() for each in stats for image in each.images for name in image}
 
 
-def _shown(effect: SchemaChange) -> tuple[bool, str | None]:
-    """What of an effect shows in data: a new column, or another change of one."""
-    return isinstance(effect, AddColumn), column_of(effect)
+def _shown(effect: SchemaChange) -> tuple[str, str | None]:
+    """What of an effect shows in data: a new column, another type of one, or one that is gone."""
+    if isinstance(effect, AddColumn):
+        return "new", column_of(effect)
+    return "type" if isinstance(effect, AlterColumnType) else "gone", column_of(effect)
 
 
 def _entry(table: SourceTable, change: Shown, *, was: str = "", first: Pos | None) -> Entry:

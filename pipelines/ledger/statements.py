@@ -147,10 +147,10 @@ def _is_own(touched: TableName, own: TableName) -> bool:
 
     What it names wins over what its message does (semantics.md, 67).
     """
-    if not touched.name:
-        return True
-    both = zip(touched.folded(), own.folded(), strict=True)
-    return all(said == mine for said, mine in both if said and mine)
+    *above, name = touched.folded()
+    *own_above, own_name = own.folded()
+    both = zip(above, own_above, strict=True)
+    return name in ("", own_name) and all(said == mine for said, mine in both if said and mine)
 
 
 def _creates_table(read: Statement) -> bool:

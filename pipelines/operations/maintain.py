@@ -82,7 +82,7 @@ def _each(warehouse: Warehouse, lag: dict[str, int]) -> Iterator[Maintained]:
     if warehouse.exists("bronze", "messages"):
         yield _bronze(warehouse, lag)
     if warehouse.exists("silver", "cdc"):
-        yield _silver(warehouse)
+        yield _silver(warehouse, lag)
     for name in [*gold_tables(warehouse), *_OWN]:
         if warehouse.exists("gold", name):
             yield _compacted(warehouse, "gold", name, days=warehouse.settings.retention.runs)
@@ -109,13 +109,16 @@ def _bronze(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
     return done
 
 
-def _silver(warehouse: Warehouse) -> Maintained:
+def _silver(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
     done = Maintained("silver.cdc")
     with done.part():
         done.before = done.after = _files(warehouse, "silver", "cdc")
     days = warehouse.settings.retention.silver
     if days is not None:
         for target in known_targets(warehouse).fed.values():
+            if lag.get(target.source):
+                # Its bronze keeps the messages: silver keeps what they became.
+                continue
             with done.part(target.name):
                 done.trimmed += trim_target(warehouse, target, days)
     for source in warehouse.config.sources:

@@ -229,7 +229,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         and (progress.contract.mode, progress.contract.keys) != contract[:2]
     )
     batches = {batch.projection.label: batch for batch in reconstruction.batches}
-    if progress.outdated is not None or reordered(reconstruction, progress):
+    if progress.outdated is not None:
         watermarks = {label: watermarks_of_history(batch) for label, batch in batches.items()}
         top = highest(known.applied for known in watermarks.values())
         times = [
@@ -257,6 +257,8 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             last_noop=known.applied if versions else None,
             key_overridden=known.key_overridden or (batch is not None and key_overridden(batch)),
         )
+    if reordered(reconstruction, progress):
+        watermarks = {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
     status, error = ("ok", None) if well else (progress.status, progress.error)

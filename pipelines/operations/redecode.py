@@ -51,10 +51,12 @@ from pipelines.targets.progress import (
     Names,
     Outdated,
     Progress,
+    Watermarks,
     create_progress,
     load_progress,
     record_progress,
 )
+from pipelines.targets.table import keep_horizons
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
@@ -166,7 +168,7 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
         last += bool(joined)
     if source.shards:
         checkpoint = warehouse.checkpoint("silver", source.name)
-        walk_from(checkpoint, batch)
+        walk_from(checkpoint, batch, anew=True)
         join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=bool(counts.shards))
     return counts._replace(messages=counts.messages - kept), kept
 
@@ -207,13 +209,26 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
     for (of, target), progress in list(progress_by_target.items()):
         if of != source or target == SOURCE_CURSOR or progress.outdated is None:
             continue
+        watermarks = {
+            label: _with_horizons_at(known, last) for label, known in progress.watermarks.items()
+        }
         now = replace(
             progress,
+            watermarks=watermarks,
             batch=limit.last if limit.last is not None else last,
             below=limit.below,
             partly_applied=limit.newest,
             tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))
+        if warehouse.exists("gold", target):
+            kept = {label: known.horizons for label, known in watermarks.items()}
+            keep_horizons(warehouse, target, kept)
     record_progress(warehouse, noted, progress_by_target)
     return [row.target for row in noted]
+
+
+def _with_horizons_at(known: Watermarks, last: int) -> Watermarks:
+    """Where the history of a source table was trimmed, once all that is left of it is in batches
+    of now, up to `last`."""
+    return replace(known, horizons=tuple(each._replace(batch=last) for each in known.horizons))

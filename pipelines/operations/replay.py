@@ -33,7 +33,8 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import placed_again
 from pipelines.silver.counts import count
-from pipelines.silver.split_updates import join_split_updates
+from pipelines.silver.shards import join_shards, walk_from
+from pipelines.silver.split_updates import completed_pairs
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.targets.progress import load_progress
 from pipelines.targets.rejects import (
@@ -123,18 +124,23 @@ def _today(warehouse: Warehouse, source: Source, code: str | None) -> DataFrame:
 
 
 def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
-    """Bring what could be decoded to silver, in one commit."""
-    batch = last_batch(warehouse) + 1
+    """Bring what could be decoded to silver, with the updates that it completes, in one commit; the
+    parts of records are put together after it, by the next run where this one is killed."""
+    batch = last = last_batch(warehouse) + 1
     rows = good.withColumn("batch", F.lit(batch).cast("bigint"))
-    columns = [column.name for column in SILVER]
-    once = ("silver/replay", batch)
-    warehouse.append(rows.select(*columns), "silver", "cdc", once=once, note=batch)
+    rows = rows.select([column.name for column in SILVER])
     if source.splits_updates:
-        came = warehouse.read("silver", "cdc").where(F.col("batch") == batch)
-        pairs = ("silver/replay/pairs", batch)
-        join_split_updates(
-            warehouse, source.name, batch, counts=count(came), once=pairs, to=batch + 1
+        pairs = completed_pairs(
+            *(warehouse, source.name, batch), counts=count(rows), to=batch + 1, coming=rows
         )
+        if pairs is not None and not pairs.isEmpty():
+            rows, last = rows.unionByName(pairs), batch + 1
+    checkpoint = warehouse.checkpoint("silver", source.name)
+    if source.shards:
+        walk_from(checkpoint, batch)
+    warehouse.append(rows, "silver", "cdc", once=("silver/replay", batch), note=last)
+    if source.shards:
+        join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=True)
 
 
 def _note(warehouse: Warehouse, source: str, code: str | None, *, failed: DataFrame) -> None:

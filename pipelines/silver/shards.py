@@ -42,9 +42,10 @@ def shards_wait(checkpoint: str) -> bool:
     return not _Note(checkpoint).clear
 
 
-def walk_from(checkpoint: str, batch: int) -> None:
-    """Let the next walk begin with `batch`, which holds all there is."""
-    _Note(checkpoint).write(batch)
+def walk_from(checkpoint: str, batch: int, *, anew: bool = False) -> None:
+    """Let the next walk begin with `batch` at the latest; `anew`: with it, which holds all."""
+    note = _Note(checkpoint)
+    note.write(batch if anew or note.clear else min(note.first, batch))
 
 
 def join_shards(

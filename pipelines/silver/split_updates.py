@@ -32,19 +32,35 @@ def join_split_updates(
 ) -> int:
     """Append the pairs that `batch`, which holds `counts`, completes, as batch `to`; how many there
     were."""
+    pairs = completed_pairs(warehouse, source, batch, counts=counts, to=to)
+    joined = pairs.count() if pairs is not None else 0
+    if pairs is not None and joined:
+        warehouse.append(pairs, "silver", "cdc", once=once, note=to)
+    return joined
+
+
+def completed_pairs(
+    warehouse: Warehouse,
+    source: str,
+    batch: int,
+    *,
+    counts: Counts,
+    to: int,
+    coming: DataFrame | None = None,
+) -> DataFrame | None:
+    """The pairs that `batch` completes, rows of silver of batch `to`; None where it has no half.
+    `coming`: its rows, where silver has them not yet."""
     if counts.halves_from is None or counts.halves_to is None:
-        return 0
-    known = warehouse.read("silver", "cdc").where(
+        return None
+    there = warehouse.read("silver", "cdc").where(F.col("batch") <= batch)
+    if coming is not None:
+        there = there.unionByName(coming)
+    known = there.where(
         (F.col("source") == source)
         & F.array_contains("warnings", _SPLIT)
         & F.col("s1").between(counts.halves_from, counts.halves_to)
-        & (F.col("batch") <= batch)
     )
-    pairs = _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
-    joined = pairs.count()
-    if joined:
-        warehouse.append(pairs, "silver", "cdc", once=once, note=to)
-    return joined
+    return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
 
 
 def _pairs(split_updates: DataFrame, batch: int) -> DataFrame:

@@ -26,6 +26,7 @@ from pipelines.bronze.by_offset.source import (
     Span,
     Stopped,
     _Reader,
+    _was_empty,
     planned,
     stopped,
     stream,
@@ -287,3 +288,13 @@ def test_a_stream_goes_on_where_it_ended(
     )
     assert run("go_on") == 2
     assert held()[-2:] == [("orders", 0, 9, None, None), ("orders", 0, 12, b"o12", 1012)]
+
+
+def test_what_comes_after_an_empty_beginning_is_no_past(tmp_path: Path) -> None:
+    """`starting_offsets: latest` passes over what is there, and nothing was."""
+    (tmp_path / "queues").mkdir()
+    client = Folder(tmp_path / "queues")
+    assert _was_empty(client, tmp_path / "begun")
+    client.put(ORDERS, ["a"])
+    assert _was_empty(client, tmp_path / "begun")
+    assert not _was_empty(client, tmp_path / "new")

@@ -78,6 +78,27 @@ def test_a_routed_topic_or_a_registry_adds_no_column_to_a_key() -> None:
         assert (row["key_columns"], row["key"]) == (("id",), {"id": "7"}), key
 
 
+def test_17_a_truncate_that_every_partition_has_is_one() -> None:
+    """Whichever rows the place of a transaction does not tell apart."""
+    value = {"type": "TRUNCATE", "database": "d", "table": "t", "commitTs": 445_644_789_012_345_678}
+    value |= {"version": 1, "sql": "TRUNCATE TABLE t"}
+    sent = [Message(json.dumps(value).encode(), topic="t", partition=n, offset=1) for n in (0, 1)]
+    decode = decoder("ticdc_simple")
+    assert len({change_hash(event, message) for message in sent for event in decode(message)}) == 1
+
+
+def test_a_number_within_an_id_is_no_text() -> None:
+    def key(zone: str) -> Any:
+        id_ = f'{{"_id": {{"zone": {zone}}}}}'
+        source = {**PLACE, "connector": "mongodb", "rs": "r", "collection": "c", "ord": 1}
+        return lifted("debezium", {"op": "c", "before": None, "after": id_, "source": source})[
+            "key"
+        ]
+
+    assert key("1.5") == key('{"$numberDouble": "1.5"}') == {"_id": '{"zone":1.5}'}
+    assert key('"1.5"') == {"_id": '{"zone":"1.5"}'}
+
+
 def test_a_document_that_is_an_id_is_one_key() -> None:
     """Documents are written in strict extended JSON, keys in relaxed."""
     id_ = '{"_id": {"day": {"$date": 1700006400000},"user": {"$numberLong": "42"}},"n": 1}'

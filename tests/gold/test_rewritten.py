@@ -24,6 +24,10 @@ tables:
 - {from: shop.spared, ddl: {destructive: review}}
 - {from: shop.dropped, ddl: {destructive: apply}}
 - {from: 'shop.freed_*', target: freed}
+- {from: 'shop.both_*', target: both, ddl: {destructive: review}}
+- {from: shop.waited, ddl: {destructive: review}}
+- {from: shop.changed, ddl: {destructive: apply}}
+- {from: shop.defaulted}
 """
 DEBEZIUM = """
 source: debezium
@@ -34,13 +38,15 @@ tables:
 - {from: 'shop.odd_*', target: odd, keys: [id], columns: &x {id: int, x: int}}
 - {from: 'shop.held_*', target: held, keys: [id], columns: *x}
 - {from: 'shop.parked_*', target: parked, keys: [id], columns: *x}
+- {from: 'shop.kept_*', target: kept, keys: [id], columns: *x, stored_as_scd_type: 2}
 """
+TYPES = {"region": "varchar(9)", "x": "varchar(9)", "text": "varchar(9)", "wide": "bigint"}
 HIDDEN = "__debezium_unavailable_value"
 
 
 def sent(table: str, type_: str, at: int, old: dict[str, Any] | None = None, **row: Any) -> Any:
     """A change as Canal sends it, `at` a place of the source's log."""
-    types = {name: "varchar(9)" if name in ("region", "x") else "int" for name in row}
+    types = {name: TYPES.get(name, "int") for name in row}
     texts = {name: None if value is None else str(value) for name, value in row.items()}
     before = None if old is None else {name: str(value) for name, value in old.items()}
     return canal(table, type_, texts, es=T0 + at, id_=at, old=before, types=types)
@@ -73,6 +79,12 @@ BATCHES = (
         sent("spared", "UPDATE", 3, {"x": "1"}, id=2, x="1", n=5),
         sent("dropped", "INSERT", 1, id=1, x="1", n=5),
         sent("freed_a", "INSERT", 1, id=1, n=5),
+        sent("both_a", "INSERT", 1, id=1, region="X"),
+        sent("both_b", "INSERT", 2, id=1, region="Y"),
+        sent("waited", "INSERT", 1, id=1, n=5),
+        sent("changed", "INSERT", 1, id=1, text="abc"),
+        sent("defaulted", "INSERT", 1, id=1),
+        sent("defaulted", "INSERT", 5, id=2, n=None),
         sent("freed_b", "INSERT", 3, id=1, n=7),
         change("bases", "c", 1, None, {"id": 1, "a": 1, "b": 1}),
         change("bases", "d", 5, {"id": 1, "a": 1, "b": 1}, None),
@@ -86,10 +98,18 @@ BATCHES = (
         change("held_b", "c", 2, None, {"id": 1, "x": 2}),
         change("parked_a", "c", 1, None, {"id": 1, "x": 1}),
         change("parked_b", "c", 2, None, {"id": 1, "x": 2}),
+        change("kept_a", "c", 1, None, {"id": 1, "x": 1}),
+        change("kept_b", "c", 2, None, {"id": 1, "x": 2}),
     ],
     [
         statement("approved", 10, "DROP PRIMARY KEY, ADD PRIMARY KEY (id, region)"),
         statement("versions", 10, "DROP COLUMN n"),
+        statement("both_a", 10, "DROP PRIMARY KEY, ADD PRIMARY KEY (id, region)"),
+        statement("waited", 5, "RENAME COLUMN n TO wide"),
+        statement("waited", 6, "MODIFY wide bigint"),
+        sent("waited", "INSERT", 7, id=2, wide=3_000_000_000),
+        statement("changed", 5, "CHANGE text number int"),
+        statement("defaulted", 9, "ADD COLUMN n int DEFAULT 7"),
         sent("spared", "UPDATE", 9, {"n": 5}, id=1, x="1", n="abc"),
         sent("dropped", "UPDATE", 7, {"x": "1"}, id=1, x="2", n="abc"),
         sent("freed_a", "UPDATE", 5, {"id": 1, "n": 5}, id=2, n=3_000_000_000),
@@ -107,7 +127,9 @@ BATCHES = (
         sent("versions", "UPDATE", 7, {"x": "1"}, id=1, x="2", n=1),
         sent("ordered", "INSERT", 3, id=1, v=20),
         sent("spared", "UPDATE", 5, {"x": "1"}, id=1, x="7", n=5),
+        sent("waited", "INSERT", 8, id=3, wide=1),
         change("bases", "c", 7, None, {"id": 1, "a": 7, "b": 7}),
+        change("kept_a", "d", 12, {"id": 1, "x": 1}, None),
         change("pair_b", "c", 3, None, {"id": 1, "a": 0, "b": 2}),
     ],
 )
@@ -176,7 +198,8 @@ def _play(project: Project) -> None:
         failing.setattr("pipelines.gold.advance.try_again", _fails_for("parked"))
         assert project.ingest("run").code == 1
     done(project, "run")
-    approve(project, "approved")
+    for table in ("approved", "both_a", "waited"):
+        approve(project, table)
     land(project, 3)
     done(project, "run")
     approve(project, "spared")
@@ -187,6 +210,8 @@ def _play(project: Project) -> None:
     done(project, "rebuild", "shop_regions", "--yes")
     done(project, "rebuild", "shop_ordered")
     done(project, "rebuild", "bases")
+    done(project, "rebuild", "kept")
+    assert _waiting(project)["kept"] == ["shard_key_conflict"]
     land(project, 4)
     done(project, "run")
 
@@ -226,7 +251,16 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
     "shop_spared": [{"id": 1, "x": "1"}, {"id": 2, "x": "1"}],
     "shop_dropped": [{"id": 1, "x": "2"}],
     "freed": [{"id": 1, "n": 7}, {"id": 2, "n": 3_000_000_000}],
+    "both": [{"id": 1, "region": "X"}, {"id": 1, "region": "Y"}],
+    "shop_waited": [
+        {"id": 1, "wide": 5},
+        {"id": 2, "wide": 3_000_000_000},
+        {"id": 3, "wide": 1},
+    ],
+    "shop_changed": [{"id": 1, "text": "abc"}],
+    "shop_defaulted": [{"id": 1, "n": 7}, {"id": 2, "n": None}],
     "bases": [{"id": 1, "a": 9, "b": 7}],
+    "kept": [{"id": 1, "x": 1, "_current": False}, {"id": 1, "x": 2, "_current": True}],
     "pair": [{"id": 1, "a": 9, "b": 2}],
     "odd": [{"id": 1, "x": 1}],
     "held": [{"id": 1, "x": 1}],

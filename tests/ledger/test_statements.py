@@ -39,6 +39,12 @@ def test_67_what_a_statement_names_wins(statement: str, tables: list[str]) -> No
     assert [f"{table.db}.{table.table}" for table in found] == tables
 
 
+def test_67_a_message_that_names_no_table_is_of_the_one_in_its_statement() -> None:
+    unnamed = {**row("ALTER TABLE crop ADD COLUMN sown date", STREAMED), "table": None}
+    [(entry, _)] = _read(SHOP, unnamed)
+    assert (entry.table.db, entry.table.table) == ("shop", "crop")
+
+
 def test_67_a_message_that_names_no_database_is_of_the_table_all_the_same() -> None:
     unnamed = {**row("ALTER TABLE shop.orders ADD COLUMN c int", STREAMED), "db": None}
     [(entry, _)] = _read(SHOP, unnamed)

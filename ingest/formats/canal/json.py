@@ -32,6 +32,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TableDecoder,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
@@ -248,6 +249,7 @@ FORMAT = Format(
         "storeDataSequence": "FlatMessage has no such field",
     },
     losses=(
+        repeats_without_key("with order_key: commit_ts the rows of one transaction have one place"),
         Loss(
             "updates that change nothing",
             "their old is empty, as where previous values were not sent",

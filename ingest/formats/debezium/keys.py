@@ -86,13 +86,13 @@ def without_table(
     """The key's columns without the table's name, which Debezium's routing of topics puts behind
     them, and Flink CDC (`flink`: no connector is named) before them as `TableId`: it sends rows
     always, none of which has such a column."""
-    if key is None or row is None:
+    if key is None:
         return key
-    if flink and key[0] == _TABLE and _TABLE not in row:
+    if flink and key[0] == _TABLE and row is not None and _TABLE not in row:
         return key[1:] or None
     if _ROUTED.isdisjoint(key):
         return key
-    return tuple(name for name in key if name not in _ROUTED or name in row) or None
+    return tuple(name for name in key if name not in _ROUTED or name in (row or ())) or None
 
 
 def _columns(key: _Key, raw: bytes) -> bytes:

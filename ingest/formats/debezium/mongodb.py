@@ -3,7 +3,8 @@
 `_id` is the key. Wrapped scalars (`{"$numberLong": "7"}`, `{"$oid": …}`, `{"$date": …}`) become
 their canonical text, `$undefined` is null, and NaN and infinite doubles, which no JSON has and the
 connector writes all the same, are read as `$numberDouble`; nested documents and arrays stay as
-sent. An update may come with the whole document, or with what it changed alone
+sent, but for an `_id`, which has one text in documents and in keys. An update may come with the
+whole document, or with what it changed alone
 (`updateDescription`): then the columns it names are set and those it removed are null. A change
 inside a nested document or array does not say what the whole column became, so it needs the
 document (`capture.mode=change_streams_update_full`). Connectors before 2.0 send the oplog's own
@@ -35,6 +36,13 @@ from ingest.wire.declared import plain
 _ID = "_id"
 _TEXT = msgspec.json.Decoder(str)
 _ANY = jsontext.decoder(Any)
+
+
+class _Fraction(str):
+    """A number with a point, as it is written."""
+
+
+_EXACT = msgspec.json.Decoder(Any, float_hook=_Fraction)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRICT_BINARY = {"$binary", "$type"}  # extended JSON of version 1
 _WRAPPED = {"$oid", "$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$uuid"} | {
@@ -258,16 +266,17 @@ def _id(value: Any, raw: msgspec.Raw) -> str | None:
     document = value.__class__ is dict and value.keys() != {"$undefined"}
     if not document or _scalar(value) is not None:
         return _value(value, raw)
-    return msgspec.json.encode(_relaxed(value)).decode()
+    return msgspec.json.encode(_relaxed(_EXACT.decode(raw))).decode()
 
 
 def _relaxed(value: Any) -> Any:
     """A value of extended JSON, whichever it is, as relaxed JSON has it."""
     if value.__class__ is list:
         return [_relaxed(item) for item in value]
+    if isinstance(value, _Fraction):
+        return msgspec.Raw(value.encode())
     if value.__class__ is not dict:
-        number = not isinstance(value, str | bool) and value is not None
-        return msgspec.Raw(plain(value).encode()) if number else value
+        return value
     text = _scalar(value)
     if text is None:
         return {name: _relaxed(inner) for name, inner in value.items()}

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from ingest.files.record import GAP_HEADER, Record
 from pipelines.bronze.by_offset.columns import COLUMNS, record_batch
+from pipelines.platform.checkpoints import write_whole
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -119,6 +120,9 @@ def stream(
     GAP_HEADER, at the offset of the first of them.
     """
     reached = noted(Path(checkpoint), "offsets")
+    if starting == "latest" and not reached and _was_empty(client, Path(checkpoint)):
+        # Nothing was there to be passed over: all that comes is later.
+        starting = "earliest"
     # A class of its own carries what it needs inside itself, not as options: batches are planned in
     # another process.
     about = {
@@ -130,6 +134,18 @@ def stream(
     }
     session.dataSource.register(type("Queues", (Queues,), about))
     return session.readStream.format(Queues.name()).load()
+
+
+def _was_empty(client: Client, checkpoint: Path) -> bool:
+    """Whether nothing was there when the query without a checkpoint was first begun, which no
+    offset of its own tells."""
+    note = checkpoint / "began_empty"
+    try:
+        if not note.exists() and not client.spans():
+            write_whole(note, b"")
+    except OSError as error:
+        raise Stopped(str(error)) from None
+    return note.exists()
 
 
 def noted(checkpoint: Path, kind: Literal["offsets", "commits"]) -> Offsets:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import urllib.parse
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,8 @@ class Landing:
 
     The note has `next`, the offset of the next message; `held`, digests of messages that are in
     bronze and not known to be acknowledged, and `at`, when the last of them came; `adding`, digests
-    of the batch that is being appended from `next` on.
+    of the batch that is being appended from `next` on; `writer`, by which a catalog's table knows
+    the appends: where the note was lost and numbers begin anew, they are those of another one.
     """
 
     def __init__(self, warehouse: Warehouse, source: Source, queue: str) -> None:
@@ -82,6 +84,7 @@ class Landing:
         self._file = Path(warehouse.checkpoint("bronze", source.name, "drained", f"{name}.json"))
         note = read_note(self._file)
         self._at: float = note.get("at", 0.0)
+        self._writer: str = note.get("writer") or uuid.uuid4().hex
         self._held = Counter[str](note.get("held", ()))
         self._next: int = note["next"] if "next" in note else self._after_bronze()
         adding: list[str] = note.get("adding", [])
@@ -137,7 +140,7 @@ class Landing:
                 "ingested_at": F.current_timestamp(),
             }
         )
-        writer = f"drained/{self._source.name}/{self._queue}"
+        writer = f"drained/{self._source.name}/{self._queue}/{self._writer}"
         once = None if self._warehouse.local else (writer, self._next)
         self._warehouse.append(
             rows.select([name for name, _ in BRONZE]), "bronze", "messages", once=once
@@ -149,6 +152,7 @@ class Landing:
             "held": sorted(self._held.elements()),
             "adding": adding,
             "at": self._at,
+            "writer": self._writer,
         }
         write_whole(self._file, orjson.dumps(note))
 

@@ -61,6 +61,9 @@ def test_what_was_appended_is_known_until_the_queue_was_read_without_it(
     monkeypatch.setattr("pipelines.bronze.draining.time.time", lambda: later)
     killed = landing(tmp_path, appended)
     assert killed.append(delivered(again=True)) == 0
+    # A table of a catalog knows who appended: who goes on is the same, who begins anew is not.
+    first = landing(tmp_path, appended)
+    assert killed._writer == first._writer != landing(tmp_path / "anew", appended)._writer
     killed.drained(later)
     assert landing(tmp_path, appended).append(delivered(again=True)) == 3
     assert appended == [3, 3]

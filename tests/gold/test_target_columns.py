@@ -73,7 +73,10 @@ def test_a_change_of_type_that_was_not_let_in(
     way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
     assert way is not None
     entry: Any = SimpleNamespace(
-        status=status, pos=(0, 1, 7), effects=(AlterColumnType("n", "bigint", in_place=False),)
+        status=status,
+        risk="widening",
+        pos=(0, 1, 7),
+        effects=(AlterColumnType("n", "bigint", in_place=False),),
     )
     found = todays_columns(
         *(way, {"id": "int", "n": "bigint"}, [entry]),
@@ -104,7 +107,7 @@ def test_a_name_that_another_column_has_by_now(
     way = route(declared, "barn", None, table="cows", ddl=DdlPolicy())
     assert way is not None
     entries: Any = [
-        SimpleNamespace(status=status, pos=(0, 1, at), effects=(effect,))
+        SimpleNamespace(status=status, risk="destructive", pos=(0, 1, at), effects=(effect,))
         for at, effect in ((7, DropColumn("N")), (8, AddColumn("n", "string")))
     ]
     found = todays_columns(

@@ -289,9 +289,7 @@ def pass_attribute(reader: TokenReader, *, strict: bool) -> None:
 def type_in(source_type: str, dialect: str) -> str:
     """The Spark type of a type in a statement of `dialect`, which has names of its own for some."""
     read = parse_type(source_type)
-    own = _SYNONYMS.get((dialect, source_type.lower()))
-    if own is None and not read.args:
-        own = _SYNONYMS.get((dialect, read.name))
+    own = None if read.args else _SYNONYMS.get((dialect, read.name))
     return spark_type(own or source_type, FAMILIES[dialect])
 
 

@@ -52,7 +52,7 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
             waiting = counted(connection, queue)
             if waiting == 0:
                 continue
-            landing, began = Landing(warehouse, source, queue), time.time()
+            landing = Landing(warehouse, source, queue)
             drained = Drain(connection, queue, most=MOST_MESSAGES)
             while waiting > 0 and not stop():
                 taken = drained.take(MOST_BYTES)
@@ -63,7 +63,7 @@ def drain(warehouse: Warehouse, source: Source, server: Server, *, stop: Stop) -
                 landing.acknowledged(taken)
                 waiting -= len(taken)
             if waiting <= 0:
-                landing.drained(began)
+                landing.drained()
     return count
 
 
@@ -84,6 +84,7 @@ class Landing:
         self._file = Path(warehouse.checkpoint("bronze", source.name, "drained", f"{name}.json"))
         note = read_note(self._file)
         self._at: float = note.get("at", 0.0)
+        self._offered_again = time.time() - self._at >= REMEMBERED
         self._writer: str = note.get("writer") or uuid.uuid4().hex
         self._held = Counter[str](note.get("held", ()))
         self._next: int = note["next"] if "next" in note else self._after_bronze()
@@ -114,10 +115,10 @@ class Landing:
         self._held -= Counter(delivery.digest for delivery in taken)
         self._write()
 
-    def drained(self, began: float) -> None:
-        """The queue was read to its end, from `began` on: what is held and did not come again was
-        acknowledged after all, if the server had seen by then that the connection was gone."""
-        if self._held and began - self._at >= REMEMBERED:
+    def drained(self) -> None:
+        """The queue was read to its end: what is held and did not come again was acknowledged after
+        all, if the server had seen before that the connection was gone."""
+        if self._held and self._offered_again:
             self._held.clear()
             self._write()
 

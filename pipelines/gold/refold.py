@@ -244,8 +244,8 @@ def watermarks_of_history(batch: TableBatch) -> Watermarks:
         domain=batch.watermarks.domain,
         tenant=batch.watermarks.tenant,
         horizons=batch.watermarks.horizons,
-        changes=batch.total("changes"),
-        widest=max((stats.widest for stats in batch.stats), default=0),
+        changes=batch.history_changes,
+        widest=batch.widest,
     )
 
 

@@ -44,7 +44,6 @@ from pipelines.gold.refold import (
     overwrite_rows,
     refold,
 )
-from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of, named
 from pipelines.platform.rows import rows as found_rows
@@ -122,8 +121,6 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             now.append((*same, "open", *why, (row["attempts"] or 0) + attempt))
     if now:
         _change_status(warehouse, now)
-    for route in list(routes.values())[:1]:
-        hand_over(ledger, route)
     return resolved
 
 

@@ -487,10 +487,9 @@ class Ledger(EntryStore):
         """Whether events were set aside for a value of a column that the entry takes away: they
         are tried again once it is gone."""
         gone = [effect.name for effect in entry.effects if isinstance(effect, DropColumn)]
-        waiting = bool(gone) and entry.target is not None
-        return waiting and have_misfits(
-            self.warehouse, self.source, entry.target or "", columns=gone
-        )
+        if not gone or entry.target is None:
+            return False
+        return have_misfits(self.warehouse, self.source, entry.target, columns=gone)
 
     def _stage_applied(self, entry: Entry) -> None:
         """The entry as applied: what waited of columns that it ends has nothing to wait for."""

@@ -177,10 +177,9 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
     if kept is not None and kept.mode != contract.mode:
         text = f"stored_as_scd_type {kept.stored_as} becomes {contract.stored_as}"
         changes.append(Change(text, grave=True))
-    held_masks = (before.masks if before is not None else None) or (kept and kept.masks) or ()
-    if held_masks != (contract.masks or ()):
-        none, masks = ("none",), contract.masks or ()
-        old, new = ", ".join(held_masks or none), ", ".join(masks or none)
+    held_masks = (before.masks if before is not None else ()) or (kept.masks if kept else ())
+    if held_masks != contract.masks:
+        old, new = (", ".join(masks) or "none" for masks in (held_masks, contract.masks))
         changes.append(Change(f"masks ({old}) become ({new})"))
     if kept is not None and kept.sequence != contract.sequence:
         old, new = (", ".join(names) or "none" for names in (kept.sequence, contract.sequence))
@@ -258,7 +257,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             key_overridden=known.key_overridden or (batch is not None and key_overridden(batch)),
         )
     if reordered(reconstruction, progress):
-        watermarks = {label: watermarks_of_history(batch) for label, batch in batches.items()}
+        watermarks |= {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
     status, error = ("ok", None) if well else (progress.status, progress.error)

@@ -221,8 +221,8 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
             tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))
-        if warehouse.exists("gold", target):
-            kept = {label: known.horizons for label, known in watermarks.items()}
+        kept = {label: known.horizons for label, known in watermarks.items()}
+        if any(kept.values()) and warehouse.exists("gold", target):
             keep_horizons(warehouse, target, kept)
     record_progress(warehouse, noted, progress_by_target)
     return [row.target for row in noted]

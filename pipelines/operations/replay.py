@@ -22,8 +22,10 @@ from ingest.events import SILVER
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.rejects import replayed as texts
 from pipelines.gold.approvals import finish
+from pipelines.gold.known_targets import known_targets
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
+from pipelines.gold.shared_keys import hand_over
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.platform.leases import lease
@@ -181,6 +183,7 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     tried = resolved = 0
+    fed = known_targets(warehouse).fed
     for target in waiting_targets(warehouse, source, code):
         progress = progress_by_target.get((source, target))
         if progress is not None and progress.outdated is not None:
@@ -190,6 +193,8 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
                 _grow(ledger, part)
             tried += len(part)
             resolved += replay_target(ledger, part, attempt=True)
+        if target in fed:
+            hand_over(ledger, fed[target].route)
     return Replayed("gold", source, tried, resolved)
 
 

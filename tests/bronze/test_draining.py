@@ -64,6 +64,6 @@ def test_what_was_appended_is_known_until_the_queue_was_read_without_it(
     # A table of a catalog knows who appended: who goes on is the same, who begins anew is not.
     first = landing(tmp_path, appended)
     assert killed._writer == first._writer != landing(tmp_path / "anew", appended)._writer
-    killed.drained(later)
+    killed.drained()
     assert landing(tmp_path, appended).append(delivered(again=True)) == 3
     assert appended == [3, 3]

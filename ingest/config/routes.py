@@ -8,13 +8,14 @@ policy of a DDL class that neither names comes from the settings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ingest.config.cadence import Cadence
 from ingest.config.masks import ColumnOptions, Mask
 from ingest.config.settings import DdlPolicy
 from ingest.config.tables import ScdType, TableEntry, TableOptions, Tables
+from ingest.ddl.changes import Lineage, ended, names_since
 from ingest.names import (
     DEFAULT_TARGET,
     LONGEST_TARGET,
@@ -96,6 +97,25 @@ def route(
         merges=(tables.source, number, *(names[field] for field in fields)),
         **options,
     )
+
+
+def followed(way: Route, lineages: Iterable[Lineage]) -> Route:
+    """The route with what it says of columns said of them under the names that they have been given
+    since, too: a column that was excluded or masked is no less so for its new name.
+
+    `lineages`: of the source tables that feed the target, whose rows all have its columns. A type
+    is not followed, once another column has the name that it is declared by.
+    """
+    exclude, columns = dict.fromkeys(way.exclude), dict(way.columns)
+    declared = {name.lower() for name in way.columns}
+    masked = {name.lower() for name in way.masks}
+    for entries in lineages if columns or exclude else ():
+        for name in way.exclude:
+            exclude |= dict.fromkeys(sorted(names_since(name, entries) - {name.lower()}))
+        for name, type_ in way.columns.items():
+            if name.lower() in masked or ended(entries, name) is not None:
+                columns |= dict.fromkeys(sorted(names_since(name, entries) - declared), type_)
+    return replace(way, exclude=tuple(exclude), columns=columns)
 
 
 def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:

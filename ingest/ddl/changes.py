@@ -8,7 +8,7 @@ so).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, assert_never, overload
 
@@ -81,6 +81,7 @@ def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple
     """What the clauses of one statement do; `types`: the table's own declarations, by lower-case
     column."""
     found: list[SchemaChange] = []
+    types = dict(types)
     for clause in clauses:
         name = clause.column.name if clause.column else ""
         type_ = types.get(name.lower(), clause.column.type if clause.column else None)
@@ -90,6 +91,8 @@ def schema_changes(clauses: Iterable[Clause], types: Mapping[str, str]) -> tuple
             found.append(DropColumn(name))
         elif clause.kind == "rename_column" and clause.new_name is not None:
             found.append(RenameColumn(name, clause.new_name))
+            if name.lower() in types:
+                types.setdefault(clause.new_name.lower(), types[name.lower()])
         elif clause.kind == "modify_column" and type_ is not None:
             found.append(AlterColumnType(name, type_))
         elif clause.kind == "change_key" and clause.keys:
@@ -250,9 +253,86 @@ def ended(entries: Lineage, column: str) -> Pos | None:
     return end
 
 
+def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
+    """What a column that is declared as `name` is called today, in lower case, and that name, which
+    is declared whatever has it. Renames at one position are made at once."""
+    declared = name.lower()
+    now = {declared}
+    for changes in _at_once(entries):
+        renames = [change for change in changes if isinstance(change, RenameColumn)]
+        new = {change.new.lower() for change in renames if change.old.lower() in now}
+        now = (now - freed(changes)) | new | {declared}
+    return now
+
+
+def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
+    """What the column that is called `name` before these changes is called behind them; None where
+    one of them takes it away."""
+    for changes in _at_once(entries):
+        for change in changes:
+            if frees(change) == name.lower():
+                if not isinstance(change, RenameColumn):
+                    return None
+                name = change.new
+                break
+    return name
+
+
+def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos | None, str]]:
+    """What a column that is declared as `name`, before or behind a rename of it, is called in
+    events from below each position, and (None) from the last one on."""
+    changes = [(e.pos, e.change) for e in entries if not e.hidden]
+    given_up = (i for i, (_, change) in enumerate(changes) if frees(change) == name.lower())
+    first = name
+    for _, change in reversed(changes[: next(given_up, len(changes))]):
+        if isinstance(change, RenameColumn) and brings(change) == first.lower():
+            first = change.old
+    found: list[tuple[Pos | None, str]] = []
+    now = first
+    for pos, change in changes:
+        if isinstance(change, RenameColumn) and frees(change) == now.lower():
+            found.append((pos, now))
+            now = change.new
+    return [*found, (None, now)]
+
+
+def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
+    """Whether the column that is called `name` before these changes gets another type by one."""
+    now: str | None = name.lower()
+    for change in (entry.change for entry in entries if not entry.hidden):
+        if isinstance(change, AlterColumnType) and change.name.lower() == now:
+            return True
+        if frees(change) == now:
+            now = change.new.lower() if isinstance(change, RenameColumn) else None
+    return False
+
+
+def _at_once(entries: Iterable[LineageEntry]) -> Iterator[list[ColumnChange]]:
+    """The changes in force, those of each position together."""
+    for _, several in groupby(entries, lambda entry: entry.pos):
+        yield [entry.change for entry in several if not entry.hidden]
+
+
 def retypings(entries: Lineage) -> dict[str, Pos]:
-    """Where each column, in lower case, last got another type: what came before need not fit it."""
-    return {e.change.name.lower(): e.pos for e in entries if isinstance(e.change, AlterColumnType)}
+    """Where each column of today, in lower case, last got another type, whatever it was called
+    then: what came before need not fit it."""
+    found: dict[str, Pos] = {}
+    for pos, several in groupby(entries, lambda entry: entry.pos):
+        changes = [entry.change for entry in several]
+        before = dict(found)
+        for name in freed(changes):
+            found.pop(name, None)
+        for change in changes:
+            match change:
+                case AlterColumnType(name):
+                    found[name.lower()] = pos
+                case RenameColumn(old, new) if old.lower() in before:
+                    found[new.lower()] = before[old.lower()]
+                case AddColumn() | DropColumn() | RenameColumn() | TableChange():
+                    pass
+                case _:
+                    assert_never(change)
+    return found
 
 
 def defaults(entries: Lineage) -> list[Default]:

@@ -6,10 +6,20 @@ Clauses are taken in order against a picture of the table's columns that each on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ingest.ddl.changes import AddColumn, AlterColumnType, ColumnChange, DropColumn, RenameColumn
+from ingest.ddl.changes import (
+    AddColumn,
+    AlterColumnType,
+    ColumnChange,
+    DropColumn,
+    LineageEntry,
+    RenameColumn,
+    brings,
+    name_today,
+    retyped,
+)
 from ingest.ddl.model import Clause, Column, Statement
 from ingest.ddl.risks import Risk, worst
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
@@ -42,13 +52,19 @@ class _Picture:
     columns: dict[str, tuple[str, str]]
     source_types: dict[str, str]
     declared: dict[str, str]
-    exclude: frozenset[str]
+    exclude: set[str]
     keys: set[str]
     dialect: str
+    later: Sequence[LineageEntry]
 
     def gold_type(self, column: Column) -> str | None:
         """The Spark type the column should have: the table's own declaration comes first."""
         return self.declared.get(column.name.casefold(), column.type)
+
+    def today(self, name: str) -> str | None:
+        """What a column that has this name behind the statement is called today; None where it is
+        gone since."""
+        return name_today(name, self.later)
 
     def add(self, name: str, type_: str) -> AddColumn:
         self.columns[name.casefold()] = (name, type_)
@@ -64,13 +80,15 @@ def review(
     exclude: Collection[str] = (),
     keys: Collection[str] = (),
     dialect: str = "mysql",
+    later: Sequence[LineageEntry] = (),
 ) -> Review:
     """Compare a statement with the gold table it concerns.
 
     `columns` maps the gold table's columns to Spark types;
     `source_types` maps columns to the source types known before, which tells a shorter VARCHAR
     from a longer one; `declared`, `exclude` and `keys` are the table's own in the configuration;
-    `dialect` is that of the statement.
+    `dialect` is that of the statement; `later` are the changes in force from behind it, by which
+    its columns may be called otherwise today.
     Clauses of other tables than the statement's first stand with their class and nothing proposed.
     """
     named = [c.keys for c in statement.clauses if c.kind == "change_key" and c.keys]
@@ -80,9 +98,10 @@ def review(
         declared={
             name.casefold(): canonical_type(type_) for name, type_ in (declared or {}).items()
         },
-        exclude=frozenset(name.casefold() for name in exclude),
+        exclude={name.casefold() for name in exclude},
         keys={name.casefold() for name in (named[-1] if named else keys)},
         dialect=dialect,
+        later=later,
     )
     outcomes = tuple(
         _outcome(clause, picture, own=clause.table.folded() == statement.table.folded())
@@ -103,13 +122,20 @@ def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
     if not own:
         return Outcome(clause=clause, risk=clause.risk, note="concerns another table")
     if column.name.casefold() in picture.exclude:
-        return Outcome(clause=clause, risk="none", note=f"{column.name} is excluded from gold")
+        note = f"{column.name} is excluded from gold"
+        if clause.kind == "rename_column" and clause.new_name is not None:
+            picture.exclude.add(clause.new_name.casefold())
+            note += f", and so is {clause.new_name}"
+        return Outcome(clause=clause, risk="none", note=note)
     return judge(clause, column, picture)
 
 
 def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
-    type_ = picture.gold_type(column)
-    known = picture.columns.get(column.name.casefold())
+    type_, name = picture.gold_type(column), picture.today(column.name)
+    if name is None:
+        note = f"{column.name} is gone since"
+        return Outcome(clause=clause, risk="additive", note=note)
+    known = picture.columns.get(name.casefold())
     if known is not None and (type_ in (None, known[1]) or widens(type_ or "", known[1])):
         note = f"gold already has {known[0]} as {known[1]}"
         return Outcome(clause=clause, risk="additive", note=note)
@@ -118,16 +144,19 @@ def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if type_ is None:
         note = "the statement gives no type; the column comes with its data"
         return Outcome(clause=clause, risk="additive", note=note)
-    return Outcome(clause=clause, risk="additive", proposed=(picture.add(column.name, type_),))
+    return Outcome(clause=clause, risk="additive", proposed=(picture.add(name, type_),))
 
 
 def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     """A changed type: in place where Delta can, else a new generation filled from history."""
-    folded = column.name.casefold()
+    own, folded = column.name.casefold(), (picture.today(column.name) or "").casefold()
     known, type_ = picture.columns.get(folded), picture.gold_type(column)
-    before, after = picture.source_types.get(folded), column.source_type
+    before, after = picture.source_types.get(own), column.source_type
     if after is not None:
-        picture.source_types[folded] = after
+        picture.source_types[own] = after
+    if retyped(column.name, picture.later):
+        note = f"the type of {column.name} was changed again since"
+        return Outcome(clause=clause, risk="none", note=note)
     if known is None or type_ is None:
         note = f"gold has no column {column.name}; it comes with its data"
         return Outcome(clause=clause, risk="none", note=note)
@@ -160,6 +189,9 @@ def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if known is None:
         note = f"gold has no column {column.name}"
         return Outcome(clause=clause, risk="destructive", note=note)
+    if folded in {brings(entry.change) for entry in picture.later}:
+        note = f"gold's {known[0]} is another column since, and stays"
+        return Outcome(clause=clause, risk="destructive", note=note)
     if folded in picture.keys:
         note = f"{known[0]} is part of the key: gold keeps it until the table is rebuilt"
         return Outcome(clause=clause, risk="destructive", note=note)
@@ -171,6 +203,16 @@ def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
 def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     old, new = column.name.casefold(), clause.new_name or ""
     known = picture.columns.get(old)
+    for said in (picture.declared, picture.source_types):
+        if old in said:
+            said.setdefault(new.casefold(), said[old])
+    today = picture.today(new)
+    if today is None and known is not None and old not in picture.keys:
+        del picture.columns[old]
+        note = f"{new} is gone since"
+        gone = DropColumn(known[0])
+        return Outcome(clause=clause, risk="destructive", proposed=(gone,), note=note)
+    new = today or new
     if known is None or (old != new.casefold() and new.casefold() in picture.columns):
         there = picture.columns.get(new.casefold())
         lacks = f"gold has no column {column.name}" if known is None else ""
@@ -189,8 +231,6 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     picture.columns[new.casefold()] = (new, known[1])
     if old in picture.keys:
         picture.keys ^= {old, new.casefold()}
-    if old in picture.source_types:
-        picture.source_types[new.casefold()] = picture.source_types.pop(old)
     return Outcome(clause=clause, risk="destructive", proposed=(RenameColumn(known[0], new),))
 
 

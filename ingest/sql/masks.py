@@ -18,7 +18,7 @@ from ingest.ddl.changes import (
     Lineage,
     RenameColumn,
     TableChange,
-    renamed,
+    names_since,
 )
 from ingest.sql.casts import as_text, typed
 from ingest.sql.quoting import sql_text
@@ -80,9 +80,9 @@ def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Maskin
     """The masks by the names under which they are declared and those that their columns have
     had since."""
     names = dict(masks)
+    declared = {name.lower() for name in masks}
     for name, mask in masks.items():
-        for now in renamed((name,), lineage, ()):
-            names.setdefault(now, mask)
+        names |= dict.fromkeys(names_since(name, lineage) - declared, mask)
     return names
 
 

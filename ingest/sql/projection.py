@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
-from ingest.position import HALF, in_log, pos_literal, source_part
+from ingest.position import HALF, Pos, in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text
 from ingest.sql.delivery import listed
@@ -32,6 +33,20 @@ def slots(columns: Iterable[str]) -> dict[str, str]:
     return {name: f"c{place}" for place, name in enumerate(columns)}
 
 
+class OrderColumn(NamedTuple):
+    """A column that orders rows (`sequence_by`): its type, and the names that images have it under,
+    where it was called otherwise below some positions those of each (`earlier`, in order)."""
+
+    spellings: tuple[str, ...]
+    type: str
+    earlier: tuple[tuple[Pos, tuple[str, ...]], ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that images ever had it under."""
+        return (*self.spellings, *(name for _, names in self.earlier for name in names))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Projection:
     """How one source table's changes become rows of a target.
@@ -41,7 +56,7 @@ class Projection:
     zone-less times. `native`: silver's own `key` is the target's key; else key values come from the
     images. `lineage`: the schema changes through which earlier events are read. `shard`: the key
     column that tells which source table a row came from. `sequence`: the columns that order the
-    rows, as the names images have them under and their type. `masks`: the target columns that have
+    rows. `masks`: the target columns that have
     something else in place of their values; what is read through `masked` has it.
     `keeps_states`: the target shows every state of a row, not only the last.
     """
@@ -57,7 +72,7 @@ class Projection:
     native: bool = True
     lineage: Lineage = ()
     shard: str | None = None
-    sequence: tuple[tuple[tuple[str, ...], str], ...] = ()
+    sequence: tuple[OrderColumn, ...] = ()
     masks: Mapping[str, Masking] = field(default_factory=dict)
     keeps_states: bool = False
 
@@ -69,7 +84,7 @@ class Projection:
     @property
     def renamed(self) -> bool:
         """Whether some column has another name at its source."""
-        named = (*self.columns, *(name for spelling, _ in self.sequence for name in spelling))
+        named = (*self.columns, *(name for column in self.sequence for name in column.names))
         return any(map(renamed_in_gold, named))
 
     def text(self, image: str, name: str) -> str:

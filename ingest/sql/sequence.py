@@ -9,9 +9,12 @@ without a value, or of a kind that has none (a truncate), has no place: `order_k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ingest.errors import TableError
+from ingest.position import pos_literal
 from ingest.sql.casts import typed
-from ingest.sql.projection import Projection
+from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.quoting import sql_text
 
 BYTES = 42
@@ -74,19 +77,30 @@ def sequence_position(projection: Projection) -> str:
     """SQL of the `pos` of a silver row by the columns of `projection.sequence`; null = it has
     none."""
     listed, missing = [], ["op = 'truncate'"]
-    for spellings, type_ in projection.sequence:
-        after = ", ".join(f"after[{sql_text(name)}]" for name in spellings)
-        before = ", ".join(
-            f"{image}[{sql_text(name)}]" for image in ("before", "key") for name in spellings
-        )
-        value = f"IF(op = 'delete', coalesce({before}), coalesce({after}))"
-        found = numbers(value, type_, projection.zone)
+    for column in projection.sequence:
+        found = numbers(_value(column), column.type, projection.zone)
         listed += found
         missing.append(f"({found[0]}) IS NULL")
     return (
         f"CASE WHEN {' OR '.join(missing)} THEN CAST(NULL AS array<bigint>) "
         f"ELSE concat(array({', '.join(listed)}), pos) END"
     )
+
+
+def _value(column: OrderColumn) -> str:
+    """SQL of the text by which a silver row, whose `pos` is its place in the log, is ordered."""
+    below = "".join(
+        f"WHEN pos < {pos_literal(pos)} THEN {_sent(names)} " for pos, names in column.earlier
+    )
+    now = _sent(column.spellings)
+    return f"CASE {below}ELSE {now} END" if below else now
+
+
+def _sent(names: Iterable[str]) -> str:
+    names = [sql_text(name) for name in names]
+    after = ", ".join(f"after[{name}]" for name in names)
+    before = ", ".join(f"{image}[{name}]" for image in ("before", "key") for name in names)
+    return f"IF(op = 'delete', coalesce({before}), coalesce({after}))"
 
 
 def ordered(projection: Projection, changes: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ingest.config.modes import TargetContract, declared_keeping, mode_of
 from ingest.config.routes import Route
-from ingest.ddl.changes import renamed
+from ingest.ddl.changes import names_through, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
@@ -241,7 +241,9 @@ def _ordering_types(
     have come without them."""
     route, ledger = feeding.route, feeding.ledger
     known = {name.lower() for name in (*columns, *route.columns)}
-    if {name.lower() for name in route.sequence_by or ()} <= known:
+    lineage = ledger.lineage(feeding.table)
+    ordering = {names_through(name, lineage)[-1][1].lower() for name in route.sequence_by or ()}
+    if ordering <= known:
         return []
     if feeding.table in feeding.pending.types:
         return feeding.types[-1:]

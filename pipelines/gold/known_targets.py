@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest
-from ingest.config.routes import Route, collisions
+from ingest.config.routes import Route, collisions, followed
 from ingest.config.settings import Settings
+from ingest.ddl.changes import Lineage
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
-from pipelines.ledger.entries import load_entries
+from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.renames import FirstNames, renames
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
@@ -50,10 +51,15 @@ class KnownTargets(NamedTuple):
 
 
 def fed_targets(
-    config: Config, tables: Iterable[SourceTable], first_names: FirstNames
+    config: Config,
+    tables: Iterable[SourceTable],
+    first_names: FirstNames,
+    *,
+    lineage: Callable[[SourceTable], Lineage] = lambda _: (),
 ) -> dict[str, KnownTarget]:
     """Where the tables go: renamed ones where they went under their first names, those of
-    undeclared sources and without a matching entry nowhere."""
+    undeclared sources and without a matching entry nowhere. `lineage`: of a table by its first
+    name, for who asks which columns it has."""
     by_target: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
         if table.source not in config.sources or ghost(table.table):
@@ -62,13 +68,24 @@ def fed_targets(
         route = config.route(first.source, db=first.db, schema=first.schema, table=first.table)
         if route is not None:
             by_target.setdefault(route.target, []).append((table, route))
-    return {name: KnownTarget(name, led) for name, led in by_target.items()}
+    targets = {}
+    for name, led in by_target.items():
+        lineages = [lineage(first_names.get(table, table)) for table, _ in led]
+        targets[name] = KnownTarget(name, [(table, followed(w, lineages)) for table, w in led])
+    return targets
 
 
 def known_targets(warehouse: Warehouse) -> KnownTargets:
     """The targets that silver's source tables have, and those that gold holds."""
-    first_names = renames(load_entries(warehouse).values())
-    fed = fed_targets(warehouse.config, source_tables(warehouse), first_names)
+    entries = load_entries(warehouse).values()
+    first_names = renames(entries)
+    by_table: dict[SourceTable, list[Entry]] = {}
+    for entry in entries:
+        by_table.setdefault(first_names.get(entry.table, entry.table), []).append(entry)
+    fed = fed_targets(
+        *(warehouse.config, source_tables(warehouse), first_names),
+        lineage=lambda first: lineage_of(by_table.get(first, ())),
+    )
     fed = _without_parked(warehouse, fed)
     return KnownTargets(fed, tuple(sorted({*fed, *gold_tables(warehouse)})))
 

@@ -17,7 +17,7 @@ from ingest.config.load import Config
 from ingest.config.modes import KEEPING, TargetContract, mode_of
 from ingest.config.routes import Route
 from ingest.config.sources import Source
-from ingest.ddl.changes import Lineage, name_after, renamed
+from ingest.ddl.changes import Lineage, name_after, names_through, renamed
 from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
@@ -25,7 +25,7 @@ from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
-from ingest.sql.projection import Projection
+from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, truncates
 from ingest.wire.declared import declared_for
@@ -365,7 +365,7 @@ def projection_of(
         and {renamed(names, lineage, ()) for each in stats for names in each.key_columns} == {own},
         lineage=lineage,
         shard=by_lower[route.shard_column.lower()] if route.shard_column else None,
-        sequence=_sequence(route, columns, images, types=feed.types) if ordered else (),
+        sequence=_sequence(feed, columns, images) if ordered else (),
         masks=_masks(config, route, columns, keys=keys, lineage=lineage),
     )
     brought = {(name_after(entry.change),) for entry in lineage}
@@ -436,20 +436,23 @@ def one_tenant(
 
 
 def _sequence(
-    route: Route,
-    columns: Mapping[str, str],
-    images: set[tuple[str, ...]],
-    *,
-    types: Iterable[Sequence[ColumnType]],
-) -> tuple[tuple[tuple[str, ...], str], ...]:
+    feed: Feed, columns: Mapping[str, str], images: Iterable[tuple[str, ...]]
+) -> tuple[OrderColumn, ...]:
     """The columns of `sequence_by`, whether or not the target has them."""
-    typed = {column.name.lower(): column.type for listed in types for column in listed}
+    route = feed.route
+    typed = {column.name.lower(): column.type for listed in feed.types for column in listed}
     declared = {name.lower(): type_ for name, type_ in [*columns.items(), *route.columns.items()]}
+    sent: dict[str, set[str]] = {}
+    for spelling in {spelling for image in images for spelling in image}:
+        sent.setdefault(spelling.lower(), set()).add(spelling)
+
+    def spelled(name: str) -> tuple[str, ...]:
+        return tuple(sorted(sent.get(name.lower(), set()) | {name}))
+
     sequence = []
-    for name in route.sequence_by or ():
-        spellings = {
-            spelling for image in images for spelling in image if spelling.lower() == name.lower()
-        }
+    for named in route.sequence_by or ():
+        *earlier, (_, name) = names_through(named, feed.lineage)
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
-        sequence.append((tuple(sorted(spellings | {name})), type_))
+        before = tuple((pos, spelled(old)) for pos, old in earlier if pos is not None)
+        sequence.append(OrderColumn(spelled(name), type_, before))
     return tuple(sequence)

@@ -317,7 +317,7 @@ def _check_encodings(
         source = warehouse.config.sources[feed.table.source]
         limits = source.limits.filled()
         entries = [entry for entry in entries_of(feed.table) if entry.statement]
-        said = ((e.pos, statement_of(e, limits)) for e in entries if e.pos)
+        said = ((e.pos, statement_of(e, limits, feed.later_names)) for e in entries if e.pos)
         found = partial(met, feed=feed)
         check_encodings(source, feed.table, said, types=feed.types, stats=feed.stats, met=found)
 

@@ -74,12 +74,13 @@ their keys, are `bounds.BYTES` at most, unless one alone has more."""
 
 
 def replay_misfits(ledger: Ledger, route: Route) -> int:
-    """Try again what did not fit the target, after its columns have changed; how many fit now."""
+    """Try again what did not fit the target, or had no value to order it by, after its columns have
+    changed; how many fit now."""
     if not ledger.warehouse.exists("gold", "_rejects"):
         return 0
     return sum(
         replay_target(ledger, part, attempt=False)
-        for code in sorted(_TYPED)
+        for code in sorted({*_TYPED, Code.ORDER_KEY_MISSING.value})
         for part in opened(ledger.warehouse, ledger.source, route.target, code=code)
     )
 
@@ -161,7 +162,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     history = applied_history(ledger, route)
     if history is None:
         return verdicts
-    mine = [row for row in chosen if row["code"] in _TYPED]
+    mine = [row for row in chosen if row["code"] in {*_TYPED, Code.ORDER_KEY_MISSING.value}]
     with history as reconstruction:
         for batch in reconstruction.batches:
             rows = _verdicts(reconstruction.frames, batch, mine)

@@ -63,9 +63,14 @@ def create_target(
     for table, stats in feeding.items():
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
         begun[table] = ledger.beginning(table, wanted, first, lowest=lowest)
+    # By what was settled there, what the configuration names may have had another name from before.
+    route = ledger.route(next(iter(feeding))) or route
+    declared = {name.lower() for name in route.columns}
     wanted = {
-        name: next((own[name] for own in begun.values() if own.get(name, type_) != type_), type_)
-        for name, type_ in wanted.items()
+        name: type_
+        if name.lower() in declared
+        else next((own[name] for own in begun.values() if own.get(name, type_) != type_), type_)
+        for name, type_ in wanted_columns(route, first, types, images=sorted(images)).items()
         # What one source table has dropped, or waits for, others may have.
         if any(name in begun[t] for t in feeding if name.lower() in sent[t])
         or all(name in columns for columns in begun.values())
@@ -185,10 +190,15 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     left = ledger.begin_again(feeding.table, route)
     if ledger.apply_statements(feeding.table, route) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
+    # What the configuration says of a column holds under the name that it was given just now.
+    route = ledger.route(feeding.table) or route
+    _check_excluded(ledger.warehouse, route)
+    wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
+    drift = Drift(ledger, feeding.table, route)
     typed = {column.name for listed in feeding.types for column in listed}
-    if added := feeding.drift.new_columns(columns, wanted=wanted):
+    if added := drift.new_columns(columns, wanted=wanted):
         ledger.enter_columns(added, route)
-    ledger.enter(feeding.drift.other_types(columns, wanted=wanted, typed=typed), route)
+    ledger.enter(drift.other_types(columns, wanted=wanted, typed=typed), route)
 
 
 def _check_key(feeding: Feeding) -> None:

@@ -31,14 +31,18 @@ from ingest.ddl.changes import (
     ChangeKey,
     ColumnChange,
     DropColumn,
+    LineageEntry,
     RecreateTable,
     RenameColumn,
     RenameTable,
     SchemaChange,
     TableChange,
+    brings,
     column_of,
     freed,
+    frees,
     name_after,
+    name_today,
     takes_over,
 )
 from ingest.ddl.widening import canonical_type, widens
@@ -54,7 +58,7 @@ from ingest.sql.tables.alter import commits, statements
 from ingest.sql.tables.definition import comment, set_properties
 from ingest.sql.tables.upkeep import history as history_of
 from pipelines.ledger.backfill import backfill_needed, fill_defaults, masked_default
-from pipelines.ledger.entries import IN_FORCE, Entry, added_again
+from pipelines.ledger.entries import Entry, added_again, changes_behind, was_hidden
 from pipelines.ledger.review import proposed_now
 from pipelines.ledger.shared_columns import others
 from pipelines.ledger.store import EntryStore
@@ -71,21 +75,26 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     warehouse = store.warehouse
     zone = store.warehouse.config.sources[store.source].time_zone
     recreated = RecreateTable() in entry.effects
+    later = changes_behind(entry, store.of(entry.table))
     if not recreated:
         # Of a table that was dropped nothing is left to fit.
-        _check_values(warehouse, route, entry, zone=zone)
+        _check_values(warehouse, route, entry, later=later, zone=zone)
     proposed = proposed_now(store, entry, route)
     again = added_again(entry, store.of(entry.table))
-    _alter(warehouse, route, due(warehouse, entry, left(warehouse, entry, proposed), again=again))
+    steps = left(warehouse, entry, proposed)
+    _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
     _alter(warehouse, route, types_behind(warehouse, entry, route.columns))
     if recreated:
         return any(isinstance(change, DropColumn) for change in entry.proposed)
     restored = _restore(store, entry, route)
     keyed = [effect for effect in entry.effects if isinstance(effect, ChangeKey)]
     for change in keyed:
-        _set_key(warehouse, route, change)
+        _set_key(warehouse, route, [name_today(key, later) or key for key in change.keys])
     renamed = any(isinstance(effect, RenameTable) for effect in entry.effects)
-    if keyed or again or restored or renamed or backfill_needed(entry, store.applied(entry)):
+    shown = was_hidden(entry, store.of(entry.table))
+    if keyed or again or restored or renamed or shown:
+        return True
+    if backfill_needed(entry, store.applied(entry)):
         return True
     present = {name.lower() for name in columns_of(warehouse, route.target) or {}}
     keys = {name.lower() for name in keys_of(warehouse, route.target)}
@@ -97,9 +106,9 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     if dropped and declared_keeping(route).versions:
         # Versions that the column alone told apart are one from now on.
         return True
-    if masked_default(entry, route.masks) or _had_defaulted(entry):
+    if masked_default(entry, route.masks, later) or _had_defaulted(entry):
         return True
-    fill_defaults(warehouse, entry, label_of(entry.table), zone=zone)
+    fill_defaults(warehouse, entry, later, label=label_of(entry.table), zone=zone)
     return False
 
 
@@ -138,12 +147,14 @@ def due(
     proposed: Iterable[ColumnChange],
     *,
     again: Iterable[AddColumn],
+    later: Sequence[LineageEntry],
 ) -> list[ColumnChange]:
     """The changes that bring the target's columns to where the entry wants them.
 
     `proposed` are those of its review against the columns as they are; `again` are columns that are
     added anew under a name that the target has (52), and start empty. A crash between the two
-    statements of a new generation leaves its column missing: it is added.
+    statements of a new generation leaves its column missing: it is added, unless a `later` change
+    has renamed it or taken it away.
     """
     assert entry.target is not None
     columns = {name.lower(): name for name in columns_of(warehouse, entry.target) or {}}
@@ -154,12 +165,20 @@ def due(
     begun = {column_of(change) for change in entry.proposed if isinstance(change, DropColumn)}
     for effect in entry.effects:
         if isinstance(effect, AlterColumnType) and not effect.in_place:
-            if effect.name.lower() in begun - columns.keys():
-                steps.append(AddColumn(effect.name, effect.type))
+            name = name_today(effect.name, later)
+            if name is not None and effect.name.lower() in begun and name.lower() not in columns:
+                steps.append(AddColumn(name, effect.type))
     return steps
 
 
-def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str | None) -> None:
+def _check_values(
+    warehouse: Warehouse,
+    route: Route,
+    entry: Entry,
+    *,
+    later: Sequence[LineageEntry],
+    zone: str | None,
+) -> None:
     """Raise TableError where the target holds a value that has no place in the column's new type:
     it would be lost."""
     columns = columns_of(warehouse, route.target) or {}
@@ -170,7 +189,8 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
         if not isinstance(effect, AlterColumnType) or effect.in_place:
             continue
         new, type_ = effect.name.lower(), effect.type
-        name = spelling.get(old.get(new, new)) or spelling.get(new)
+        today = (name_today(new, later) or "").lower()
+        name = spelling.get(old.get(new, today)) or spelling.get(today)
         if name is None or type_ == columns[name]:
             continue
         text = _text(quoted(name), columns[name])
@@ -187,14 +207,13 @@ def _check_values(warehouse: Warehouse, route: Route, entry: Entry, *, zone: str
             )
 
 
-def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
-    """Make the columns that `change` names the target's key, beside its shard column.
+def _set_key(warehouse: Warehouse, route: Route, wanted: list[str]) -> None:
+    """Make the `wanted` columns the target's key, beside its shard column.
 
     Raises TableError where the target lacks one of them.
     """
     target = warehouse.name("gold", route.target)
     spelling = {name.lower(): name for name in columns_of(warehouse, route.target) or {}}
-    wanted = list(change.keys)
     if route.shard_column and route.shard_column.lower() not in map(str.lower, wanted):
         wanted.append(route.shard_column)
     lacking = [name for name in wanted if name.lower() not in spelling]
@@ -212,19 +231,29 @@ def _set_key(warehouse: Warehouse, route: Route, change: ChangeKey) -> None:
 
 def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
     """Add again, empty, the columns that the entry took away and a later change had brought."""
-    held = {name.lower() for name in columns_of(store.warehouse, route.target) or {}}
-    taken = freed(entry.effects)
+    types = columns_of(store.warehouse, route.target) or {}
+    held = {name.lower(): type_ for name, type_ in types.items()}
+    taken = {frees(effect): effect for effect in entry.effects}
+    later = changes_behind(entry, store.of(entry.table))
     found = [
-        effect
-        for other in store.of(entry.table)
-        if other.status in IN_FORCE and other.id != entry.id
-        if other.pos is not None and entry.pos is not None and other.pos > entry.pos
-        for effect in other.effects
-        if isinstance(effect, AddColumn) and effect.name.lower() in taken
+        AddColumn(change.new, _moved_type(taken[change.new.lower()], later, held))
+        if isinstance(change, RenameColumn)
+        else change
+        for change in (each.change for each in later)
+        if isinstance(change, AddColumn | RenameColumn) and brings(change) in taken
     ]
     lacking = {e.name.lower(): e for e in found if e.name.lower() not in held}
     _alter(store.warehouse, route, lacking.values())
     return found
+
+
+def _moved_type(
+    change: SchemaChange, later: Iterable[LineageEntry], held: Mapping[str, str]
+) -> str | None:
+    """The type that the column had which a late rename has moved: another one's, by its name of
+    today."""
+    now = name_today(change.new, later) if isinstance(change, RenameColumn) else None
+    return held.get((now or "").lower())
 
 
 def _text(value: str, type_: str) -> str:

@@ -17,18 +17,20 @@ the others have to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
     DropColumn,
+    LineageEntry,
     RecreateTable,
     RenameColumn,
     SchemaChange,
     TableChange,
     brings,
+    name_today,
     takes_over,
 )
 from ingest.position import Pos, pos_literal
@@ -75,18 +77,25 @@ def keeps_values(effect: SchemaChange) -> bool:
             assert_never(effect)
 
 
-def masked_default(entry: Entry, masks: Iterable[str]) -> bool:
-    """Whether a DEFAULT is one of the columns in `masks`: rows have it masked as their values
-    are."""
+def masked_default(entry: Entry, masks: Iterable[str], later: Sequence[LineageEntry] = ()) -> bool:
+    """Whether a DEFAULT is one of the columns in `masks`, be it by the name that `later` changes
+    gave it: rows have it masked as their values are."""
     masked = {name.lower() for name in masks}
-    return any(
-        isinstance(e, AddColumn) and e.default is not None and e.name.lower() in masked
-        for e in entry.effects
-    )
+    names = [e.name for e in entry.effects if isinstance(e, AddColumn) and e.default is not None]
+    today = (name_today(name, later) or name for name in names)
+    return any(name.lower() in masked for name in (*names, *today))
 
 
-def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str | None) -> None:
-    """Rows from before an ADD COLUMN hold its literal default at the source (51).
+def fill_defaults(
+    warehouse: Warehouse,
+    entry: Entry,
+    later: Sequence[LineageEntry],
+    *,
+    label: str,
+    zone: str | None,
+) -> None:
+    """Rows from before an ADD COLUMN hold its literal default at the source (51), under the name
+    that `later` changes gave the column.
 
     Holds where no event above the change was applied yet.
     """
@@ -96,7 +105,7 @@ def fill_defaults(warehouse: Warehouse, entry: Entry, label: str, *, zone: str |
     for effect in entry.effects:
         if not isinstance(effect, AddColumn) or effect.default is None:
             continue
-        name = spelling.get(effect.name.lower())
+        name = spelling.get((name_today(effect.name, later) or "").lower())
         if name is None:
             continue
         value = typed(sql_text(effect.default), now[name], zone)

@@ -9,12 +9,14 @@ on in silver.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
 from pyspark.errors import PySparkException
 
+from ingest.codes import Code
 from ingest.config.routes import Route
 from ingest.config.settings import DdlPolicy
 from ingest.ddl.changes import (
@@ -22,10 +24,12 @@ from ingest.ddl.changes import (
     ChangeKey,
     DropColumn,
     RecreateTable,
+    RenameColumn,
     brings,
     brought,
     column_of,
     ended,
+    frees,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -55,7 +59,7 @@ from pipelines.ledger.store import EntryStore
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
 from pipelines.targets.progress import ProgressByTarget, source_cursor
-from pipelines.targets.rejects import have_misfits
+from pipelines.targets.rejects import have_misfits, have_rejects
 
 
 def _first_retyping(entries: Iterable[Entry], column: str) -> Entry | None:
@@ -82,7 +86,9 @@ class Verdict(NamedTuple):
 def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
     """What the policy says of a reviewed entry; `others`: those of its table."""
     if entry.risk == "none":
-        return Verdict("ignored", entry.why or "nothing to change in gold")
+        # What an excluded column is called from now on is so, whatever anybody decides.
+        named = any(isinstance(effect, DropColumn | RenameColumn) for effect in entry.effects)
+        return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     waits = readded(entry, others)
     if waits:
         names = ", ".join(change.name for change in waits)
@@ -131,6 +137,9 @@ def overtaken(entry: Entry, others: Iterable[Entry]) -> list[Entry]:
     return [
         other
         for other in waiting
+        # A column that was renamed and then dropped is there under its old name: whether it goes
+        # is for who decides on the rename.
+        if not any(isinstance(effect, RenameColumn) for effect in other.effects)
         if all((brings(effect) or column_of(effect)) in ends for effect in other.effects)
     ]
 
@@ -164,14 +173,23 @@ class Ledger(EntryStore):
             for entry in entries
             if table in coming or self._target_exists(table)
         ]
-        waiting = held([*self.entries.values(), *new])
+        waiting = self._held(new)
         gone = generations.frozen(self.entries.values())
         recreated = {
             entry.table
             for entry in [*self.entries.values(), *new]
             if generations.recreates(entry) and entry.status in (*WAITING, "approved")
         }
-        return gone | recreated | {table for table in waiting if not self._target_exists(table)}
+        return gone | recreated | waiting
+
+    def _held(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
+        """The new names of tables that wait for a rename, by the entries and those `beside` them,
+        and have no target of their own."""
+        waiting = held([*self.entries.values(), *beside])
+        return {table for table in waiting if not self._target_exists(table)}
+
+    def _first(self, table: SourceTable) -> SourceTable:
+        return self.first_names.get(table, table)
 
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
@@ -194,7 +212,12 @@ class Ledger(EntryStore):
 
     def log_statements(self, pending: PendingChanges) -> None:
         """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
-        for again in taken_up(self.entries.values(), lambda table: bool(self.route(table))):
+        waiting = self._held()
+        for again in taken_up(
+            self.entries.values(),
+            lambda table: table not in waiting and bool(self.route(self._first(table))),
+        ):
+            again = replace(again, table=self._first(again.table))
             self._waiting.setdefault(again.table, []).append(again)
             self._new.add(again.id)
         batches = [batch for s in pending.stats for batch in s.logged or ()]
@@ -213,6 +236,7 @@ class Ledger(EntryStore):
         met += [
             *(entry.table for entry in self.entries.values()),
             *(s.table for s in pending.stats),
+            *self.first_names,
         ]
         known_names = {
             _folded(table): self.first_names.get(table, table) for table in met if table.table
@@ -352,12 +376,13 @@ class Ledger(EntryStore):
     def foreseen(self) -> list[Entry]:
         """The statements that were taken up, as the policy will have them; nothing is done."""
         found = []
+        waiting = self._held(map(self._stated, itertools.chain(*self._waiting.values())))
         for table, entries in self._waiting.items():
             route = self.route(table)
             there = route is not None and self.warehouse.exists("gold", route.target)
             for entry in entries:
                 if route is None or not there:
-                    found.append(unreviewed(entry, self.statement(entry), route))
+                    found.append(self._unreviewed(entry, waiting))
                 elif entry.kind == "truncate":
                     found.append(self._decided(replace(entry, target=route.target), route))
                 else:
@@ -366,14 +391,29 @@ class Ledger(EntryStore):
 
     def save(self) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
-        for table in list(self._waiting):
-            route = self.route(table)
+        waiting = self._held()
+        places = {table: [e.pos or () for e in found] for table, found in self._waiting.items()}
+        for table in sorted(places, key=lambda table: places[table]):
+            first = self._first(table)
+            route = self.route(first)
+            entries = self._waiting.pop(table, [])
             if route is not None and self.warehouse.exists("gold", route.target):
-                self.apply_statements(table, route)
-            else:
-                for entry in self._waiting.pop(table):
-                    self.stage_entry(unreviewed(entry, self.statement(entry), self.route(table)))
+                # A rename that was let in just now may have made the table another's.
+                own = [replace(entry, table=first) for entry in entries]
+                self._waiting[first] = [*self._waiting.pop(first, []), *own]
+                self.apply_statements(first, route)
+                waiting = self._held()
+                continue
+            for entry in entries:
+                self.stage_entry(self._unreviewed(entry, waiting))
         self.save_staged()
+
+    def _unreviewed(self, entry: Entry, waiting: Collection[SourceTable]) -> Entry:
+        """An entry of a table without a target; one that is `waiting` for its rename, as its
+        changes do, is taken up once that is decided."""
+        route = self.route(entry.table) if entry.table not in waiting else None
+        why = "the table waits for its rename" if entry.table in waiting else None
+        return unreviewed(entry, self.statement(entry), route, why=why)
 
     def apply_statements(self, table: SourceTable, route: Route) -> bool:
         """Take up the DDL of a source table, and carry out what the policy lets in; whether there
@@ -470,7 +510,7 @@ class Ledger(EntryStore):
         """Carry an approved entry out as far as that can be before the rows of the batch: where
         rows have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish,
         which alone changes keys."""
-        later = any(map(deferred, entry.effects)) or self._frees_misfits(entry)
+        later = any(map(deferred, entry.effects)) or self._frees_rejects(entry, route)
         if entry.proposed or later:
             entry = self.save_entry(entry)
         if any(isinstance(effect, ChangeKey) for effect in entry.effects):
@@ -483,13 +523,18 @@ class Ledger(EntryStore):
         if not backfill and not later:
             self._stage_applied(entry)
 
-    def _frees_misfits(self, entry: Entry) -> bool:
-        """Whether events were set aside for a value of a column that the entry takes away: they
-        are tried again once it is gone."""
+    def _frees_rejects(self, entry: Entry, route: Route) -> bool:
+        """Whether events were set aside for a value of a column that the entry takes away, or for
+        want of one that it tells the name of: they are tried again once that is so."""
+        of_target = self.warehouse, self.source, route.target
         gone = [effect.name for effect in entry.effects if isinstance(effect, DropColumn)]
-        if not gone or entry.target is None:
+        if gone and have_misfits(*of_target, columns=gone):
+            return True
+        ordering = {name.lower() for name in route.sequence_by or ()}
+        named = ({frees(e), brings(e)} for e in entry.effects if isinstance(e, RenameColumn))
+        if not any(ordering & names for names in named):
             return False
-        return have_misfits(self.warehouse, self.source, entry.target, columns=gone)
+        return have_rejects(*of_target, code=Code.ORDER_KEY_MISSING.value)
 
     def _stage_applied(self, entry: Entry) -> None:
         """The entry as applied: what waited of columns that it ends has nothing to wait for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,9 @@ from ingest.ddl.changes import (
     AddColumn,
     ColumnChange,
     Lineage,
+    LineageEntry,
     SchemaChange,
+    TableChange,
     brings,
     freed,
     lineage,
@@ -207,8 +209,9 @@ def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]
 def lineage_of(entries: Iterable[Entry]) -> Lineage:
     """The schema changes, of one source table, through which its events are read.
 
-    A column that waits to be added while the target has an earlier one of that name is hidden: what
-    comes for it must not enter the earlier one (52).
+    A column that waits to be added, or was refused, while the target has an earlier one of that
+    name is hidden: what comes for it must not enter the earlier one (52). It has that one as well
+    where somebody refused to let it go.
     """
     own = [entry for entry in entries if entry.pos is not None]
     placed = [
@@ -221,20 +224,41 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
         (entry.pos, again, True)
         for entry in own
         if entry.pos is not None
-        for again in readded(entry, own)
+        for again in readded(entry, own, kept=(*WAITING, "rejected"))
     ]
     return lineage(placed)
 
 
-def readded(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
-    """What a waiting entry adds again under a name that a waiting one before it, of the same source
-    table, takes away."""
+def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
+    """The changes of columns in force from behind an entry, `others` of its source table, in
+    order: new types that Delta widens to in place among them."""
+    if entry.pos is None:
+        return []
+    later = [
+        other
+        for other in others
+        if other.status in IN_FORCE and other.id != entry.id
+        if other.pos is not None and other.pos > entry.pos
+    ]
+    return [
+        LineageEntry(other.pos, effect)
+        for other in sorted(later, key=lambda other: other.pos or ())
+        for effect in other.effects
+        if other.pos is not None and not isinstance(effect, TableChange)
+    ]
+
+
+def readded(
+    entry: Entry, others: Iterable[Entry], *, kept: Collection[str] = WAITING
+) -> list[AddColumn]:
+    """What an entry that is not let in adds again under a name that one before it, of the same
+    source table, would take away: one that waits, or has another of the statuses `kept`."""
     if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
         return []
     taken = freed(
         effect
         for other in others
-        if other.status in WAITING and other.id != entry.id
+        if other.status in kept and other.id != entry.id
         if other.pos is not None and other.pos < entry.pos
         for effect in other.effects
     )
@@ -244,6 +268,13 @@ def readded(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
 def is_unsent(entry: Entry) -> bool:
     """Whether no statement says so, but a column came no longer."""
     return entry.statement is None and entry.kind == "drop_column"
+
+
+def was_hidden(entry: Entry, others: Iterable[Entry]) -> bool:
+    """Whether what came for a column that an approved entry adds was kept out of an earlier one of
+    that name until now, which stays (see `lineage_of`)."""
+    waiting = replace(entry, status="pending")
+    return bool(readded(waiting, others, kept=("rejected",)))
 
 
 def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:

@@ -22,7 +22,9 @@ from ingest.ddl.changes import (
     RenameColumn,
     SchemaChange,
     TableChange,
+    brings,
     column_of,
+    frees,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -31,7 +33,7 @@ from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
-from pipelines.ledger.entries import POLICY, Entry
+from pipelines.ledger.entries import POLICY, Entry, changes_behind
 from pipelines.ledger.shared_columns import without_others
 from pipelines.ledger.statements import typed_columns, types_before
 from pipelines.ledger.store import EntryStore
@@ -48,7 +50,7 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         return replace(entry, proposed=proposed)
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
-    outcome = _review(entry, statement, route, columns=columns, keys=keys, source_types=types)
+    outcome = _review(store, entry, statement, route=route, columns=columns, keys=keys, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
     effects = effects_on(stated, columns, keys, exclude=route.exclude)
@@ -86,7 +88,9 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
         proposed = of_data(entry, route, columns, keys=keys).proposed
     else:
         statement = _statement(store, entry, columns)
-        proposed = _review(entry, statement, route, columns=columns, keys=keys).proposed
+        proposed = _review(
+            store, entry, statement, route=route, columns=columns, keys=keys
+        ).proposed
     return without_others(store, entry, proposed, columns=columns)
 
 
@@ -99,22 +103,24 @@ def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> S
 
 
 def _review(
+    store: EntryStore,
     entry: Entry,
     statement: Statement,
-    route: Route,
     *,
+    route: Route,
     columns: Mapping[str, str],
     keys: Collection[str],
-    source_types: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> Review:
     return review(
         statement,
         columns=columns,
-        source_types=source_types,
+        source_types=types,
         declared=route.columns,
         exclude=route.exclude,
         keys=keys,
         dialect=entry.dialect or "mysql",
+        later=changes_behind(entry, store.of(entry.table)),
     )
 
 
@@ -172,7 +178,16 @@ def effects_on(
     done: list[SchemaChange] = []
     rekeyed = False
     for change in changes:
-        stored = as_stored(change, stored_types) if column_of(change) not in hidden else None
+        if isinstance(change, RenameColumn) and brings(change) == frees(change):
+            # Names are matched without case.
+            continue
+        if column_of(change) in hidden:
+            # What a column that gold does not have is called tells what it must not have later.
+            if isinstance(change, DropColumn | RenameColumn):
+                done.append(change)
+                hidden |= {change.new.lower()} if isinstance(change, RenameColumn) else set()
+            continue
+        stored = as_stored(change, stored_types)
         keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
         stays = keyed and (kept is None or column_of(change) in kept)
         if stored is None or (stays and isinstance(stored, DropColumn)):

@@ -40,16 +40,25 @@ def in_silver(
         yield from _read(source, row.asDict())
 
 
-def statement_of(entry: Entry, limits: Limits) -> Statement:
-    """The entry's statement, read, as it concerns the entry's table."""
-    own = TableName(entry.table.db, entry.table.schema, entry.table.table)
+def statement_of(
+    entry: Entry, limits: Limits, later_names: Iterable[SourceTable] = ()
+) -> Statement:
+    """The entry's statement, read, as it concerns the entry's table, which has had `later_names`
+    since the one that it is known by."""
+    own, *later = (TableName(*table[1:]) for table in (entry.table, *later_names))
     read = _parsed(entry.statement or "", own, entry.dialect, limits=limits)
-    mine = [table for table in read.tables if _is_own(table, own)]
-    return read.of(mine[0]) if len(read.tables) > 1 and mine else read
+    for name in (own, *later) if len(read.tables) > 1 else ():
+        for table in read.tables:
+            if _is_own(table, name):
+                return read.of(table)
+    return read
 
 
-def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
-    """An entry of a table that has no row in gold yet: there is nothing to review."""
+def unreviewed(
+    entry: Entry, read: Statement, route: Route | None, *, why: str | None = None
+) -> Entry:
+    """An entry of a table that has no row in gold yet: there is nothing to review. `why` it has no
+    `route`; None: it lives in silver only."""
     truncate = entry.kind == "truncate"
     entry = replace(
         entry,
@@ -60,7 +69,7 @@ def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
     if entry.kind == "ghost":
         return entry.with_status("ignored", why="a step of an online schema change")
     if route is None:
-        return entry.with_status("ignored", why="the table lives in silver only")
+        return entry.with_status("ignored", why=why or "the table lives in silver only")
     if not truncate:
         naming = AddColumn | DropColumn | RenameColumn
         done = schema_changes(read.clauses, {})
@@ -70,7 +79,7 @@ def unreviewed(entry: Entry, read: Statement, route: Route | None) -> Entry:
 
 
 def taken_up(entries: Iterable[Entry], routed: Callable[[SourceTable], bool]) -> list[Entry]:
-    """What was settled because its table lived in silver only, where the table is routed now."""
+    """What was settled because its table had no way into gold, where it has one now."""
     return [
         replace(entry, status="pending", decided_by=None, decided_at=None, why=None)
         for entry in entries

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 
-from ingest.config.routes import Route
+from ingest.config.routes import Route, followed
 from ingest.ddl.changes import Lineage, RecreateTable, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
@@ -40,6 +40,8 @@ class EntryStore:
         self._writing = Lock()
         self._first_names: FirstNames | None = None
         self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
+        self._of_targets: dict[str, set[SourceTable]] = {}
+        """Of each target the source tables with schema changes."""
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
@@ -47,7 +49,7 @@ class EntryStore:
         it."""
         entries = load_entries(self.warehouse, self.source)
         for entry in entries.values():
-            self._of_tables.setdefault(entry.table, {})[entry.id] = entry
+            self._index(entry)
         return entries
 
     def of(self, table: SourceTable) -> list[Entry]:
@@ -90,7 +92,8 @@ class EntryStore:
         """The entry's statement, read."""
         if entry.id not in self._statements:
             limits = self.warehouse.config.sources[self.source].limits.filled()
-            self._statements[entry.id] = statement_of(entry, limits)
+            later = later_names(entry.table, self.first_names)
+            self._statements[entry.id] = statement_of(entry, limits, later)
         return self._statements[entry.id]
 
     def stage_entry(self, entry: Entry) -> None:
@@ -119,15 +122,25 @@ class EntryStore:
 
     def _hold(self, entry: Entry) -> None:
         self.entries[entry.id] = entry
-        self._of_tables.setdefault(entry.table, {})[entry.id] = entry
+        self._index(entry)
         if any(isinstance(effect, RenameTable) for effect in entry.effects):
             self._first_names = None
 
+    def _index(self, entry: Entry) -> None:
+        self._of_tables.setdefault(entry.table, {})[entry.id] = entry
+        if entry.target is not None:
+            self._of_targets.setdefault(entry.target, set()).add(entry.table)
+
     def route(self, table: SourceTable) -> Route | None:
-        """The way of a source table into gold; None where it lives in silver only."""
-        return self.warehouse.config.route(
+        """The way of a source table into gold, with the names of its columns as they are by now;
+        None where it lives in silver only."""
+        way = self.warehouse.config.route(
             table.source, db=table.db, schema=table.schema, table=table.table
         )
+        if way is None or not (way.columns or way.exclude):
+            return way
+        changed = {self.first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
+        return followed(way, map(self.lineage, sorted({table, *changed}, key=str)))
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""

@@ -78,6 +78,14 @@ def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Seq
     return not warehouse.session.sql(select(table_of(warehouse), where)).isEmpty()
 
 
+def have_rejects(warehouse: Warehouse, source: str, target: str, *, code: str) -> bool:
+    """Whether events for a target are set aside now for what the code says."""
+    if not warehouse.exists("gold", "_rejects"):
+        return False
+    where = texts.is_open(source, target, code)
+    return not warehouse.session.sql(select(table_of(warehouse), where)).isEmpty()
+
+
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:
     """Set aside every change of a table whose key columns nobody names."""
     rejects = texts.as_rejects(keyless(changes), source=source, target=target)

@@ -114,13 +114,9 @@ def test_a_continuous_run_writes_rows_at_its_cadence(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Twelve passes, four of them with messages, and two cadences: two rows and that of the end.
-    What an earlier version wrote lacks columns of today, which are added."""
+    """Twelve passes, four of them with messages, and two cadences: two rows and that of the end."""
     project = Project(tmp_path, capsys.readouterr)
     project.write("conf/sources/shop.yml", FILES)
-    earlier = ", ".join(f"{name} {type_}" for name, type_, _ in RUNS if "arrival" not in name)
-    runs = tmp_path / "warehouse/gold/_runs"
-    spark.sql(f"CREATE TABLE delta.`{runs}` ({earlier}) USING delta").collect()
     at_work = run.Run._pass
     passes: list[int] = []
 

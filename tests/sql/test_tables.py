@@ -7,12 +7,12 @@ import sqlglot
 
 from ingest.codes import Code
 from ingest.names import SourceTable
-from ingest.position import TOP
+from ingest.position import LENGTH, TOP
 from ingest.sql import pending, silver
 from ingest.sql.fold import late_keys, reconstruction, scd2, states, superseded
 from ingest.sql.history import compare, transactions, view
 from ingest.sql.privacy import erasure, person
-from ingest.sql.projection import Projection
+from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import first_row, in_order, one_row, select
 from ingest.sql.rejects import replayed
 from ingest.sql.tables import definition, leases, rows, upkeep
@@ -22,7 +22,7 @@ PROJECTION = Projection(
     columns={"id": "int", "a b": "decimal(9,2)"},
     label="shop.order's",
     source="lab",
-    sequence=((("a b",), "decimal(9,2)"),),
+    sequence=(OrderColumn(("a b",), "decimal(9,2)", (((1,) * LENGTH, ("a`b", "A b")),)),),
 )
 TABLE = SourceTable("lab", "shop", None, "order's")
 CHANGES = "SELECT * FROM silver.cdc WHERE kind = 'change'"

@@ -43,7 +43,7 @@ def beyond_horizon(changes: str) -> str:
 
 def missing_order_key(projection: Projection, changes: str) -> str:
     """The changes (silver rows), none of which has a value to order it by."""
-    names = ", ".join(spellings[0] for spellings, _ in projection.sequence)
+    names = ", ".join(column.spellings[0] for column in projection.sequence)
     text = f"expected a value to order the change by ({names}), got NULL, none or a misfit"
     return _with_image(changes, code_and_error(Code.ORDER_KEY_MISSING, text))
 

@@ -27,6 +27,7 @@ from pipelines.bronze.amqp.messages import Delivery
 from pipelines.bronze.amqp.queues import Drain, check_type, counted
 from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.transport import Stop
+from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.warehouse import BRONZE, Warehouse
 
@@ -163,8 +164,9 @@ class Landing:
         return table.where(own & (F.col("offset") == offset)).first() is not None
 
     def _after_bronze(self) -> int:
-        """The offset after the highest that bronze has of the queue."""
+        """The offset after the highest that bronze has, or had, of the queue."""
         table = self._warehouse.read("bronze", "messages")
         own = (F.col("source") == self._source.name) & (F.col("topic") == self._queue)
         found = table.where(own).agg(F.max("offset")).first()
-        return 0 if found is None or found[0] is None else int(found[0]) + 1
+        held = 0 if found is None or found[0] is None else int(found[0]) + 1
+        return max(held, trimmed(self._warehouse, self._source.name).following(self._queue))

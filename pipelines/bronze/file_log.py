@@ -18,7 +18,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,15 +148,18 @@ class FileLog:
         ]
         return self._add(numbered)
 
-    def adopt(self, files: Sequence[Numbered]) -> None:
+    def adopt(self, files: Sequence[Numbered], *, following: int = 0) -> None:
         """Keeps files that the table holds already: from a checkpoint that was lost, or, under the
-        ordinals they have, as they are now."""
+        ordinals they have, as they are now. No new one has an ordinal below `following`."""
+        self._next_ordinal = max(self._next_ordinal, following)
         self.done(self._add(files))
 
-    def drop(self, batch: FileBatch, path: str) -> FileBatch:
-        """The batch without a file that turned out unreadable; its ordinal is not given again."""
-        kept = FileBatch(batch.number, tuple(file for file in batch.files if file.path != path))
-        del self.files[path]
+    def drop(self, batch: FileBatch, paths: Collection[str]) -> FileBatch:
+        """The batch without files that turned out unreadable; their ordinals are not given
+        again."""
+        kept = FileBatch(batch.number, tuple(f for f in batch.files if f.path not in paths))
+        for path in paths:
+            del self.files[path]
         self._write(kept)
         return kept
 

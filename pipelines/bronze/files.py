@@ -12,6 +12,7 @@ Where the checkpoint is lost, bronze itself tells which files it has.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,6 +41,7 @@ from pipelines.bronze.records import (
     unreadable,
 )
 from pipelines.bronze.transport import Bronze, Reached, Sampling, Stop, Transport
+from pipelines.bronze.trimmed import trimmed
 from pipelines.platform.checkpoints import spoilt
 from pipelines.platform.failures import gist, log_hint
 from pipelines.platform.session import spark
@@ -53,6 +54,8 @@ MOST_BYTES = 1 << 30
 MOST_CONTENT = 128 << 20
 # Fewer tasks than files: to start a task costs as much as to read some hundred kilobytes.
 TASK_BYTES = 32 << 20
+_OF_A_FILE = re.compile(r"\[(PATH_NOT_FOUND|FAILED_READ_FILE)")
+"""In what Spark says of a file that it cannot read."""
 _STAMPED = f"{COLUMNS}, ingested_at timestamp"
 
 
@@ -71,8 +74,7 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
     else:
         listed, bad = list_local(source.name, files.path, root=root)
     reader = _Reader(warehouse, source, files, log=log, bad=bad)
-    if log.new:
-        reader.adopt(listed)
+    notes = reader.adopt(listed) if log.new else []
     messages = reader.offer_again()
     changed = reader.changed(listed)
     new = [file for file in listed if file.path not in log.files]
@@ -86,8 +88,9 @@ def append(warehouse: Warehouse, source: Source, stop: Stop) -> Bronze:
         messages += reader.append(log.register(part))
     # A pattern with a slip in it matches nothing for good, and fails nowhere.
     nothing = not listed and not bad and not log.files
-    notes = (f"no file matches {files.path} so far",) if nothing else ()
-    return Bronze(source.name, messages, tuple(sorted(changed)), tuple(sorted(bad)), notes=notes)
+    notes += [f"no file matches {files.path} so far"] if nothing else []
+    told = tuple(notes)
+    return Bronze(source.name, messages, tuple(sorted(changed)), tuple(sorted(bad)), notes=told)
 
 
 def reach(source: Source, root: str) -> Reached:
@@ -200,16 +203,29 @@ class _Reader:
         self._log = log
         self._bad = bad
 
-    def adopt(self, listed: Sequence[Listed]) -> None:
-        """Fills a new log with the files that bronze holds, as they are now."""
+    def adopt(self, listed: Sequence[Listed]) -> list[str]:
+        """Fills a new log with the files that bronze holds, as they are now, and those that it may
+        have held until retention took their messages; gives what there is to say of these."""
         now = {file.path: file for file in listed}
-        held = []
+        held = {}
         for ordinal, stored in self._in_bronze().distinct().collect():
             path = known_by(stored, self._warehouse.root)
             file = now.get(path, Listed(path, 0, 0))
-            held.append(Numbered(path, ordinal, *file[1:]))
-        if held:
-            self._log.adopt(held)
+            held[path] = Numbered(path, ordinal, *file[1:])
+        gone = trimmed(self._warehouse, self._source.name)
+        following = max([gone.following(), *(file.ordinal + 1 for file in held.values())])
+        old = [f for f in listed if f.path not in held and f.modified < gone.until * 1e9]
+        past = [Numbered(f.path, following + place, *f[1:]) for place, f in enumerate(old)]
+        if held or gone.until:
+            self._log.adopt([*held.values(), *past], following=following)
+        if not old:
+            return []
+        when = datetime.fromtimestamp(gone.until, UTC).isoformat(timespec="seconds")
+        return [
+            f"{counted(len(old), 'files')} from before {when}, such as {min(old).path}, are taken "
+            "as read: the log of what was read is lost, and retention has emptied bronze until "
+            "then; give those another name that were not read"
+        ]
 
     def changed(self, listed: Sequence[Listed]) -> list[str]:
         """The files that are no longer what was read. A copy with another time is what it was, and
@@ -249,32 +265,56 @@ class _Reader:
         once = (self._log.writer, batch.number)
         messages = 0
         while batch.files:
-            counted = Observation()
-            rows = self._rows(batch.files).observe(counted, F.count(F.lit(1)).alias("messages"))
+            observed = Observation()
             try:
+                rows = self._rows(batch.files)
+                rows = rows.observe(observed, F.count(F.lit(1)).alias("messages"))
                 self._warehouse.append(rows, "bronze", "messages", once=once)
-            except PySparkException as error:
-                named = unreadable(error)
-                if named is None:
+            except Exception as error:
+                # A task's failure comes as an error of Spark's or, as it is, of Py4J's.
+                bad = self._unreadable(batch.files, error)
+                if not bad:
                     raise SourceError(
                         f"source {self._source.name}: Spark could not append a batch of"
                         f" {len(batch.files)} files to bronze: {gist(error)}{log_hint()}"
                     ) from error
-                self._bad.append(named)
-                batch = self._log.drop(batch, named.path)
+                self._bad += bad
+                batch = self._log.drop(batch, {file.path for file in bad})
             else:
-                messages = int(counted.get["messages"])
+                messages = int(observed.get["messages"])
                 break
         self._log.done(batch)
         return messages
+
+    def _unreadable(self, files: Sequence[Numbered], error: Exception) -> list[Unreadable]:
+        """The files for which an append failed; none where it failed for something else."""
+        named = unreadable(error)
+        if named is not None:
+            return [named]
+        if not is_uri(self._files.path) or not _OF_A_FILE.search(str(error)):
+            return []
+        session = self._warehouse.session
+        there = {file.path for file in list_uri(session, self._source.name, self._files.path)}
+        gone = [Unreadable(file.path, "it is gone") for file in files if file.path not in there]
+        if gone:
+            return gone
+        readable = self._contents(files, ignoreCorruptFiles="true", ignoreMissingFiles="true")
+        found = readable.select("path", F.length("content")).collect()
+        read = {path for path, _ in found}
+        return [Unreadable(f.path, gist(error)) for f in files if f.path not in read]
+
+    def _contents(self, files: Sequence[Numbered], **options: str) -> DataFrame:
+        """The paths and contents of files of a URI."""
+        reader = self._warehouse.session.read.format("binaryFile").options(**options)
+        return reader.load([escaped(file.path) for file in files]).select("path", "content")
 
     def _rows(self, files: Sequence[Numbered]) -> DataFrame:
         session = self._warehouse.session
         framing, most = self._files.framing, self._source.limits.unpacked_bytes
         if is_uri(self._files.path):
-            paths = [escaped(file.path) for file in files]
-            contents = session.read.format("binaryFile").load(paths).select("path", "content")
-            read = contents.mapInArrow(_stamped(by_content(files, framing, most=most)), _STAMPED)
+            read = self._contents(files).mapInArrow(
+                _stamped(by_content(files, framing, most=most)), _STAMPED
+            )
         else:
             groups = _groups(files)
             numbers = session.range(0, len(groups), 1, len(groups))

@@ -331,8 +331,20 @@ def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None)
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
     where = f"pos < {pos_literal(below)}" if below is not None else "true"
+    if (emptied := _emptied(batch, below)) is not None:
+        where += f" AND pos > {pos_literal(emptied)}"
     changes = batch.history(f"{ROW_CHANGES} AND {where}")
     return not_told_apart(projection, changes, new=new)
+
+
+def _emptied(batch: TableBatch, below: Pos | None) -> Pos | None:
+    """Where the table was emptied last below a place, so that nothing of before is left to tell
+    apart; None where it was not, or rows that went are there still, as deleted ones."""
+    by_position = not batch.projection.by_arrival and not batch.projection.sequence
+    if batch.soft or not by_position:
+        return None
+    truncates = (*batch.new_truncates, *batch.earlier_truncates)
+    return max((pos for pos in truncates if below is None or pos < below), default=None)
 
 
 def rekey(ledger: Ledger, route: Route) -> None:

@@ -125,9 +125,8 @@ def append_truncates(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
     made = frames[0]
     for frame in frames[1:]:
         made = made.unionByName(frame)
-    warehouse.append(
-        made.coalesce(1), "silver", "cdc", once=("silver/generations", batch), note=batch
-    )
+    once = ("silver/generations", warehouse.next_version("silver", "cdc"))
+    warehouse.append(made.coalesce(1), "silver", "cdc", once=once, note=batch)
     return True
 
 

@@ -140,7 +140,8 @@ def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:
     checkpoint = warehouse.checkpoint("silver", source.name)
     if source.shards:
         walk_from(checkpoint, batch)
-    warehouse.append(rows, "silver", "cdc", once=("silver/replay", batch), note=last)
+    once = ("silver/replay", warehouse.next_version("silver", "cdc"))
+    warehouse.append(rows, "silver", "cdc", once=once, note=last)
     if source.shards:
         join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=True)
 

@@ -23,6 +23,7 @@ from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
+from pipelines.bronze.trimmed import note_trimmed
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
@@ -47,7 +48,10 @@ class Past(NamedTuple):
 
 def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
     """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
-    old = f"{equal(source=source)} AND ingested_at < {_ago(days)}"
+    until = time.time() - days * 86_400
+    old = f"{equal(source=source)} AND ingested_at < {_moment(until)}"
+    if source in warehouse.config.sources:
+        note_trimmed(warehouse, warehouse.config.sources[source], until=until)
     done = warehouse.execute(delete(warehouse.name("bronze", "messages"), old)).first()
     return int(done[0]) if done is not None else 0
 
@@ -140,4 +144,8 @@ def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
 
 def _ago(days: int) -> str:
     """SQL of a time so many days ago, the same whenever it is run."""
-    return f"timestamp_micros({int(time.time() * 1_000_000) - days * 86_400_000_000})"
+    return _moment(time.time() - days * 86_400)
+
+
+def _moment(seconds: float) -> str:
+    return f"timestamp_micros({int(seconds * 1_000_000)})"

@@ -248,6 +248,11 @@ class Warehouse:
         """The newest commit."""
         return self.commits(layer, table, 1)[0]
 
+    def next_version(self, layer: str, table: str) -> int:
+        """The number of the table's next commit. As that of an append (`once`) it is above all
+        before it, also where batches are counted on from fewer: behind a RESTORE."""
+        return self.last_commit(layer, table).version + 1
+
     def stamp(self, layer: str, table: str) -> str:
         """What tells the newest commit from any other; '' where there is no table."""
         if not self.exists(layer, table):

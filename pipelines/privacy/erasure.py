@@ -222,7 +222,8 @@ def _mark(warehouse: Warehouse, source: str, erasure: Erasure) -> None:
             for field in silver.schema.fields
         )
     )
-    warehouse.append(row, "silver", "cdc", once=("silver/erase", number), note=number)
+    once = ("silver/erase", warehouse.next_version("silver", "cdc"))
+    warehouse.append(row, "silver", "cdc", once=once, note=number)
 
 
 def _gold_spans(history: Reconstruction, person: Person) -> str:

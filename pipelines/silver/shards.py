@@ -83,7 +83,7 @@ def join_shards(
     made = ended.count()
     if made:
         ended = ended.withColumn("batch", F.lit(last + 1).cast("bigint"))
-        once = ("silver/shards", last + 1)
+        once = ("silver/shards", warehouse.next_version("silver", "cdc"))
         warehouse.append(ended, "silver", "cdc", once=once, note=last + 1)
     waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
     note.write(waiting, clear=waiting > last)

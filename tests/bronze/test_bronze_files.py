@@ -10,7 +10,9 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ from ingest.errors import PlatformError
 from ingest.files.record import ERROR_HEADER
 from pipelines.bronze import file_log
 from pipelines.bronze import files as bronze_files
+from pipelines.bronze.file_log import Listed
 from pipelines.bronze.listing import list_local
 from pipelines.bronze.records import FILE_HEADER, Unreadable
 from pipelines.bronze.source import ingest_source
 from pipelines.bronze.transport import Bronze
+from pipelines.operations.retention import trim_bronze
 from pipelines.platform.warehouse import Warehouse
 from tests.support.tables import tables_in, tables_of
 
@@ -217,6 +221,23 @@ def test_a_lost_checkpoint_doubles_nothing(tables: Warehouse, landing: Path, fra
     assert ingest_source(tables, source).files_changed == (str(landing / "b.jsonl"),)
 
 
+def test_a_lost_log_behind_retention_reads_nothing_again(tables: Warehouse, landing: Path) -> None:
+    """What retention took out of bronze is not there to tell which files were read."""
+    put(landing / "a.jsonl", b"a0\n", modified=1)
+    put(landing / "b.jsonl", b"b0\nb1\n", modified=2)
+    source = files(landing / "*.jsonl")
+    assert ingest_source(tables, source).messages == 3
+    tables.config = replace(tables.config, sources={"shop": source})
+    assert trim_bronze(tables, "shop", 0) == 3
+    put(landing / "late.jsonl", b"late\n", modified=int(time.time()) + 60)
+    shutil.rmtree(tables.checkpoint("bronze", "shop", "files"))
+    [note] = ingest_source(tables, source).notes
+    assert note.startswith("2 files from before 2") and str(landing / "a.jsonl") in note
+    assert ingest_source(tables, source) == Bronze("shop", 0)
+    [(ordinal, value)] = rows(tables, "partition", "value")
+    assert ordinal > 1 and value == b"late"
+
+
 def test_a_changed_file_is_named_and_the_rest_goes_on(tables: Warehouse, landing: Path) -> None:
     changed = put(landing / "a.jsonl", b"a0\n", modified=1)
     vanished = put(landing / "b.jsonl", b"b0\n", modified=1)
@@ -345,6 +366,23 @@ def test_a_uri_is_read_through_spark(tables: Warehouse, landing: Path) -> None:
         (f"file:{landing}/deep/a [1]{{x}}.jsonl.gz", 1, 0, b"a0"),
         (f"file:{landing}/deep/a [1]{{x}}.jsonl.gz", 1, 1, b"a1"),
     ]
+    # What is gone or cannot be read takes no other with it, nor does it stop the source.
+    put(landing / "d [1].jsonl", b"d0\n", modified=4)
+    put(landing / "e.jsonl", b"e0\n", modified=5)
+    listing = bronze_files.list_uri
+
+    def listed_before(*about: Any) -> list[Listed]:
+        found = listing(*about)
+        (landing / "d [1].jsonl").unlink(missing_ok=True)
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bronze_files, "list_uri", listed_before)
+        gone = (Unreadable(f"file:{landing}/d [1].jsonl", "it is gone"),)
+        assert ingest_source(tables, source).files_unreadable == gone
+    assert rows(tables, "value").count((b"e0",)) == 1
+    put(landing / "d [1].jsonl", b"d0\n", modified=4)
+    assert ingest_source(tables, source).messages == 1
     with pytest.raises(PlatformError, match=r"but there is no file:///nowhere/"):
         ingest_source(tables, files("file:///nowhere/*.jsonl"))
 

@@ -49,7 +49,7 @@ def test_a_draft_that_was_not_finished_is_nothing(tmp_path: Path) -> None:
 
 def test_the_ordinal_of_a_dropped_file_is_not_given_again(tmp_path: Path) -> None:
     log = FileLog(str(tmp_path))
-    kept = log.drop(log.register([A, B]), B.path)
+    kept = log.drop(log.register([A, B]), {B.path})
     assert kept == FileBatch(0, (numbered(A, 0),))
     log = FileLog(str(tmp_path))
     assert (log.pending, set(log.files)) == (kept, {A.path})

@@ -31,16 +31,25 @@ tables:
 - {from: shop.late, ddl: {destructive: apply}}
 - {from: shop.late_drop, ddl: {destructive: apply}}
 - {from: shop.retyped, ddl: {destructive: apply}}
+- {from: 'shop.side_*', target: side, exclude: [note]}
 """
 TEXTS = ("note", "remark", "a")
 
 
-def sent(table: str, type_: str, at: int, old: dict[str, Any] | None = None, **row: Any) -> Any:
+def sent(
+    table: str,
+    type_: str,
+    at: int,
+    old: dict[str, Any] | None = None,
+    *,
+    key: str = "id",
+    **row: Any,
+) -> Any:
     """A change as Canal sends it, `at` a place of the source's log."""
     types = {name: "varchar(20)" if name in TEXTS else "int" for name in row}
     texts = {name: None if value is None else str(value) for name, value in row.items()}
     before = None if old is None else {name: str(value) for name, value in old.items()}
-    return canal(table, type_, texts, es=T0 + at, id_=at, old=before, types=types)
+    return canal(table, type_, texts, es=T0 + at, id_=at, old=before, types=types, keys=[key])
 
 
 def statement(table: str, at: int, text: str) -> Any:
@@ -68,6 +77,10 @@ BATCHES = (
         sent("two", "INSERT", 1, id=1),
         statement("one", 2, "RENAME TABLE shop.one TO shop.one_b"),
         statement("two", 2, "RENAME TABLE shop.two TO shop.two_b"),
+        sent("side_a", "INSERT", 1, id=1, n=1, note="hush"),
+        sent("side_b", "INSERT", 2, id=2, n=2, note="hush"),
+        sent("anew", "INSERT", 1, id=1, code=5),
+        sent("anew", "INSERT", 2, id=2, code=5),
         sent("late", "INSERT", 1, id=1, c=3),
         sent("late_drop", "INSERT", 1, id=1, b=2, c=3),
     ],
@@ -108,6 +121,12 @@ BATCHES = (
         statement("one_b", 5, "RENAME TABLE shop.one_b TO shop.one_c, shop.two_b TO shop.two_c"),
         sent("one_c", "INSERT", 6, id=9),
         sent("two_c", "INSERT", 6, id=8),
+        statement("side_a", 5, "RENAME COLUMN note TO remark"),
+        sent("side_a", "INSERT", 6, id=3, n=3, remark="hush"),
+        statement("anew", 5, "DROP TABLE anew"),
+        statement("anew", 6, "CREATE TABLE anew (id int, code int PRIMARY KEY)"),
+        sent("anew", "INSERT", 7, key="code", id=1, code=5),
+        sent("anew", "INSERT", 8, key="code", id=1, code=6),
         statement("late", 6, "RENAME COLUMN d TO e"),
         sent("late", "INSERT", 7, id=2, e=4),
         statement("late_drop", 6, "RENAME COLUMN b TO c"),
@@ -119,6 +138,7 @@ BATCHES = (
         statement("late", 5, "RENAME COLUMN c TO d"),
         statement("late_drop", 5, "DROP COLUMN c"),
         sent("added", "INSERT", 7, id=2, d=1),
+        sent("side_b", "INSERT", 7, id=4, n=4, note="hush"),
     ],
 )
 
@@ -165,7 +185,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
             patched.setenv("MASKS", SECRET)
             _play(project)
             rows = {
-                target: records(project, "sql", f"SELECT * FROM gold.{target} ORDER BY id")
+                target: records(project, "sql", f"SELECT * FROM gold.{target} ORDER BY id, _pos")
                 for target in EXPECTED
             }
             entries = records(project, "ddl", "list")
@@ -178,12 +198,12 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
                 r["code"] for r in records(project, "rejects", "list") if r["status"] == "open"
             ]
             differing = [t for t in EXPECTED if project.ingest("reconcile", t).code]
-            for target in ("shop_hidden", "shop_masked"):
+            for target in ("shop_hidden", "shop_masked", "side"):
                 done(project, "rebuild", target)
             differing += [t for t in EXPECTED if project.ingest("reconcile", t).code]
             history = "".join(
                 done(project, "--json", "sql", f"SELECT * FROM history.{target}")
-                for target in ("shop_hidden", "shop_unseen")
+                for target in ("shop_hidden", "shop_unseen", "side")
             )
     return Played(rows, waiting, rejects, differing, history)
 
@@ -211,6 +231,8 @@ def _play(project: Project) -> None:
     decide(project, "approve", "away", "RENAME")
     for table in ("one", "two"):
         decide(project, "approve", table, "RENAME")
+    decide(project, "approve", "anew", "CREATE")
+    decide(project, "approve", "anew", "")
     _land(project, 3)
     done(project, "run")
 
@@ -240,6 +262,8 @@ EXPECTED: dict[str, list[dict[str, Any]]] = {
     "shop_away": [{"id": 1, "n": 5}, {"id": 2, "n": 6}, {"id": 3, "n": None}],
     "shop_one": [{"id": 1}, {"id": 9}],
     "shop_two": [{"id": 1}, {"id": 8}],
+    "side": [{"id": number, "n": number} for number in (1, 2, 3, 4)],
+    "shop_anew": [{"id": 1, "code": 5}, {"id": 1, "code": 6}],
     "shop_late": [{"id": 1, "e": 3}, {"id": 2, "e": 4}],
     "shop_late_drop": [{"id": 1, "c": 2}, {"id": 2, "c": 4}],
 }

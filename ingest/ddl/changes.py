@@ -174,7 +174,7 @@ def takes_over(changes: Sequence[SchemaChange]) -> bool:
 
 class LineageEntry(NamedTuple):
     """A change at its place in the order of events. `hidden`: it waits for its approval, and what
-    comes under the name from here on is not what the target has under it."""
+    comes under the name that it brings is not what the target has under it from here on."""
 
     pos: Pos
     change: ColumnChange
@@ -265,6 +265,16 @@ def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
     return now
 
 
+def ever_called(name: str, renames: Iterable[RenameColumn]) -> set[str]:
+    """All names, in lower case, that a column called `name` may have had or got by the renames."""
+    pairs = [(change.old.lower(), change.new.lower()) for change in renames]
+    found, met = {name.lower()}, 0
+    while len(found) > met:
+        met = len(found)
+        found |= {name for pair in pairs if found & {*pair} for name in pair}
+    return found
+
+
 def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
     """What the column that is called `name` before these changes is called behind them; None where
     one of them takes it away."""
@@ -281,29 +291,34 @@ def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
 def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos | None, str]]:
     """What a column that is declared as `name`, before or behind a rename of it, is called in
     events from below each position, and (None) from the last one on."""
-    changes = [(e.pos, e.change) for e in entries if not e.hidden]
-    given_up = (i for i, (_, change) in enumerate(changes) if frees(change) == name.lower())
+    steps = [
+        (pos, [e.change for e in several if isinstance(e.change, RenameColumn) and not e.hidden])
+        for pos, several in groupby(entries, lambda entry: entry.pos)
+    ]
+    given_up = (i for i, (_, made) in enumerate(steps) if name.lower() in freed(made))
     first = name
-    for _, change in reversed(changes[: next(given_up, len(changes))]):
-        if isinstance(change, RenameColumn) and brings(change) == first.lower():
-            first = change.old
+    for _, made in reversed(steps[: next(given_up, len(steps))]):
+        first = next((change.old for change in made if brings(change) == first.lower()), first)
     found: list[tuple[Pos | None, str]] = []
     now = first
-    for pos, change in changes:
-        if isinstance(change, RenameColumn) and frees(change) == now.lower():
+    for pos, made in steps:
+        new = next((change.new for change in made if frees(change) == now.lower()), None)
+        if new is not None:
             found.append((pos, now))
-            now = change.new
+            now = new
     return [*found, (None, now)]
 
 
 def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
     """Whether the column that is called `name` before these changes gets another type by one."""
     now: str | None = name.lower()
-    for change in (entry.change for entry in entries if not entry.hidden):
-        if isinstance(change, AlterColumnType) and change.name.lower() == now:
+    for changes in _at_once(entries):
+        gone = [change for change in changes if now is not None and frees(change) == now]
+        if gone:
+            now = gone[0].new.lower() if isinstance(gone[0], RenameColumn) else None
+        types = (change for change in changes if isinstance(change, AlterColumnType))
+        if any(change.name.lower() == now for change in types):
             return True
-        if frees(change) == now:
-            now = change.new.lower() if isinstance(change, RenameColumn) else None
     return False
 
 

@@ -223,7 +223,12 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         # Data came under the new name before its DDL: what the old column has is filled in there.
         del picture.columns[old]
         gone = DropColumn(known[0])
-        return Outcome(clause=clause, risk="destructive", proposed=(gone,), note=note)
+        type_ = picture.declared.get(new.casefold())
+        again: tuple[ColumnChange, ...] = ()
+        if there is not None and type_ is not None and there[1] != type_:
+            # It came as another type than the configuration has for it.
+            again = (DropColumn(there[0]), picture.add(there[0], type_))
+        return Outcome(clause=clause, risk="destructive", proposed=(gone, *again), note=note)
     if old == new.casefold():
         note = f"gold's {known[0]} stays: names are matched without case"
         return Outcome(clause=clause, risk="none", note=note)

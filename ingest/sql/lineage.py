@@ -23,7 +23,6 @@ from ingest.ddl.changes import (
     RenameColumn,
     TableChange,
     brings,
-    column_of,
     defaults,
 )
 from ingest.position import Pos, pos_literal
@@ -141,7 +140,8 @@ def fates(lineage: Lineage, ages: Mapping[Pos, int], *, keys: bool = False) -> d
     found: dict[str, Fate] = {}
     for entry in reversed(lineage) if not keys else ():
         if entry.hidden:
-            column = column_of(entry.change)
+            column = brings(entry.change)
+            assert column is not None, "what is hidden comes under a name"
             found[column] = found.get(column, Fate(None, []))._replace(hidden=ages[entry.pos])
     turns = _turns(lineage, keys=keys)
     paths = sorted({path for listed in turns.values() for _, _, path in listed})
@@ -198,7 +198,7 @@ def fillings(lineage: Lineage, ages: Mapping[Pos, int]) -> list[Filling]:
         hidden = [
             ages[entry.pos]
             for entry in lineage
-            if entry.hidden and column_of(entry.change) == column and entry.pos >= default.since
+            if entry.hidden and brings(entry.change) == column and entry.pos >= default.since
         ]
         if name is not None:
             found.append(

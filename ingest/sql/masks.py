@@ -8,18 +8,10 @@ two pads of it): it stands in no statement, so in no plan, no log and no error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, assert_never
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from ingest.ddl.changes import (
-    AddColumn,
-    AlterColumnType,
-    DropColumn,
-    Lineage,
-    RenameColumn,
-    TableChange,
-    names_since,
-)
+from ingest.ddl.changes import Lineage, RenameColumn, ever_called, names_since
 from ingest.sql.casts import as_text, typed
 from ingest.sql.quoting import sql_text
 
@@ -62,17 +54,13 @@ def masked(
     return f"SELECT * EXCEPT ({gone}), {listed} FROM ({changes})"
 
 
-def as_it_was(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Masking]:
-    """The masks by all names, in lower case, that their columns ever had."""
+def as_it_was(masks: Mapping[str, Masking], renames: Sequence[RenameColumn]) -> dict[str, Masking]:
+    """The masks by all names, in lower case, that their columns ever had: for what is shown as it
+    came. A name that two columns had is masked of both."""
     names = {name.lower(): mask for name, mask in masks.items()}
-    for entry in reversed(lineage):
-        match entry.change:
-            case RenameColumn(old, new) if new.lower() in names:
-                names.setdefault(old.lower(), names[new.lower()])
-            case AddColumn() | AlterColumnType() | DropColumn() | RenameColumn() | TableChange():
-                pass
-            case _:
-                assert_never(entry.change)
+    for name, mask in list(names.items()):
+        for other in ever_called(name, renames):
+            names.setdefault(other, mask)
     return names
 
 

@@ -151,7 +151,8 @@ class Projection:
 
         `as_sent`: their names are those of their time.
         """
-        names = as_it_was(self.masks, self.lineage) if as_sent else self.masks
+        renames = (e.change for e in self.lineage if isinstance(e.change, RenameColumn))
+        names = as_it_was(self.masks, list(renames)) if as_sent else self.masks
         return masked(changes, names, zone=self.zone)
 
     @property

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest
 from ingest.config.routes import Route, collisions, followed
 from ingest.config.settings import Settings
-from ingest.ddl.changes import Lineage
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
 from ingest.names import RESERVED, SourceTable
-from pipelines.ledger.entries import Entry, lineage_of, load_entries
+from pipelines.ledger.entries import Entry, load_entries, naming_of
 from pipelines.ledger.renames import FirstNames, renames
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.source_tables import source_tables
@@ -55,10 +55,10 @@ def fed_targets(
     tables: Iterable[SourceTable],
     first_names: FirstNames,
     *,
-    lineage: Callable[[SourceTable], Lineage] = lambda _: (),
+    entries_of: Callable[[SourceTable], Iterable[Entry]] = lambda _: (),
 ) -> dict[str, KnownTarget]:
     """Where the tables go: renamed ones where they went under their first names, those of
-    undeclared sources and without a matching entry nowhere. `lineage`: of a table by its first
+    undeclared sources and without a matching entry nowhere. `entries_of`: a table by its first
     name, for who asks which columns it has."""
     by_target: dict[str, list[tuple[SourceTable, Route]]] = {}
     for table in tables:
@@ -70,8 +70,10 @@ def fed_targets(
             by_target.setdefault(route.target, []).append((table, route))
     targets = {}
     for name, led in by_target.items():
-        lineages = [lineage(first_names.get(table, table)) for table, _ in led]
-        targets[name] = KnownTarget(name, [(table, followed(w, lineages)) for table, w in led])
+        firsts = {first_names.get(table, table) for table, _ in led}
+        now = followed(led[0][1], (naming_of(entries_of(first)) for first in firsts))
+        ways = [(table, replace(w, exclude=now.exclude, columns=now.columns)) for table, w in led]
+        targets[name] = KnownTarget(name, ways)
     return targets
 
 
@@ -84,7 +86,7 @@ def known_targets(warehouse: Warehouse) -> KnownTargets:
         by_table.setdefault(first_names.get(entry.table, entry.table), []).append(entry)
     fed = fed_targets(
         *(warehouse.config, source_tables(warehouse), first_names),
-        lineage=lambda first: lineage_of(by_table.get(first, ())),
+        entries_of=lambda first: by_table.get(first, ()),
     )
     fed = _without_parked(warehouse, fed)
     return KnownTargets(fed, tuple(sorted({*fed, *gold_tables(warehouse)})))

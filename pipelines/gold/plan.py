@@ -333,6 +333,17 @@ def declared_keys(
     return (*named, *(name for name in shard_of(route) if named))
 
 
+def check_excluded(route: Route, columns: Iterable[str]) -> None:
+    """Raise TableError where a target has, among its columns, what is to be kept out of it."""
+    kept_out = {name.lower() for name in route.exclude}
+    present = [name for name in columns if name.lower() in kept_out]
+    if present:
+        raise TableError(
+            f"expected {route.target} without the excluded {', '.join(present)}, which it has from "
+            f"before; `ingest rebuild {route.target}` takes it away"
+        )
+
+
 def projection_of(
     config: Config, feed: Feed, target: TargetTable, *, known: tuple[str, ...]
 ) -> Projection:
@@ -340,6 +351,7 @@ def projection_of(
     are spelled otherwise than the target's columns."""
     keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
+    check_excluded(route, columns)
     images = {known, *(image for each in stats for image in each.images)}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()
@@ -380,7 +392,7 @@ def _masks(
     keys: Sequence[str],
     lineage: Lineage,
 ) -> dict[str, Masking]:
-    """How the target's columns are masked.
+    """How the target's columns are masked, and others of the source table.
 
     Raises TableError where a key would not tell rows apart.
     """
@@ -393,8 +405,8 @@ def _masks(
                 f"expected the key column {name} of {route.target} to be masked by hash or not at "
                 f"all, got {mask.mode}; change its mask in the tables file"
             )
-        if name.lower() in by_lower:
-            masks[by_lower[name.lower()]] = mask
+        # What came of a column that the target has no more may be set aside.
+        masks[by_lower.get(name.lower(), name)] = mask
     return masks
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
-from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn
+from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_today
 from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
@@ -44,7 +44,7 @@ from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, his
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import Entry
+from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
 from pipelines.platform.rows import array_of
@@ -293,8 +293,9 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
         for e in entry.effects
         if isinstance(e, RenameColumn) and e.old.lower() in present
     }
+    later = changes_behind(entry, ledger.of(entry.table))
     named = (key.lower() for key in keys[-1] if key.lower() != shard)
-    new = [before.get(name, name) for name in named]
+    new = [before.get(name) or (name_today(name, later) or name).lower() for name in named]
     if {key.lower() for key in old} <= set(new):
         return
     way = (

@@ -13,13 +13,12 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from pipelines.gold.encodings import check_encodings
-from pipelines.gold.plan import declared_keys, named_keys, shard_of
+from pipelines.gold.plan import check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
-from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, ColumnValues, PendingChanges, has_values
 from pipelines.targets.progress import Progress, highest
 from pipelines.targets.table import (
@@ -49,7 +48,7 @@ def create_target(
         check_contract(warehouse, route.target, contract=contract)
         if soft and contract.keeps.keyed:
             add_deletion_time(warehouse, route.target)
-        _check_excluded(warehouse, route)
+        check_excluded(route, columns_of(warehouse, route.target) or {})
         return False
     types = [columns for table in feeding for columns in pending.types.get(table, [])]
     images = {image for stats in feeding.values() for s in stats for image in s.images}
@@ -90,19 +89,6 @@ def _columns_sent(
         names |= {column.name for listed in pending.types.get(table, ()) for column in listed}
         sent[table] = {name.lower() for name in names}
     return sent
-
-
-def _check_excluded(warehouse: Warehouse, route: Route) -> None:
-    """Raise TableError where the target has what `exclude` is to keep out of it."""
-    kept_out = {name.lower() for name in route.exclude}
-    present = [
-        name for name in columns_of(warehouse, route.target) or {} if name.lower() in kept_out
-    ]
-    if present:
-        raise TableError(
-            f"expected {route.target} without the excluded {', '.join(present)}, which it has from "
-            f"before; `ingest rebuild {route.target}` takes it away"
-        )
 
 
 @dataclass(frozen=True)
@@ -192,7 +178,7 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
         columns = columns_of(ledger.warehouse, route.target) or {}
     # What the configuration says of a column holds under the name that it was given just now.
     route = ledger.route(feeding.table) or route
-    _check_excluded(ledger.warehouse, route)
+    check_excluded(route, columns_of(ledger.warehouse, route.target) or {})
     wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
     drift = Drift(ledger, feeding.table, route)
     typed = {column.name for listed in feeding.types for column in listed}

@@ -43,6 +43,7 @@ from ingest.ddl.changes import (
     frees,
     name_after,
     name_today,
+    retyped,
     takes_over,
 )
 from ingest.ddl.widening import canonical_type, widens
@@ -73,6 +74,8 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     Raises TableError where the table cannot be changed so.
     """
     warehouse = store.warehouse
+    # With what is excluded under the names that the entry gives.
+    route = store.route(entry.table) or route
     zone = store.warehouse.config.sources[store.source].time_zone
     recreated = RecreateTable() in entry.effects
     later = changes_behind(entry, store.of(entry.table))
@@ -83,7 +86,7 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
     again = added_again(entry, store.of(entry.table))
     steps = left(warehouse, entry, proposed)
     _alter(warehouse, route, due(warehouse, entry, steps, again=again, later=later))
-    _alter(warehouse, route, types_behind(warehouse, entry, route.columns))
+    _alter(warehouse, route, types_behind(warehouse, entry, route))
     if recreated:
         return any(isinstance(change, DropColumn) for change in entry.proposed)
     restored = _restore(store, entry, route)
@@ -166,7 +169,8 @@ def due(
     for effect in entry.effects:
         if isinstance(effect, AlterColumnType) and not effect.in_place:
             name = name_today(effect.name, later)
-            if name is not None and effect.name.lower() in begun and name.lower() not in columns:
+            started = name is not None and bool({effect.name.lower(), name.lower()} & begun)
+            if name is not None and started and name.lower() not in columns:
                 steps.append(AddColumn(name, effect.type))
     return steps
 
@@ -187,6 +191,8 @@ def _check_values(
     old = {e.new.lower(): e.old.lower() for e in entry.effects if isinstance(e, RenameColumn)}
     for effect in entry.effects:
         if not isinstance(effect, AlterColumnType) or effect.in_place:
+            continue
+        if retyped(effect.name, later):
             continue
         new, type_ = effect.name.lower(), effect.type
         today = (name_today(new, later) or "").lower()
@@ -268,11 +274,9 @@ def _text(value: str, type_: str) -> str:
 MARK = "ingest.ddl"
 
 
-def types_behind(
-    warehouse: Warehouse, entry: Entry, declared: Mapping[str, str]
-) -> list[ColumnChange]:
+def types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[ColumnChange]:
     """The changes that give the columns whose names are taken over the types that the source's
-    first row behind the change has, or the `declared` ones; they are empty then."""
+    first row behind the change has, or the declared ones; they are empty then."""
     if entry.target is None or entry.pos is None or not takes_over(entry.effects):
         return []
     silver = warehouse.name("silver", "cdc")
@@ -282,7 +286,8 @@ def types_behind(
     types = {
         gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(listings) for c in listed
     }
-    types |= {name.lower(): type_ for name, type_ in declared.items()}
+    types |= {name.lower(): type_ for name, type_ in route.columns.items()}
+    excluded = {name.lower() for name in route.exclude}
     columns = columns_of(warehouse, entry.target) or {}
     keys = {name.lower() for name in keys_of(warehouse, entry.target)}
     stored = {name.lower(): (name, type_) for name, type_ in columns.items()}
@@ -292,7 +297,7 @@ def types_behind(
             continue
         sent_name = name_after(effect)
         name = sent_name.lower()
-        if name not in types or name in keys:
+        if name not in types or name in keys or name in excluded:
             continue
         if name in stored and canonical_type(stored[name][1]) == canonical_type(types[name]):
             continue

@@ -30,6 +30,7 @@ from ingest.ddl.changes import (
     column_of,
     ended,
     frees,
+    name_after,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -51,8 +52,9 @@ from pipelines.ledger.entries import (
     is_unsent,
     names_reused,
     readded,
+    renames_another,
 )
-from pipelines.ledger.renames import TakenAgain, held, taken_again
+from pipelines.ledger.renames import TakenAgain, held, is_rename, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import gold_types_before, in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
@@ -85,14 +87,17 @@ class Verdict(NamedTuple):
 
 def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
     """What the policy says of a reviewed entry; `others`: those of its table."""
+    others = list(others)
     if entry.risk == "none":
         # What an excluded column is called from now on is so, whatever anybody decides.
         named = any(isinstance(effect, DropColumn | RenameColumn) for effect in entry.effects)
         return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     waits = readded(entry, others)
     if waits:
-        names = ", ".join(change.name for change in waits)
+        names = ", ".join(map(name_after, waits))
         return Verdict("pending", f"{names} is taken away by a change that waits itself")
+    if renames_another(entry, others):
+        return Verdict("pending", "what it renames is brought by a change that waits itself")
     mild = entry.risk in ("additive", "widening")
     if mild and not entry.proposed and not entry.effects:
         return Verdict("applied")
@@ -173,7 +178,7 @@ class Ledger(EntryStore):
             for entry in entries
             if table in coming or self._target_exists(table)
         ]
-        waiting = self._held(new)
+        waiting = self.held_tables(new)
         gone = generations.frozen(self.entries.values())
         recreated = {
             entry.table
@@ -182,7 +187,7 @@ class Ledger(EntryStore):
         }
         return gone | recreated | waiting
 
-    def _held(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
+    def held_tables(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
         """The new names of tables that wait for a rename, by the entries and those `beside` them,
         and have no target of their own."""
         waiting = held([*self.entries.values(), *beside])
@@ -212,7 +217,7 @@ class Ledger(EntryStore):
 
     def log_statements(self, pending: PendingChanges) -> None:
         """Take up DDL and truncates: new ones, and those of tables that were in silver only."""
-        waiting = self._held()
+        waiting = self.held_tables()
         for again in taken_up(
             self.entries.values(),
             lambda table: table not in waiting and bool(self.route(self._first(table))),
@@ -376,7 +381,7 @@ class Ledger(EntryStore):
     def foreseen(self) -> list[Entry]:
         """The statements that were taken up, as the policy will have them; nothing is done."""
         found = []
-        waiting = self._held(map(self._stated, itertools.chain(*self._waiting.values())))
+        waiting = self.held_tables(map(self._stated, itertools.chain(*self._waiting.values())))
         for table, entries in self._waiting.items():
             route = self.route(table)
             there = route is not None and self.warehouse.exists("gold", route.target)
@@ -391,7 +396,7 @@ class Ledger(EntryStore):
 
     def save(self) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
-        waiting = self._held()
+        waiting = self.held_tables()
         places = {table: [e.pos or () for e in found] for table, found in self._waiting.items()}
         for table in sorted(places, key=lambda table: places[table]):
             first = self._first(table)
@@ -402,7 +407,8 @@ class Ledger(EntryStore):
                 own = [replace(entry, table=first) for entry in entries]
                 self._waiting[first] = [*self._waiting.pop(first, []), *own]
                 self.apply_statements(first, route)
-                waiting = self._held()
+                if any(map(is_rename, self.of(first))):
+                    waiting = self.held_tables()
                 continue
             for entry in entries:
                 self.stage_entry(self._unreviewed(entry, waiting))

@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
+from ingest.config.routes import Naming
 from ingest.ddl.changes import (
     AddColumn,
     ColumnChange,
     Lineage,
     LineageEntry,
+    RecreateTable,
+    RenameColumn,
     SchemaChange,
     TableChange,
     brings,
@@ -209,9 +212,9 @@ def write_entries(warehouse: Warehouse, entries: Iterable[Entry]) -> list[Entry]
 def lineage_of(entries: Iterable[Entry]) -> Lineage:
     """The schema changes, of one source table, through which its events are read.
 
-    A column that waits to be added, or was refused, while the target has an earlier one of that
-    name is hidden: what comes for it must not enter the earlier one (52). It has that one as well
-    where somebody refused to let it go.
+    A column that waits to be added or to be called so, or was refused, while the target has another
+    of that name is hidden: what comes for it must not enter the other one (52), which stays where
+    somebody refused to let it go.
     """
     own = [entry for entry in entries if entry.pos is not None]
     placed = [
@@ -224,7 +227,7 @@ def lineage_of(entries: Iterable[Entry]) -> Lineage:
         (entry.pos, again, True)
         for entry in own
         if entry.pos is not None
-        for again in readded(entry, own, kept=(*WAITING, "rejected"))
+        for again in readded(entry, own, kept=(*WAITING, "rejected"), own=True)
     ]
     return lineage(placed)
 
@@ -249,11 +252,15 @@ def changes_behind(entry: Entry, others: Iterable[Entry]) -> list[LineageEntry]:
 
 
 def readded(
-    entry: Entry, others: Iterable[Entry], *, kept: Collection[str] = WAITING
-) -> list[AddColumn]:
-    """What an entry that is not let in adds again under a name that one before it, of the same
-    source table, would take away: one that waits, or has another of the statuses `kept`."""
+    entry: Entry, others: Iterable[Entry], *, kept: Collection[str] = WAITING, own: bool = False
+) -> list[AddColumn | RenameColumn]:
+    """What an entry that is not let in brings again under a name that one before it, of the same
+    source table, would take away: one that waits, or has another of the statuses `kept`. `own`: or
+    that it takes away itself."""
     if entry.status not in (*WAITING, "rejected", "ignored") or entry.pos is None:
+        return []
+    brought_again = [e for e in entry.effects if isinstance(e, AddColumn | RenameColumn)]
+    if not brought_again:
         return []
     taken = freed(
         effect
@@ -262,7 +269,20 @@ def readded(
         if other.pos is not None and other.pos < entry.pos
         for effect in other.effects
     )
-    return [e for e in entry.effects if isinstance(e, AddColumn) and e.name.lower() in taken]
+    taken |= freed(entry.effects) if own else set()
+    return [effect for effect in brought_again if brings(effect) in taken]
+
+
+def renames_another(entry: Entry, others: Collection[Entry]) -> Entry | None:
+    """The waiting change that brings a column which the entry renames, while another one of that
+    name is there, which waits to go."""
+    old = {effect.old.lower() for effect in entry.effects if isinstance(effect, RenameColumn)}
+    for other in others if old else ():
+        before = (other.pos or ()) < (entry.pos or ())
+        if other.status in WAITING and other.id != entry.id and before:
+            if old & {brings(effect) for effect in readded(other, others)}:
+                return other
+    return None
 
 
 def is_unsent(entry: Entry) -> bool:
@@ -284,7 +304,21 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
         replace(other, status="pending") if other.reason == Overtaken(entry.id) else other
         for other in others
     ]
-    return readded(replace(entry, status="pending"), open_)
+    again = readded(replace(entry, status="pending"), open_)
+    return [effect for effect in again if isinstance(effect, AddColumn)]
+
+
+def naming_of(entries: Iterable[Entry]) -> Naming:
+    """How columns of one source table were named, from behind the newest of its new generations in
+    force: a column of before is none of the table's that is there now, whatever its name."""
+    placed = [entry for entry in entries if entry.pos is not None]
+    begun = max(
+        (e.pos for e in placed if e.status in IN_FORCE and RecreateTable() in e.effects if e.pos),
+        default=(),
+    )
+    own = [entry for entry in placed if (entry.pos or ()) > begun]
+    told = lineage((e.pos, change, False) for e in own for change in e.effects if e.pos)
+    return Naming(tuple(e for e in lineage_of(own) if not e.hidden), told)
 
 
 def names_reused(entries: Iterable[Entry]) -> dict[str, Entry]:

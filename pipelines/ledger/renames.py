@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ingest.ddl.changes import Lineage, RenameTable, frees
+from ingest.ddl.changes import RenameColumn, RenameTable, frees
 from ingest.names import SourceTable, label_of
 from pipelines.ledger.entries import IN_FORCE, WAITING, Entry, lineage_of
+from pipelines.silver.history import TableNames
 from pipelines.silver.pending import PendingChanges
 
 FirstNames = Mapping[SourceTable, SourceTable]
@@ -36,7 +37,7 @@ def is_rename(entry: Entry) -> bool:
 
 def namings(
     entries: Collection[Entry], tables: Iterable[SourceTable]
-) -> dict[SourceTable, Lineage]:
+) -> dict[SourceTable, TableNames]:
     """The changes of columns' names through which each table's events are read.
 
     A DEFAULT is none: when the event happened, nothing of the kind was there.
@@ -45,8 +46,11 @@ def namings(
     found = {}
     for table in tables:
         first = first_names.get(table, table)
-        own = lineage_of(e for e in entries if first_names.get(e.table, e.table) == first)
-        found[table] = tuple(e for e in own if e.hidden or frees(e.change))
+        own = [e for e in entries if first_names.get(e.table, e.table) == first]
+        found[table] = TableNames(
+            tuple(e for e in lineage_of(own) if e.hidden or frees(e.change)),
+            tuple(c for e in own for c in e.effects if isinstance(c, RenameColumn)),
+        )
     return found
 
 
@@ -100,7 +104,8 @@ def taken_again(
             later = (other.pos or ()) >= (away.pos or ())
             if other.id == away.id or not later:
                 continue
-            back = other.table in names or first_names.get(other.table) == away.table
+            back = other.table in (*names, away.table)
+            back = back or first_names.get(other.table) == away.table
             takes = away.table in _new_names(other) and not back
             if takes or (other.table == away.table and away.status in IN_FORCE and created(other)):
                 known = {away.table, other.table, *names}

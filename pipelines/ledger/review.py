@@ -7,17 +7,18 @@ proposes for the columns is looked at once more: they may have changed meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from ingest.config.routes import Route
+from ingest.config.routes import Route, excluded_through
 from ingest.ddl.changes import (
     AddColumn,
     AlterColumnType,
     ChangeKey,
     ColumnChange,
     DropColumn,
+    LineageEntry,
     RecreateTable,
     RenameColumn,
     SchemaChange,
@@ -25,6 +26,8 @@ from ingest.ddl.changes import (
     brings,
     column_of,
     frees,
+    name_today,
+    retyped,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -33,7 +36,7 @@ from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
-from pipelines.ledger.entries import POLICY, Entry, changes_behind
+from pipelines.ledger.entries import POLICY, Entry, changes_behind, naming_of
 from pipelines.ledger.shared_columns import without_others
 from pipelines.ledger.statements import typed_columns, types_before
 from pipelines.ledger.store import EntryStore
@@ -45,7 +48,7 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     columns = columns_of(store.warehouse, route.target) or {}
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
-        entry = of_data(entry, route, columns, keys=keys)
+        entry = of_data(entry, route, columns, keys=keys, later=_later(store, entry))
         proposed = without_others(store, entry, entry.proposed, columns=columns)
         return replace(entry, proposed=proposed)
     statement = _statement(store, entry, columns)
@@ -53,7 +56,8 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     outcome = _review(store, entry, statement, route=route, columns=columns, keys=keys, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
-    effects = effects_on(stated, columns, keys, exclude=route.exclude)
+    hidden = excluded_at(store, entry)
+    effects = effects_on(stated, columns, keys, exclude=hidden, later=_later(store, entry))
     stated_on_target = replace(entry, target=route.target, effects=effects)
     proposed = without_others(store, stated_on_target, outcome.proposed, columns=columns)
     listed = [o.note for o in outcome.clauses if o.note]
@@ -85,7 +89,8 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
     columns = columns_of(store.warehouse, route.target) or {}
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
-        proposed = of_data(entry, route, columns, keys=keys).proposed
+        later = _later(store, entry)
+        proposed = of_data(entry, route, columns, keys=keys, later=later).proposed
     else:
         statement = _statement(store, entry, columns)
         proposed = _review(
@@ -117,11 +122,29 @@ def _review(
         columns=columns,
         source_types=types,
         declared=route.columns,
-        exclude=route.exclude,
+        exclude=excluded_at(store, entry),
         keys=keys,
         dialect=entry.dialect or "mysql",
-        later=changes_behind(entry, store.of(entry.table)),
+        later=_later(store, entry),
     )
+
+
+def _later(store: EntryStore, entry: Entry) -> list[LineageEntry]:
+    return changes_behind(entry, store.of(entry.table))
+
+
+def excluded_at(store: EntryStore, entry: Entry) -> list[str]:
+    """What is excluded, by the names that it has where the entry's statement stands: a column that
+    has such a name later, or had it before, is another one."""
+    way = store.declared_route(entry.table)
+    if way is None:
+        return []
+    before = [
+        other
+        for other in store.of(entry.table)
+        if other.pos is not None and entry.pos is not None and other.pos < entry.pos
+    ]
+    return sorted(excluded_through(way, [naming_of(before)]))
 
 
 def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict[str, str]:
@@ -148,10 +171,12 @@ def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict
     return {name: type_ for name, type_ in types.items() if name in names}
 
 
-def as_stored(change: SchemaChange, columns: Mapping[str, str]) -> SchemaChange | None:
-    """The change on a target with these columns: a new type may be held, or widened to, in place;
-    None where nothing changes."""
-    stored = {name.lower(): type_ for name, type_ in columns.items()}.get(column_of(change) or "")
+def as_stored(
+    change: SchemaChange, columns: Mapping[str, str], *, name: str | None
+) -> SchemaChange | None:
+    """The change on a target with these columns, of which the one concerned is called `name` there:
+    a new type may be held, or widened to, in place; None where nothing changes."""
+    stored = {known.lower(): type_ for known, type_ in columns.items()}.get(name or "")
     if not isinstance(change, AlterColumnType) or stored is None:
         return change
     old, new = canonical_type(stored), canonical_type(change.type)
@@ -166,8 +191,10 @@ def effects_on(
     keys: Collection[str],
     *,
     exclude: Iterable[str],
+    later: Sequence[LineageEntry] = (),
 ) -> tuple[SchemaChange, ...]:
-    """What the changes that a statement makes come to on a target with these columns and keys."""
+    """What the changes that a statement makes come to on a target with these columns and keys,
+    which have the names that `later` changes gave them."""
     hidden = {name.lower() for name in exclude}
     stored_types = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
@@ -187,8 +214,14 @@ def effects_on(
                 done.append(change)
                 hidden |= {change.new.lower()} if isinstance(change, RenameColumn) else set()
             continue
-        stored = as_stored(change, stored_types)
-        keyed = stored is not None and column_of(stored) in {key.lower() for key in fixed}
+        name = column_of(change)
+        if isinstance(change, AlterColumnType):
+            if retyped(change.name, later):
+                # What it has been given since is what it has.
+                continue
+            name = (name_today(change.name, later) or "").lower()
+        stored = as_stored(change, stored_types, name=name)
+        keyed = stored is not None and name in {key.lower() for key in fixed}
         stays = keyed and (kept is None or column_of(change) in kept)
         if stored is None or (stays and isinstance(stored, DropColumn)):
             continue
@@ -196,8 +229,9 @@ def effects_on(
         if isinstance(stored, AlterColumnType) and not stored.in_place:
             rekeyed |= keyed
         if isinstance(stored, RenameColumn) and stored.old.lower() in stored_types:
-            stored_types[stored.new.lower()] = stored_types.pop(stored.old.lower())
-            fixed = [stored.new if key.lower() == stored.old.lower() else key for key in fixed]
+            new = name_today(stored.new, later) or stored.new
+            stored_types[new.lower()] = stored_types.pop(stored.old.lower())
+            fixed = [new if key.lower() == stored.old.lower() else key for key in fixed]
     if rekeyed:
         # Rows are told apart anew: the same key, read as another type.
         done.append(ChangeKey(tuple(fixed)))
@@ -205,12 +239,20 @@ def effects_on(
 
 
 def of_data(
-    entry: Entry, route: Route, columns: Mapping[str, str], *, keys: Collection[str]
+    entry: Entry,
+    route: Route,
+    columns: Mapping[str, str],
+    *,
+    keys: Collection[str],
+    later: Sequence[LineageEntry] = (),
 ) -> Entry:
-    """An entry that data made, as it concerns a target with these columns and keys."""
+    """An entry that data made, as it concerns a target with these columns and keys, which have the
+    names that `later` changes gave them."""
     change, *more = entry.effects
     entry = replace(entry, target=route.target)
-    stored = {name.lower(): name for name in columns}.get(column_of(change) or "")
+    came = column_of(change)
+    today = name_today(came, later) if came is not None else ""
+    stored = {name.lower(): name for name in columns}.get((today or "").lower())
     match change:
         case DropColumn():
             return replace(entry, proposed=(DropColumn(stored),) if stored is not None else ())
@@ -218,6 +260,9 @@ def of_data(
             return replace(entry, risk="destructive", kind="change_key")
         case AddColumn(name, type_) | AlterColumnType(name, type_):
             added, type_ = isinstance(change, AddColumn), type_ or "string"
+            if today is None or (not added and retyped(name, later)):
+                return replace(entry, risk="none", proposed=())
+            name = name if today == name.lower() else today
         case RenameColumn() | TableChange():
             raise AssertionError(f"expected a change that data shows, got {change}")
         case _:
@@ -240,7 +285,7 @@ def of_data(
         risk=risk,
         kind="add_column" if added else "modify_column",
         proposed=proposed,
-        effects=(as_stored(change, columns) or change, *more),
+        effects=(as_stored(change, columns, name=name.lower()) or change, *more),
     )
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from threading import Lock
+from typing import Any
 
 from ingest.config.routes import Route, followed
 from ingest.ddl.changes import Lineage, RecreateTable, RenameTable
 from ingest.ddl.model import Statement
 from ingest.names import SourceTable, label_of
 from ingest.position import Pos
-from pipelines.ledger.entries import Entry, lineage_of, load_entries, write_entries
+from pipelines.ledger.entries import (
+    Entry,
+    lineage_of,
+    load_entries,
+    naming_of,
+    write_entries,
+)
 from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
@@ -42,6 +50,9 @@ class EntryStore:
         self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
         self._of_targets: dict[str, set[SourceTable]] = {}
         """Of each target the source tables with schema changes."""
+        self._followed: dict[str, tuple[Any, Route]] = {}
+        """Of each target what is declared of its columns, and that by the names of now, as long as
+        no schema change of its tables comes."""
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
@@ -130,17 +141,27 @@ class EntryStore:
         self._of_tables.setdefault(entry.table, {})[entry.id] = entry
         if entry.target is not None:
             self._of_targets.setdefault(entry.target, set()).add(entry.table)
+            self._followed.pop(entry.target, None)
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold, with the names of its columns as they are by now;
         None where it lives in silver only."""
-        way = self.warehouse.config.route(
-            table.source, db=table.db, schema=table.schema, table=table.table
-        )
+        way = self.declared_route(table)
         if way is None or not (way.columns or way.exclude):
             return way
-        changed = {self.first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
-        return followed(way, map(self.lineage, sorted({table, *changed}, key=str)))
+        known = self._followed.get(way.target)
+        if known is None or known[0] != (way.exclude, way.columns):
+            self.entries  # noqa: B018 - which knows the tables of the target from then on
+            changed = {self.first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
+            now = followed(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
+            known = self._followed[way.target] = ((way.exclude, way.columns), now)
+        return replace(way, exclude=known[1].exclude, columns=known[1].columns)
+
+    def declared_route(self, table: SourceTable) -> Route | None:
+        """The same with the names that the configuration has."""
+        return self.warehouse.config.route(
+            table.source, db=table.db, schema=table.schema, table=table.table
+        )
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""

@@ -9,11 +9,13 @@ from dataclasses import replace
 from ingest.config.mistakes import nearest
 from ingest.ddl.changes import RenameColumn, freed
 from ingest.errors import ConfigError, Mistake
+from ingest.names import label_of
 from pipelines.gold.approvals import complete
 from pipelines.gold.run import merge_tables
 from pipelines.ledger import generations
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import WAITING, Entry, load_entries, readded
+from pipelines.ledger.decisions import decide as policy_of
+from pipelines.ledger.entries import WAITING, Entry, load_entries, readded, renames_another
 from pipelines.ledger.impact import impact
 from pipelines.ledger.review import reviewed
 from pipelines.platform.leases import lease
@@ -107,13 +109,17 @@ def counted(ledger: Ledger, entry: Entry) -> Entry:
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
     """The entry, approved and carried out, unless it is too early for that; what comes of it is for
     the caller to write."""
-    if entry.risk == "none":
+    if entry.risk == "none" and entry.status != "failed":
         return entry
+    if entry.table in ledger.held_tables():
+        text = f"{entry.id} is of {label_of(entry.table)}, which waits for its rename: decide on it"
+        raise ConfigError([Mistake("command line", None, text)])
     if entry.status == "approved":
         return entry if ledger.too_early(entry) else complete(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
-        text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
+        text = f"{entry.id} takes or gives up a column's name that {first.id} frees or brings: "
+        text += "decide on that one first"
         raise ConfigError([Mistake("command line", None, text)])
     route = ledger.route(entry.table)
     if route is not None and ledger.warehouse.exists("gold", route.target):
@@ -122,6 +128,9 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             # It may have been half done: what it began with says what is left to do.
             again = replace(again, proposed=entry.proposed, effects=entry.effects)
         entry = again
+        if entry.risk == "none":
+            settled = policy_of(entry, route.ddl, ledger.of(entry.table))
+            return entry.with_status(settled.status, by=by, why=why or settled.why)
     # What came of the one before is written by the same commit.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
     ledger.save()
@@ -133,7 +142,10 @@ def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
     """The waiting change without which this one cannot be: a rename of what it adds anew, or what
     takes away or renames a column whose name it gives to another."""
     taken = {e.new.lower() for e in entry.effects if isinstance(e, RenameColumn)}
-    for other in ledger.of(entry.table):
+    others = ledger.of(entry.table)
+    if (first := renames_another(entry, others)) is not None:
+        return first
+    for other in others:
         if other.status not in WAITING or other.id == entry.id:
             continue
         renames = any(isinstance(effect, RenameColumn) for effect in other.effects)

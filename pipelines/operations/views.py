@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ingest.config.load import Config
 from ingest.config.mistakes import nearest, unknown_word
-from ingest.ddl.changes import Lineage
 from ingest.errors import ConfigError, Mistake
 from ingest.names import SourceTable
 from ingest.sql.casts import as_text, typed
@@ -34,7 +33,7 @@ from pipelines.ledger.renames import namings
 from pipelines.platform.mask_secret import offer_secret
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.history import data_columns, hidden_by_masks, history_view
+from pipelines.silver.history import TableNames, data_columns, hidden_by_masks, history_view
 from pipelines.silver.transactions import transactions
 from pipelines.targets.table import keys_of
 
@@ -247,7 +246,7 @@ def _history(
     return history_view(warehouse, tables, columns=columns, read=read, looked=looked, secret=True)
 
 
-def _read(warehouse: Warehouse, target: KnownTarget) -> Mapping[SourceTable, Lineage]:
+def _read(warehouse: Warehouse, target: KnownTarget) -> Mapping[SourceTable, TableNames]:
     """The changes of names through which each source table's events are read."""
     return namings(load_entries(warehouse).values(), [table for table, _ in target.tables])
 

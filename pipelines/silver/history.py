@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ingest.config.load import Config
 from ingest.config.routes import Route
 from ingest.config.sources import Source
-from ingest.ddl.changes import Lineage
+from ingest.ddl.changes import Lineage, RenameColumn, ever_called
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
 from ingest.sql.history import view
@@ -21,12 +22,20 @@ from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 
 
+class TableNames(NamedTuple):
+    """How the events of a source table are read: the changes of names in force, and all renames
+    that its source told of, let in or not."""
+
+    lineage: Lineage
+    renames: tuple[RenameColumn, ...]
+
+
 def history_view(
     warehouse: Warehouse,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
-    read: Mapping[SourceTable, Lineage],
+    read: Mapping[SourceTable, TableNames],
     looked: Sequence[str] = (),
     secret: bool = False,
 ) -> str:
@@ -91,13 +100,18 @@ def _of_source(
     tables: Sequence[tuple[SourceTable, Route]],
     *,
     columns: Mapping[str, str],
-    read: Mapping[SourceTable, Lineage],
+    read: Mapping[SourceTable, TableNames],
     looked: Sequence[str],
     secret: bool,
 ) -> str:
     source = warehouse.config.sources[tables[0][0].source]
     masks = _masks(warehouse.config, tables, secret=secret)
-    kept_out = {name for _, route in tables for name in route.exclude}
+    kept_out = {
+        other
+        for table, route in tables
+        for name in route.exclude
+        for other in ever_called(name, read[table].renames)
+    }
     if not secret:
         kept_out |= hidden_by_masks(tables, read)
     hidden = sorted({source_name(name).casefold() for name in kept_out})
@@ -112,7 +126,7 @@ def _of_source(
 
 
 def hidden_by_masks(
-    tables: Sequence[tuple[SourceTable, Route]], read: Mapping[SourceTable, Lineage]
+    tables: Sequence[tuple[SourceTable, Route]], read: Mapping[SourceTable, TableNames]
 ) -> set[str]:
     """The columns whose masks take a secret, which no view has, by all names they ever had."""
     hidden: set[str] = set()
@@ -122,7 +136,8 @@ def hidden_by_masks(
             for name, mask in route.masks.items()
             if mask.mode != "null"
         }
-        hidden |= as_it_was(as_it_is(masks, read[table]), read[table]).keys()
+        now = as_it_is(masks, read[table].lineage)
+        hidden |= as_it_was(now, read[table].renames).keys()
     return hidden
 
 
@@ -143,12 +158,12 @@ def _changes(
     source: Source,
     tables: Sequence[tuple[SourceTable, Route]],
     *,
-    read: Mapping[SourceTable, Lineage],
+    read: Mapping[SourceTable, TableNames],
     masks: Mapping[str, Masking],
     columns: Iterable[str],
 ) -> list[str]:
     """SQL of the tables' changes under today's names; see `ingest.sql.history.view.changes_of`."""
-    alike: dict[Lineage, list[SourceTable]] = {}
+    alike: dict[TableNames, list[SourceTable]] = {}
     for table, _ in tables:
         alike.setdefault(read[table], []).append(table)
     renamed = any(map(renamed_in_gold, columns))
@@ -156,12 +171,13 @@ def _changes(
         view.changes_of(
             warehouse.name("silver", "cdc"),
             some,
-            lineage=lineage,
+            lineage=naming.lineage,
+            renames=naming.renames,
             masks=masks,
             zone=source.time_zone,
             renamed=renamed,
         )
-        for lineage, some in alike.items()
+        for naming, some in alike.items()
     ]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.codes import Code
-from ingest.ddl.changes import Lineage
+from ingest.ddl.changes import Lineage, RenameColumn
 from ingest.identity import identity_sql
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
@@ -23,7 +23,7 @@ from ingest.sql.delivery import listed as delivered
 from ingest.sql.lineage import translated
 from ingest.sql.masks import Masking, as_it_is, as_it_was, masked
 from ingest.sql.metadata import in_gold, source_name
-from ingest.sql.query import query
+from ingest.sql.query import query, select, union_all
 from ingest.sql.quoting import quoted, quoted_list, sql_text, sql_texts
 from ingest.sql.silver import named
 
@@ -33,6 +33,8 @@ LAST = (
     *("source", "topic", "partition", "offset", "row", "batch"),
 )
 IMAGES = ("key", "key_before", "before", "after")
+_TOLD = ("db", "schema", "table", "epoch", "format", "value_hash")
+"""What tells which change a delivery is of, beside what the view shows."""
 _SIDES = ("_now", "_was")
 """Of the columns that are looked for: their values as text on the row's side now and before."""
 
@@ -145,19 +147,23 @@ def changes_of(
     tables: Iterable[SourceTable],
     *,
     lineage: Lineage,
+    renames: Sequence[RenameColumn],
     masks: Mapping[str, Masking],
     zone: str | None,
     renamed: bool,
 ) -> str:
     """The changes of source tables with one `lineage` under today's names; what came is in
-    `_sent_after` and so on. `renamed`: some columns have other names in gold."""
+    `_sent_after` and so on. `renames`: all that the source told of, let in or not; `renamed`: some
+    columns have other names in gold."""
     sent = ", ".join(f"{name} AS _sent_{name}" for name in IMAGES)
     changes = f"SELECT *, {sent} FROM {silver}\nWHERE kind = 'change' AND ({of_tables(tables)})"
     now = as_it_is(masks, lineage)
-    sent_as = {source_name(name): mask for name, mask in as_it_was(now, lineage).items()}
+    sent_as = {source_name(name): mask for name, mask in as_it_was(now, renames).items()}
     changes = masked(changes, sent_as, zone=zone, maps=[f"_sent_{name}" for name in IMAGES])
     changes = translated(in_gold(changes) if renamed else changes, lineage)
-    return masked(changes, now, zone=zone)
+    # Of tables with unlike lineages the columns come in other orders.
+    names = (*FIRST, *LAST, *_TOLD, *(f"_sent_{name}" for name in IMAGES))
+    return select(f"({masked(changes, now, zone=zone)})", columns=quoted_list(names))
 
 
 def of_source(
@@ -186,7 +192,7 @@ def of_source(
             texts = (_side(name, maps, columns[name], zone=zone) for name in looked)
             listed.append(f"array({', '.join(texts)}) AS {quoted(meta[side])}")
     return query(
-        changes="\nUNION ALL BY NAME\n".join(changes),
+        changes=union_all(changes),
         identified=f"SELECT *, {identity(by_arrival)} AS _change FROM changes",
         copies="""SELECT *,
   CASE WHEN op = 'delete' THEN coalesce(before, key) ELSE after END AS _image,

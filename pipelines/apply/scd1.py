@@ -162,19 +162,26 @@ def _overtaking(batch: TableBatch) -> str:
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
-    """SQL of the keys of rows below a truncate that comes late, and had changes above it; none
+    """SQL of the keys that a truncate which comes late concerns beyond the rows below it; none
     where there is no such truncate.
 
-    Such a change may have been skipped because it changed nothing (38): after the truncate it
-    brings the row back.
+    A change above it may have been skipped because it changed nothing (38): after the truncate it
+    brings the row back. And a row above it has what it kept from below it, where some image did not
+    have all columns.
     """
-    last_noop, first = batch.watermarks.last_noop, min(batch.new_truncates, default=None)
-    if first is None or last_noop is None or first > last_noop:
+    known, first = batch.watermarks, min(batch.new_truncates, default=None)
+    if first is None:
         return []
-    above = f"{ROW_CHANGES} AND pos > {pos_literal(first)}"
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
-    below = batch.below_truncates("_pos")
-    return [rows_below(stored, batch.projection, below=below, above=batch.earlier(above))]
+    below, found = batch.below_truncates("_pos"), []
+    if known.last_noop is not None and first <= known.last_noop:
+        above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(first)}")
+        found.append(rows_below(stored, batch.projection, below=below, above=above))
+    narrow = known.partials or batch.partial or known.last_narrow is not None
+    if narrow and not batch.soft and known.applied is not None and first < known.applied:
+        of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
+        found.append(rows_below(stored, batch.projection, below=f"NOT ({below})", above=of_before))
+    return found
 
 
 def _on_time(

@@ -164,9 +164,13 @@ class Landing:
         return table.where(own & (F.col("offset") == offset)).first() is not None
 
     def _after_bronze(self) -> int:
-        """The offset after the highest that bronze has, or had, of the queue."""
-        table = self._warehouse.read("bronze", "messages")
+        """The offset after the highest that bronze has, or had, of the queue; silver knows it where
+        bronze was put back alone."""
         own = (F.col("source") == self._source.name) & (F.col("topic") == self._queue)
-        found = table.where(own).agg(F.max("offset")).first()
-        held = 0 if found is None or found[0] is None else int(found[0]) + 1
-        return max(held, trimmed(self._warehouse, self._source.name).following(self._queue))
+        following = trimmed(self._warehouse, self._source.name).following(self._queue)
+        for table in (("bronze", "messages"), ("silver", "cdc")):
+            if self._warehouse.exists(*table):
+                found = self._warehouse.read(*table).where(own).agg(F.max("offset")).first()
+                if found is not None and found[0] is not None:
+                    following = max(following, int(found[0]) + 1)
+        return following

@@ -22,6 +22,7 @@ from ingest.sql.fold import append
 from ingest.sql.fold.late_keys import highest, of_kinds
 from ingest.sql.fold.reconstruction import keys_of_partial_images
 from ingest.sql.projection import events
+from ingest.sql.query import select
 from ingest.sql.rejects import left_out as texts
 from ingest.sql.rejects import reasons
 from ingest.sql.silver import ROW_CHANGES
@@ -147,7 +148,8 @@ def _parts(batch: TableBatch, *, baseless: str | None) -> list[str]:
     changes = events(batch.projection, batch.history(images))
     found = [texts.unfit(batch.projection, changes, voided=voided)]
     if baseless is not None:
-        found.append(texts.not_voided(reasons.baseless(baseless)))
+        there = f"({select(baseless, f'NOT ({voided})')})"
+        found.append(texts.not_voided(reasons.baseless(there)))
     if batch.projection.sequence:
         found.append(
             texts.not_voided(missing_order_key(batch, f"batch <= {batch.last} AND {batch.only}"))
@@ -176,4 +178,5 @@ def _lost(batch: TableBatch) -> str:
     """SQL of the newest changes of the source table's keys that another's row holds, where it would
     have a row itself."""
     changes = events(batch.projection, batch.history(ROW_CHANGES))
-    return texts.lost(changes, batch.held_by_others)
+    voided = f"coalesce({batch.below_truncates('pos')}, false)" if batch.all_truncates else "false"
+    return texts.lost(changes, batch.held_by_others, voided=voided)

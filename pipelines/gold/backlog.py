@@ -155,7 +155,10 @@ def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
         tables = cursor.tables if cursor is not None else {}
         came = [(db, schema, table) for db, schema, table in tables if table]
         if any(last and not table[2] for table, last in tables.items()):
-            yield f"source {source}: changes that name no table stay in silver; set default_table"
+            yield (
+                f"source {source}: changes that name no table stay in silver; set default_table, "
+                f"then `ingest redecode --source {source}`"
+            )
         names = [".".join(name for name in table if name) for table in came]
         patterns = (p for entry in warehouse.config.tables[source].tables for p in entry.patterns)
         for pattern in patterns if came else ():

@@ -43,12 +43,13 @@ from pipelines.gold.refold import (
     note_rewritten,
     overwrite_rows,
     refold,
+    watermarks_of_history,
 )
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import array_of, named
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import highest, record_progress
+from pipelines.targets.progress import Watermarks, highest, record_progress
 from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, table_of
 from pipelines.targets.table import contract_of
 
@@ -78,11 +79,14 @@ def replay_misfits(ledger: Ledger, route: Route) -> int:
     changed; how many fit now."""
     if not ledger.warehouse.exists("gold", "_rejects"):
         return 0
-    return sum(
-        replay_target(ledger, part, attempt=False)
-        for code in sorted({*_TYPED, Code.ORDER_KEY_MISSING.value})
-        for part in opened(ledger.warehouse, ledger.source, route.target, code=code)
-    )
+
+    def replayed(code: str) -> int:
+        parts = opened(ledger.warehouse, ledger.source, route.target, code=code)
+        return sum(replay_target(ledger, part, attempt=False) for part in parts)
+
+    fit = sum(map(replayed, sorted({*_TYPED, Code.ORDER_KEY_MISSING.value})))
+    # What fits now may be the base that a partial image waits for.
+    return fit + (replayed(Code.NO_BASE_IMAGE.value) if fit else 0)
 
 
 def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool) -> int:
@@ -110,7 +114,11 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
             batch = all_of(ledger, route, table)
             if batch is not None:
                 with Frames(warehouse) as frames:
-                    verdicts |= _typed_again(frames, ledger, batch, chosen=chosen)
+                    found = _typed_again(frames, ledger, batch, chosen=chosen)
+                verdicts |= found
+                if batch.projection.sequence and None in found.values():
+                    # Statistics did not count what had no place in that order.
+                    _note(ledger, batch, watermarks_of_history(batch))
     resolved, now = 0, []
     for row in chosen:
         why = verdicts.get(origin_of(row), _reason(row))
@@ -148,12 +156,15 @@ def _save_last_baseless(ledger: Ledger, batch: TableBatch, pos: Pos) -> None:
     """Remember that a partial image at `pos` waits for its base, as gold does of those it meets."""
     progress = ledger.progress_by_target[ledger.source, batch.target]
     watermarks = progress.watermarks[batch.projection.label]
-    noted = {
-        batch.projection.label: replace(
-            watermarks, last_baseless=highest([watermarks.last_baseless, pos])
-        )
-    }
-    record_progress(ledger.warehouse, [progress.with_watermarks(noted)], ledger.progress_by_target)
+    last = highest([watermarks.last_baseless, pos])
+    _note(ledger, batch, replace(watermarks, last_baseless=last))
+
+
+def _note(ledger: Ledger, batch: TableBatch, watermarks: Watermarks) -> None:
+    """Record what gold remembers of the batch's source table from now on."""
+    progress = ledger.progress_by_target[ledger.source, batch.target]
+    noted = progress.with_watermarks({batch.projection.label: watermarks})
+    record_progress(ledger.warehouse, [noted], ledger.progress_by_target)
 
 
 def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any]]) -> Verdicts:

@@ -8,6 +8,7 @@ otherwise, so that readers may finish.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,16 +80,18 @@ def steps(warehouse: Warehouse) -> int:
 
 
 def _each(warehouse: Warehouse, lag: dict[str, int]) -> Iterator[Maintained]:
+    now = time.time()
     if warehouse.exists("bronze", "messages"):
-        yield _bronze(warehouse, lag)
+        yield _bronze(warehouse, lag, now=now)
     if warehouse.exists("silver", "cdc"):
-        yield _silver(warehouse, lag)
+        yield _silver(warehouse, lag, now=now)
     for name in [*gold_tables(warehouse), *_OWN]:
         if warehouse.exists("gold", name):
             yield _compacted(warehouse, "gold", name, days=warehouse.settings.retention.runs)
 
 
-def _bronze(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
+def _bronze(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintained:
+    """A source whose messages could not be trimmed counts as one with messages that wait."""
     done = Maintained("bronze.messages")
     with done.part():
         done.before = done.after = _files(warehouse, "bronze", "messages")
@@ -98,10 +101,12 @@ def _bronze(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
             waiting = counted(behind, "messages", "wait")
             done.notes.append(f"{source}: {waiting} for silver, left as it is")
             continue
+        failed = len(done.failed)
         with done.part(source):
             if days is not None:
-                done.trimmed += trim_bronze(warehouse, source, days)
+                done.trimmed += trim_bronze(warehouse, source, days, now=now)
             _compact(warehouse, "bronze", "messages", source=source)
+        lag[source] += len(done.failed) > failed
     with done.part():
         if not any(lag.values()):
             _clean(warehouse, "bronze", "messages")
@@ -109,7 +114,7 @@ def _bronze(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
     return done
 
 
-def _silver(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
+def _silver(warehouse: Warehouse, lag: dict[str, int], *, now: float) -> Maintained:
     done = Maintained("silver.cdc")
     with done.part():
         done.before = done.after = _files(warehouse, "silver", "cdc")
@@ -120,7 +125,7 @@ def _silver(warehouse: Warehouse, lag: dict[str, int]) -> Maintained:
                 # Its bronze keeps the messages: silver keeps what they became.
                 continue
             with done.part(target.name):
-                done.trimmed += trim_target(warehouse, target, days)
+                done.trimmed += trim_target(warehouse, target, days, now=now)
     for source in warehouse.config.sources:
         with done.part(source):
             _compact(warehouse, "silver", "cdc", source=source, cluster=("table", "batch"))

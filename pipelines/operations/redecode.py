@@ -22,10 +22,11 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.config.declaration import Declaration
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
-from ingest.errors import IngestError
+from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
@@ -34,8 +35,10 @@ from ingest.sql.tables.rows import delete
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.entries import load_entries
+from pipelines.ledger.entries import Entry, load_entries, write_entries
 from pipelines.ledger.generations import append_truncates, recreates
+from pipelines.ledger.renames import renames
+from pipelines.ledger.statements import in_silver
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse, create_bronze
@@ -84,10 +87,13 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
         return Redecoded(0, 0, 0, 0, {}, [])
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
+        reordered = _reordered(warehouse, declared)
         _mark(warehouse, source)
         counts, kept = _decoded(warehouse, declared)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)
+        if reordered:
+            _place_entries(warehouse, declared)
         _empty_again(warehouse, source)
         declarations.remember(warehouse, declared)
         rebuilt = _reached(warehouse, source)
@@ -95,6 +101,60 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, sources=[source])
     return Redecoded(counts.messages, counts.rows, counts.rejects, kept, targets, merged)
+
+
+def _reordered(warehouse: Warehouse, source: Source) -> bool:
+    """Whether the source's changes are ordered otherwise than silver has them. Raises SourceError
+    where some of these cannot be decoded again: theirs are places of the other order."""
+    before = declarations.declared(warehouse, source.name)
+    if before is None or before.order == Declaration.of(source).order:
+        return False
+    silver = warehouse.read("silver", "cdc").where(equal(source=source.name))
+    bronze = warehouse.read("bronze", "messages").where(equal(source=source.name))
+    kept = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").isEmpty()
+    trimmed = [
+        target
+        for (of, target), progress in load_progress(warehouse).items()
+        if of == source.name and any(m.horizons for m in progress.watermarks.values())
+    ]
+    if not kept or trimmed:
+        lost = (
+            f"the history of {', '.join(trimmed)} was trimmed"
+            if trimmed
+            else ("bronze has no longer all messages that silver has changes of")
+        )
+        raise SourceError(
+            f"source {source.name}: expected all of its history for another order, but {lost}, and "
+            "places of two orders cannot be compared; put `order` back, or take a new snapshot "
+            "into a source of another name"
+        )
+    return True
+
+
+def _place_entries(warehouse: Warehouse, source: Source) -> None:
+    """Give the ledger's statements the places that they have in today's order, and the ids by which
+    they are known there."""
+    entries = load_entries(warehouse, source.name)
+    first_names = renames(entries.values())
+
+    def told(entry: Entry) -> tuple[object, ...]:
+        first = first_names.get(entry.table, entry.table)
+        return first, entry.statement, entry.event_time, entry.kind == "truncate"
+
+    now = {
+        told(found): found
+        for found, _ in in_silver(warehouse, source, 0, last=last_batch(warehouse))
+    }
+    moved = [
+        replace(
+            entry,
+            pos=now[told(entry)].pos,
+            joined=tuple(dict.fromkeys((*entry.joined, now[told(entry)].id))),
+        )
+        for entry in entries.values()
+        if told(entry) in now
+    ]
+    write_entries(warehouse, moved)
 
 
 def _rebuilt(warehouse: Warehouse, target: str) -> Rebuilt | str:
@@ -196,6 +256,7 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
+    limit = publish_limit(warehouse, source, above=0)
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     fed: dict[str, dict[Names, int]] = {}
@@ -203,8 +264,10 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
         name = SourceTable(source, db, schema, table)
         route = ledger.route(ledger.first_names.get(name, name))
         if route is not None and name in led:
-            fed.setdefault(route.target, {})[db, schema, table] = batch
-    limit, last = publish_limit(warehouse, source, above=0), last_batch(warehouse)
+            # What an open transaction keeps back is still to come.
+            known = batch if limit.last is None else min(batch, limit.last)
+            fed.setdefault(route.target, {})[db, schema, table] = known
+    last = last_batch(warehouse)
     noted: list[Progress] = []
     for (of, target), progress in list(progress_by_target.items()):
         if of != source or target == SOURCE_CURSOR or progress.outdated is None:

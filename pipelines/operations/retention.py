@@ -46,9 +46,10 @@ class Past(NamedTuple):
     time: int | None
 
 
-def trim_bronze(warehouse: Warehouse, source: str, days: int) -> int:
-    """Delete the messages of a source, all decoded, that came longer ago; how many there were."""
-    until = time.time() - days * 86_400
+def trim_bronze(warehouse: Warehouse, source: str, days: int, *, now: float) -> int:
+    """Delete the messages of a source, all decoded, that came longer before `now` (s since 1970);
+    how many there were."""
+    until = now - days * 86_400
     old = f"{equal(source=source)} AND ingested_at < {_moment(until)}"
     if source in warehouse.config.sources:
         note_trimmed(warehouse, warehouse.config.sources[source], until=until)
@@ -74,14 +75,17 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
     return int(done["num_deleted_rows"]) if done is not None else 0
 
 
-def trim_target(warehouse: Warehouse, target: KnownTarget, days: int) -> int:
-    """Delete superseded changes of a target's source tables; how many there were."""
+def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: float) -> int:
+    """Delete changes of a target's source tables that were superseded, and decoded longer before
+    `now`; how many there were. By the moment by which bronze was trimmed: no message may outlive
+    what it became."""
     progress = progress_of(warehouse, target.source, target.name)
     if not progress.batch or not warehouse.exists("gold", target.name):
         return 0
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
-    old = f"decoded_at < {_ago(days)} AND batch < {newest[0] if newest is not None else 0}"
+    last = newest[0] if newest is not None else 0
+    old = f"decoded_at < {_moment(now - days * 86_400)} AND batch < {last}"
     with as_applied(warehouse, target, progress) as reconstruction:
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.

@@ -15,6 +15,8 @@ from ingest.config.declaration import Declaration, changed_columns, changed_sett
 from ingest.config.sources import Source
 from ingest.errors import SourceError
 from ingest.names import SourceTable, label_of
+from ingest.sql.query import select
+from ingest.sql.quoting import equal
 from ingest.sql.silver import columns_among, silver_changes
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.rows import rows
@@ -77,7 +79,7 @@ def differing(
 ) -> list[str]:
     """What of silver's is declared otherwise, in words: settings, then tables with columns."""
     tables = [table for table in source_tables(warehouse) if table.source == source]
-    if not tables:
+    if not tables and _without_changes(warehouse, source):
         return []
     found = changed_settings(before, now)
     changed = {
@@ -86,6 +88,14 @@ def differing(
     for table, names in _held(warehouse, changed).items():
         found.append(f"types of {label_of(table)} ({', '.join(names)})")
     return found
+
+
+def _without_changes(warehouse: Warehouse, source: str) -> bool:
+    """Whether silver has no change of the source, those among them that name no table."""
+    if not warehouse.exists("silver", "cdc"):
+        return True
+    changes = select(warehouse.name("silver", "cdc"), equal(source=source, kind="change"))
+    return warehouse.session.sql(changes).isEmpty()
 
 
 def _held(

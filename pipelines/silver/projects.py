@@ -56,11 +56,12 @@ class Reads(msgspec.Struct):
 
 class _Note(msgspec.Struct):
     """`conf`: the project's folder of YAML. `place`: where the note was written, which is elsewhere
-    once the warehouse was moved or copied."""
+    once the warehouse was moved or copied. `epoch`: the source's."""
 
     conf: str
     place: str
     reads: Reads
+    epoch: int = 0
 
 
 def take(warehouse: Warehouse, source: str) -> None:
@@ -77,6 +78,12 @@ def check(warehouse: Warehouse, source: str) -> None:
 
 
 def _check(noted: _Note | None, now: _Note, source: str) -> None:
+    if noted is not None and now.epoch < noted.epoch:
+        raise SourceError(
+            f"source {source}: expected the epoch {noted.epoch} that it has come to, or a higher "
+            f"one, got {now.epoch}: what comes would lie below all that came. Put `epoch: "
+            f"{noted.epoch}` back, or begin anew by `ingest reset --source {source} --bronze`"
+        )
     if noted is not None and noted.place == now.place and _another(noted, now, source):
         raise SourceError(
             f"source {source}: expected it to be of one project, got two: on this warehouse it is "
@@ -155,7 +162,10 @@ def _notes(warehouse: Warehouse, source: str) -> tuple[_Note | None, _Note]:
     then today's counts."""
     file = Path(warehouse.checkpoint("projects", f"{source}.json"))
     config = warehouse.config
-    now = _Note(os.path.abspath(config.conf), str(file), reads(config.sources[source], config.root))
+    declared = config.sources[source]
+    now = _Note(
+        os.path.abspath(config.conf), str(file), reads(declared, config.root), declared.epoch
+    )
     try:
         return msgspec.json.decode(file.read_bytes(), type=_Note), now
     except (OSError, msgspec.DecodeError):

@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.codes import Code
+from ingest.decode.spec import scheme
 from ingest.events import SILVER
+from ingest.formats import FORMATS
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.counts import Counts
 
@@ -55,11 +57,12 @@ def completed_pairs(
     there = warehouse.read("silver", "cdc").where(F.col("batch") <= batch)
     if coming is not None:
         there = there.unionByName(coming)
-    known = there.where(
-        (F.col("source") == source)
-        & F.array_contains("warnings", _SPLIT)
-        & F.col("s1").between(counts.halves_from, counts.halves_to)
-    )
+    known = there.where((F.col("source") == source) & F.array_contains("warnings", _SPLIT))
+    declared = warehouse.config.sources[source]
+    halved = [name for name, format_ in FORMATS.items() if format_.splits_updates]
+    if all(scheme(declared, name) == "source" for name in halved):
+        # Both halves have the place of their record; by arrival each has its own.
+        known = known.where(F.col("s1").between(counts.halves_from, counts.halves_to))
     return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))
 
 

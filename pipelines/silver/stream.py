@@ -317,9 +317,15 @@ def _writer(checkpoint: str) -> str:
 
 
 def last_batch(warehouse: Warehouse) -> int:
-    """The number of the newest append, as its own mark has it, or the highest there is."""
+    """The number of the newest append, as its own mark has it, or the highest there is: behind a
+    RESTORE the highest that gold has come to, which would take a lower one for applied."""
     noted = warehouse.last_note("silver", "cdc")
     if noted is not None:
         return noted
-    found = warehouse.read("silver", "cdc").agg(F.max("batch")).first()
-    return int(found[0]) if found is not None and found[0] is not None else 0
+    tables = [("silver", "cdc"), ("gold", "_progress")]
+    found = [
+        warehouse.read(*table).agg(F.max("batch")).first()
+        for table in tables
+        if warehouse.exists(*table)
+    ]
+    return max((int(row[0]) for row in found if row is not None and row[0]), default=0)

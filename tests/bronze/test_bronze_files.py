@@ -228,7 +228,7 @@ def test_a_lost_log_behind_retention_reads_nothing_again(tables: Warehouse, land
     source = files(landing / "*.jsonl")
     assert ingest_source(tables, source).messages == 3
     tables.config = replace(tables.config, sources={"shop": source})
-    assert trim_bronze(tables, "shop", 0) == 3
+    assert trim_bronze(tables, "shop", 0, now=time.time()) == 3
     put(landing / "late.jsonl", b"late\n", modified=int(time.time()) + 60)
     shutil.rmtree(tables.checkpoint("bronze", "shop", "files"))
     [note] = ingest_source(tables, source).notes

@@ -48,7 +48,7 @@ QUERIES = {
     "tables_of": waiting.tables_of("silver.cdc", CLAIMED, source="lab"),
     "left_out.unfit": left_out.unfit(PROJECTION, EVENTS, voided="false"),
     "not_voided": left_out.not_voided(reasons.baseless("results")),
-    "lost": left_out.lost(EVENTS, "SELECT * FROM held"),
+    "lost": left_out.lost(EVENTS, "SELECT * FROM held", voided="false"),
     "as_rows": ROWS,
     "as_rows, none": left_out.as_rows([], source="lab", target="t"),
     "enter": left_out.enter(

@@ -41,7 +41,12 @@ MOVED = transactions.transactions("silver.cdc", change="value_hash", above=3)
 VIEW = view.of_source(
     [
         view.changes_of(
-            "silver.cdc", [TABLE], lineage=(), masks={}, zone="Asia/Shanghai", renamed=False
+            *("silver.cdc", [TABLE]),
+            lineage=(),
+            renames=(),
+            masks={},
+            zone="Asia/Shanghai",
+            renamed=False,
         )
     ],
     by_arrival={"lab": "true"},

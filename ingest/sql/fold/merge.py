@@ -70,6 +70,9 @@ def sql(merge: Merge) -> str:
     new = {name: _new(merge, name, f"s.{places[name]}") for name in data}
     same = " AND ".join(f"{new[name]} <=> t.{quoted(name)}" for name in data) or "true"
     updates = [f"t.{quoted(name)} = {new[name]}" for name in data]
+    if merge.own and merge.soft:
+        others = (quoted(name) for name in merge.columns if name not in merge.sets)
+        updates += [f"t.{name} = IF({_OF_ANOTHER}, NULL, t.{name})" for name in others]
     updates += [
         "t._pos = s._pos",
         "t._event_time = s._event_time",
@@ -118,7 +121,13 @@ def _new(merge: Merge, name: str, came: str) -> str:
     kept = f"t.{quoted(name)}"
     if merge.truncates and not merge.soft:
         kept = f"IF({_cut_off(merge)}, NULL, {kept})"
+    if merge.own and merge.soft:
+        kept = f"IF({_OF_ANOTHER}, NULL, {kept})"
     return f"IF({sets}, {came}, {kept})"
+
+
+_OF_ANOTHER = "t._source_table <> s._source_table"
+"""Where a row that another source table brought, and which is marked as deleted, is taken over."""
 
 
 def _cut_off(merge: Merge) -> str:

@@ -56,7 +56,8 @@ def one_owner(
     target: str | None,
 ) -> str:
     """Of a key that several source tables have, the rows (`together`) of the one that the `target`
-    has it from or, if it has none or there is no target, that brought it first."""
+    has it from or, if it has none or there is no target, that brought it first. A row that is only
+    marked as deleted gives way to any other."""
     places = slots(columns)
     listed = ", ".join([*places.values(), *added])
     by_key = f"PARTITION BY {', '.join(f's.{places[key]}' for key in keys)}"
@@ -69,6 +70,8 @@ def one_owner(
         on = " AND ".join(f"t.{places[key]} = s.{places[key]}" for key in keys)
         beside += f" LEFT JOIN owners t ON {on}"
         first = f"coalesce(t._owner <> s._source_table, false), {first}"
+    if "_deleted_at" in added:
+        first = f"s._deleted_at IS NOT NULL, {first}"
     return query(
         **relations,
         claimed=f"SELECT s.*, first_value(s._source_table) OVER ({by_key} ORDER BY {first}) "

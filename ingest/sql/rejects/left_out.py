@@ -36,16 +36,21 @@ def not_voided(reasons: str) -> str:
     return f"SELECT *, false AS voided FROM ({reasons})"
 
 
-def lost(events: str, held: str) -> str:
+def lost(events: str, held: str, *, voided: str) -> str:
     """Of each key that a row of another source table holds (`held`: such rows' `key`) the newest of
-    the events that fit, where it leaves a row."""
+    the events that fit, where it leaves a row under that key. `voided`: SQL on an event, true where
+    a truncate has taken what it brought."""
+    each = f"struct({listed()}, image) AS e, pos"
     return query(
         events=events,
-        newest=f"SELECT key, max_by(struct({listed()}, image, op), pos) AS e FROM events "
-        "WHERE key IS NOT NULL AND size(misfits) = 0 GROUP BY key",
+        fitting="SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
+        touched=f"SELECT key, {each}, op <> 'delete' AND NOT ({voided}) AS leaves FROM fitting "
+        f"UNION ALL SELECT key_before, {each}, false FROM fitting WHERE key_before <> key",
+        newest="SELECT key, max_by(struct(e, leaves), pos) AS n FROM touched GROUP BY key",
+        left="SELECT key, n.e AS e FROM newest WHERE n.leaves",
         held=held,
         lost=f"SELECT {listed('n.e')}, {CONFLICT}, {NO_MISFITS} AS misfits, n.e.image, "
-        "false AS voided FROM newest n JOIN held o ON o.key = n.key WHERE n.e.op <> 'delete'",
+        "false AS voided FROM left n JOIN held o ON o.key = n.key",
     )
 
 

@@ -10,6 +10,7 @@ from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text
 from ingest.sql.rejects.rows import DECODE_ID, NO_MISFITS
 
+_SHARD = sql_text(Code.SHARD.value)
 _SHARDS = Code.FRAGMENT_INCOMPLETE.value
 """A message that lacks others: it is whole when they come, and decoding it anew brings nothing."""
 
@@ -26,8 +27,9 @@ def undecoded(silver: str, rejects: str, *, source: str, code: str | None) -> st
         # Silver has an `id` of its own: the message's.
         rejected=f"SELECT {DECODE_ID} AS reject, {listed()}, min(struct(error_code, error)) AS why "
         f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL",
+        # A shard is there all the same, where the record that it is a part of was rejected.
         decoded=f"SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} "
-        f"WHERE {own} AND kind <> 'reject'",
+        f"WHERE {own} AND kind <> 'reject' AND NOT array_contains(warnings, {_SHARD})",
         undecoded=f"""SELECT s.reject AS id, {listed("s")}, {said} AS code,
   coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
   coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done

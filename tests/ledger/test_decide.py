@@ -16,6 +16,7 @@ from ingest.ddl.changes import (
     ColumnChange,
     DropColumn,
     Lineage,
+    LineageEntry,
     RecreateTable,
     RenameColumn,
     SchemaChange,
@@ -23,7 +24,7 @@ from ingest.ddl.changes import (
 )
 from ingest.names import SourceTable
 from pipelines.ledger.decisions import Ledger, Verdict, decide, overtaken
-from pipelines.ledger.entries import Entry, Overtaken, added_again
+from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
 from pipelines.ledger.review import effects_on
 from pipelines.ledger.shared_columns import keyed_by_others, without_others
 from pipelines.ledger.store import EntryStore
@@ -77,6 +78,50 @@ def test_what_a_waiting_change_takes_away_is_not_added_before_it() -> None:
     assert decide(change("additive"), DdlPolicy(), [gone]) == Verdict("pending", why)
     later = entry("d", 6, effects=DROP)
     assert decide(change("additive"), DdlPolicy(), [later]) == Verdict("approved")
+
+
+def test_a_name_that_another_column_gives_up_waits_with_it() -> None:
+    """What comes under it from then on is not what the target has there."""
+    gone = entry("d", 4, effects=DROP, status="pending")
+    moved = entry("r", 5, effects=(RenameColumn("b", "a"),), status="pending", risk="destructive")
+    why = "a is taken away by a change that waits itself"
+    assert decide(moved, DdlPolicy(destructive="apply"), [gone]) == Verdict("pending", why)
+    hidden = [step for step in lineage_of([gone, moved]) if step.hidden]
+    assert [(step.pos, step.change) for step in hidden] == [((5,), RenameColumn("b", "a"))]
+    refused = replace(gone, status="rejected")
+    assert [step.hidden for step in lineage_of([refused, moved])] == [True]
+    swap = (RenameColumn("a", "b"), RenameColumn("b", "a"))
+    assert [step.hidden for step in lineage_of([replace(moved, effects=swap)])] == [True, True]
+
+
+def test_a_column_that_waits_is_not_taken_for_another_of_its_name() -> None:
+    gone = entry("d", 4, effects=DROP, status="pending")
+    again = entry("a", 5, effects=ADD, status="pending")
+    moved = entry("r", 6, effects=(RenameColumn("a", "b"),), risk="destructive")
+    why = "what it renames is brought by a change that waits itself"
+    found = decide(moved, DdlPolicy(destructive="apply"), [gone, again])
+    assert found == Verdict("pending", why)
+    assert decide(moved, DdlPolicy(destructive="apply"), [again]) == Verdict("approved")
+
+
+def test_what_is_decided_late_is_of_todays_names() -> None:
+    """MODIFY a, then RENAME a TO n and ADD a: the first is of `n`."""
+    later = [
+        LineageEntry((7,), RenameColumn("id", "uid")),
+        LineageEntry((7,), RenameColumn("a", "n")),
+        LineageEntry((8,), AddColumn("a", "int")),
+    ]
+    columns, keys = {"uid": "bigint", "n": "string", "a": "int"}, ["uid"]
+
+    def effects(change: AlterColumnType) -> tuple[SchemaChange, ...]:
+        return effects_on([change], columns, keys, exclude=[], later=later)
+
+    assert effects(AlterColumnType("a", "int")) == (AlterColumnType("a", "int"),)
+    other_key = (AlterColumnType("id", "string"), ChangeKey(("uid",)))
+    assert effects(AlterColumnType("id", "string")) == other_key
+    newer = [LineageEntry((9,), AlterColumnType("n", "bigint"))]
+    again = effects_on([AlterColumnType("n", "int")], columns, keys, exclude=[], later=newer)
+    assert again == ()
 
 
 def test_an_approval_overtakes_what_waits_for_columns_that_it_ends() -> None:

@@ -41,6 +41,8 @@ def is_created(entry: Entry) -> bool:
         # Back again, by one step or two.
         ([renamed("a", "b", 1), renamed("b", "a", 2)], set()),
         ([renamed("a", "b", 1), renamed("b", "c", 2), renamed("c", "a", 3)], set()),
+        # The same, known by its first name.
+        ([renamed("a", "b", 1), renamed("a", "a", 2)], set()),
         # Its name is another's, which was created or renamed behind it.
         ([renamed("a", "b", 1), created("a", 2)], {"a", "b"}),
         ([renamed("a", "b", 1), renamed("c", "a", 1)], {"a", "b", "c"}),

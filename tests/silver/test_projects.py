@@ -59,6 +59,15 @@ def test_a_name_is_one_projects(project: Project, tmp_path: Path) -> None:
     projects.check(project("one"), "shop")
 
 
+def test_an_epoch_is_not_taken_back(project: Project) -> None:
+    """What comes would lie below all that came."""
+    projects.take(project("one", f"epoch: 2\n{FILES}"), "shop")
+    for verb in (projects.check, projects.take):
+        with pytest.raises(SourceError, match="expected the epoch 2 that it has come to, or a h"):
+            verb(project("one", f"epoch: 1\n{FILES}"), "shop")
+    projects.take(project("one", f"epoch: 3\n{FILES}"), "shop")
+
+
 def test_a_source_may_read_elsewhere_from_now_on(project: Project) -> None:
     for reads in (FILES, "files: {path: 'other/**/*'}", TOPICS, TOPICS.replace("orders", "sales")):
         projects.take(project("one", reads), "shop")

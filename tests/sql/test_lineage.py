@@ -18,6 +18,7 @@ from ingest.ddl.changes import (
     Default,
     DropColumn,
     FreezeTable,
+    Lineage,
     LineageEntry,
     RecreateTable,
     RenameColumn,
@@ -29,10 +30,15 @@ from ingest.ddl.changes import (
     column_of,
     defaults,
     ended,
+    ever_called,
     frees,
     lineage,
+    name_today,
+    names_since,
+    names_through,
     reaches,
     renamed,
+    retyped,
     retypings,
     schema_changes,
 )
@@ -142,6 +148,69 @@ def test_renames_are_followed() -> None:
 
 def test_retyped_columns() -> None:
     assert retypings(EDITS) == {"n": at(6)}
+    # By the names of today, also where columns take each other's.
+    renames = [(at(7), RenameColumn("n", "m"), False), (at(7), RenameColumn("m", "n"), False)]
+    types = [(at(6), AlterColumnType("n", "int"), False)]
+    assert retypings(lineage([*types, *renames])) == {"m": at(6)}
+    assert retypings(lineage([*types, (at(8), DropColumn("n"), False)])) == {}
+
+
+SWAP = lineage([(at(3), RenameColumn("a", "b"), False), (at(3), RenameColumn("b", "a"), False)])
+CHAIN = lineage(
+    [
+        (at(3), RenameColumn("a", "B"), False),
+        (at(4), RenameColumn("b", "c"), False),
+        (at(5), AddColumn("a", "int"), False),
+        (at(6), RenameColumn("a", "z"), True),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "since", "today"),
+    [
+        ("A", CHAIN, {"a", "c"}, "c"),
+        ("b", CHAIN, {"b", "c"}, "c"),
+        ("x", CHAIN, {"x"}, "x"),
+        ("a", SWAP, {"a", "b"}, "b"),
+        ("a", lineage([(at(3), DropColumn("a"), False)]), {"a"}, None),
+    ],
+)
+def test_what_a_column_is_called_since(
+    name: str, entries: Lineage, since: set[str], today: str | None
+) -> None:
+    assert names_since(name, entries) == since
+    assert name_today(name, entries) == today
+
+
+@pytest.mark.parametrize(
+    ("name", "entries", "through"),
+    [
+        ("a", CHAIN, [(at(3), "a"), (at(4), "B"), (None, "c")]),
+        # Declared by the name that it was given, or by one that it had in between.
+        ("c", CHAIN, [(at(3), "a"), (at(4), "B"), (None, "c")]),
+        ("a", SWAP, [(at(3), "a"), (None, "b")]),
+        ("x", CHAIN, [(None, "x")]),
+    ],
+)
+def test_what_a_column_is_called_in_events_of_each_age(
+    name: str, entries: Lineage, through: list[tuple[Pos | None, str]]
+) -> None:
+    assert names_through(name, entries) == through
+
+
+def test_all_names_that_a_column_may_have_had() -> None:
+    renames = [RenameColumn("a", "b"), RenameColumn("X", "y"), RenameColumn("c", "B")]
+    assert ever_called("A", renames) == {"a", "b", "c"}
+    assert ever_called("y", renames) == {"x", "y"}
+
+
+def test_whether_a_type_is_changed_again() -> None:
+    again = lineage([(at(3), RenameColumn("a", "b"), False)])
+    types = LineageEntry(at(4), AlterColumnType("B", "bigint", in_place=True))
+    assert retyped("a", (*again, types))
+    assert not retyped("b", (types._replace(change=DropColumn("b")), types))
+    assert not retyped("a", again)
 
 
 @pytest.mark.parametrize(

@@ -85,19 +85,22 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     waits no more; what is not says now why."""
     changes = events(batch.projection, batch.history("true"))
     free = frames.set_down(frames.sql(texts.free_keys(changes, opened, held=batch.held_by_others)))
-    keys = select(free)
-    if frames.sql(keys).isEmpty():
+    if frames.sql(select(free)).isEmpty():
         return row
-    mode, late = KEYED[batch.mode], freed_keys(frames, batch, keys)
-    refolded = fold_again(frames, batch, late, run=mode.history_run(batch), counts=Counter())
-    counts = mode.merge_folded(frames, batch, refolded)
+    keys = select(free, "fits", columns="key")
+    baseless, last, counts = None, None, Counter[str]()
+    if not frames.sql(keys).isEmpty():
+        mode, late = KEYED[batch.mode], freed_keys(frames, batch, keys)
+        refolded = fold_again(frames, batch, late, run=mode.history_run(batch), counts=Counter())
+        counts = Counter(mode.merge_folded(frames, batch, refolded))
+        last = refolded.last_baseless
+        baseless = refolded.of_kind("baseless") if last is not None else None
     claims = texts.of_keys(opened, changes, keys=free)
     verdicts = retyped.typed_again(batch.projection, changes, claims, rejects=True)
-    baseless = refolded.of_kind("baseless") if refolded.last_baseless is not None else None
     change_rejects(frames.warehouse, retyped.as_changes(verdicts, baseless=baseless))
     label = batch.projection.label
     known = row.watermarks.get(label, Watermarks())
-    last_baseless = highest([known.last_baseless, refolded.last_baseless])
+    last_baseless = highest([known.last_baseless, last])
     return replace(
         row,
         watermarks={**row.watermarks, label: replace(known, last_baseless=last_baseless)},

@@ -59,13 +59,14 @@ def baseless_among(results: str, asked: str) -> str:
 
 def free_keys(events: str, claimed: str, *, held: str) -> str:
     """The keys of events that are `claimed`, without those that other source tables hold (`held`):
-    `key`. Those of events that do not fit are among them: what these wait for is said anew."""
+    (key, fits), `fits` where some of the events does. What the others wait for is said anew."""
     return query(
         events=events,
         claims=claimed,
         held=held,
-        free=f"SELECT DISTINCT e.key FROM events e JOIN claims r ON {same('e', 'r')} "
-        "LEFT ANTI JOIN held o ON o.key = e.key WHERE e.key IS NOT NULL",
+        free="SELECT e.key, bool_or(size(e.misfits) = 0) AS fits "
+        f"FROM events e JOIN claims r ON {same('e', 'r')} "
+        "LEFT ANTI JOIN held o ON o.key = e.key WHERE e.key IS NOT NULL GROUP BY e.key",
     )
 
 

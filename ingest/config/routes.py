@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ingest.config.cadence import Cadence
 from ingest.config.masks import ColumnOptions, Mask
@@ -99,40 +99,30 @@ def route(
     )
 
 
-class Naming(NamedTuple):
-    """How columns of a source table were named since: by what is in force, and by that and what
-    waits or was refused."""
-
-    in_force: Lineage = ()
-    told: Lineage = ()
-
-
-def followed(way: Route, namings: Iterable[Naming]) -> Route:
+def followed(way: Route, lineages: Iterable[Lineage]) -> Route:
     """The route with what it says of columns said of them under the names that they have been given
     since, too: a column that was excluded or masked is no less so for its new name.
 
-    `namings`: of the source tables that feed the target, whose rows all have its columns. What is
-    excluded stays out by a name that waits for its approval, too. A type is not followed, once
-    another column has the name that it is declared by.
+    `lineages`: of the source tables that feed the target, whose rows all have its columns. A type
+    is not followed, once another column has the name that it is declared by.
     """
-    namings = list(namings)
+    lineages = {*lineages}
     columns = dict(way.columns)
     declared = {name.lower() for name in way.columns}
     masked = {name.lower() for name in way.masks}
-    for entries in {naming.in_force for naming in namings} if columns else ():
+    for entries in lineages if columns else ():
         for name, type_ in way.columns.items():
             if name.lower() in masked or ended(entries, name) is not None:
                 columns |= dict.fromkeys(sorted(names_since(name, entries) - declared), type_)
     known = {name.lower() for name in way.exclude}
-    new = sorted(excluded_through(way, namings) - known)
+    new = sorted(excluded_through(way, lineages) - known)
     return replace(way, exclude=(*way.exclude, *new), columns=columns)
 
 
-def excluded_through(way: Route, namings: Iterable[Naming]) -> set[str]:
-    """What the route excludes, in lower case, by all names that its columns have or may have."""
+def excluded_through(way: Route, lineages: Iterable[Lineage]) -> set[str]:
+    """What the route excludes, in lower case, by the names that it has behind these changes."""
     found = {name.lower() for name in way.exclude}
-    lineages = {lineage for naming in namings for lineage in naming} if found else set()
-    return found.union(*(names_since(name, e) for name in way.exclude for e in lineages))
+    return found.union(*(names_since(name, e) for e in lineages for name in way.exclude))
 
 
 def _inherited(name: str, entry: TableEntry, defaults: TableOptions) -> Any:

@@ -351,7 +351,6 @@ def projection_of(
     are spelled otherwise than the target's columns."""
     keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
-    check_excluded(route, columns)
     images = {known, *(image for each in stats for image in each.images)}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()

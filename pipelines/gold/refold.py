@@ -40,7 +40,15 @@ from pipelines.apply.late_keys import these_keys
 from pipelines.apply.modes import KEYED
 from pipelines.gold.accounting import Entered, enter_left_out, resolve_rejects
 from pipelines.gold.known_targets import known_targets
-from pipelines.gold.plan import ALL_HISTORY, Extent, TargetTable, histories, history_batches, key_of
+from pipelines.gold.plan import (
+    ALL_HISTORY,
+    Extent,
+    TargetTable,
+    check_excluded,
+    histories,
+    history_batches,
+    key_of,
+)
 from pipelines.gold.reconstruction import Reconstruction, as_applied
 from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
@@ -66,6 +74,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     check_masks(route, progress.contract if progress is not None else None)
+    check_excluded(route, columns or ())
     extent = Extent.applied(progress) if progress is not None else ALL_HISTORY
     found = histories(
         warehouse,
@@ -261,6 +270,7 @@ def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     if progress is None or not progress.applied[0] or target is None:
         return None
     check_masks(route, progress.contract)
+    check_excluded(route, columns_of(ledger.warehouse, route.target) or ())
     return as_applied(ledger.warehouse, target, progress)
 
 

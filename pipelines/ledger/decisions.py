@@ -88,14 +88,14 @@ class Verdict(NamedTuple):
 def decide(entry: Entry, policy: DdlPolicy, others: Iterable[Entry]) -> Verdict:
     """What the policy says of a reviewed entry; `others`: those of its table."""
     others = list(others)
-    if entry.risk == "none":
-        # What an excluded column is called from now on is so, whatever anybody decides.
-        named = any(isinstance(effect, DropColumn | RenameColumn) for effect in entry.effects)
-        return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     waits = readded(entry, others)
     if waits:
         names = ", ".join(map(name_after, waits))
         return Verdict("pending", f"{names} is taken away by a change that waits itself")
+    if entry.risk == "none":
+        # What an excluded column is called from now on is so, whatever anybody decides.
+        named = any(isinstance(effect, DropColumn | RenameColumn) for effect in entry.effects)
+        return Verdict("applied" if named else "ignored", entry.why or "nothing to change in gold")
     if renames_another(entry, others):
         return Verdict("pending", "what it renames is brought by a change that waits itself")
     mild = entry.risk in ("additive", "widening")

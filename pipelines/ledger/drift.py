@@ -254,11 +254,12 @@ class Drift:
 
     def _kept_out(self, change: AddColumn | AlterColumnType) -> bool:
         """Whether the ledger has a decision on this, or waits for one."""
-        # What had nothing to change in gold decided nothing either.
+        # What had nothing to change in gold decided nothing either, unless it waits.
         open_ = (
             entry
             for entry in self._store.of(self._table)
-            if entry.status not in IN_FORCE and entry.risk != "none"
+            if entry.status not in IN_FORCE
+            if entry.risk != "none" or entry.status in WAITING
         )
         return any(_keeps_out(effect, change) for entry in open_ for effect in entry.effects)
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
-from ingest.config.routes import Naming
 from ingest.ddl.changes import (
     AddColumn,
     ColumnChange,
@@ -269,7 +268,7 @@ def readded(
         if other.pos is not None and other.pos < entry.pos
         for effect in other.effects
     )
-    taken |= freed(entry.effects) if own else set()
+    taken |= freed(entry.effects) if own and entry.status in kept else set()
     return [effect for effect in brought_again if brings(effect) in taken]
 
 
@@ -308,17 +307,17 @@ def added_again(entry: Entry, others: Iterable[Entry]) -> list[AddColumn]:
     return [effect for effect in again if isinstance(effect, AddColumn)]
 
 
-def naming_of(entries: Iterable[Entry]) -> Naming:
-    """How columns of one source table were named, from behind the newest of its new generations in
-    force: a column of before is none of the table's that is there now, whatever its name."""
+def naming_of(entries: Iterable[Entry]) -> Lineage:
+    """The changes in force by which columns of one source table are called as they are, from behind
+    the newest of its new generations: a column of before is none of those that are there now,
+    whatever its name."""
     placed = [entry for entry in entries if entry.pos is not None]
     begun = max(
         (e.pos for e in placed if e.status in IN_FORCE and RecreateTable() in e.effects if e.pos),
         default=(),
     )
     own = [entry for entry in placed if (entry.pos or ()) > begun]
-    told = lineage((e.pos, change, False) for e in own for change in e.effects if e.pos)
-    return Naming(tuple(e for e in lineage_of(own) if not e.hidden), told)
+    return tuple(step for step in lineage_of(own) if not step.hidden)
 
 
 def names_reused(entries: Iterable[Entry]) -> dict[str, Entry]:

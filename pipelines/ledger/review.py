@@ -49,8 +49,7 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
     if entry.statement is None:
         entry = of_data(entry, route, columns, keys=keys, later=_later(store, entry))
-        proposed = without_others(store, entry, entry.proposed, columns=columns)
-        return replace(entry, proposed=proposed)
+        return replace(entry, proposed=_on_target(store, entry, entry.proposed, columns=columns))
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
     outcome = _review(store, entry, statement, route=route, columns=columns, keys=keys, types=types)
@@ -59,11 +58,11 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
     hidden = excluded_at(store, entry)
     effects = effects_on(stated, columns, keys, exclude=hidden, later=_later(store, entry))
     stated_on_target = replace(entry, target=route.target, effects=effects)
-    proposed = without_others(store, stated_on_target, outcome.proposed, columns=columns)
+    proposed = _on_target(store, stated_on_target, outcome.proposed, columns=columns)
     listed = [o.note for o in outcome.clauses if o.note]
     if proposed != outcome.proposed:
         outcome = replace(outcome, proposed=proposed)
-        listed.append("other source tables of the target still have what goes: it stays for theirs")
+        listed.append("other source tables of the target have a part in that: it is as for theirs")
     notes = "; ".join(dict.fromkeys(listed)) or None
     if RecreateTable() in entry.effects:
         outcome = replace(outcome, risk="destructive", kind="create_table")
@@ -96,7 +95,26 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
         proposed = _review(
             store, entry, statement, route=route, columns=columns, keys=keys
         ).proposed
-    return without_others(store, entry, proposed, columns=columns)
+    return _on_target(store, entry, proposed, columns=columns)
+
+
+def _on_target(
+    store: EntryStore,
+    entry: Entry,
+    proposed: Iterable[ColumnChange],
+    *,
+    columns: Mapping[str, str],
+) -> tuple[ColumnChange, ...]:
+    """What an entry proposes for a target that other source tables feed, too: what these have
+    stays, and no column comes by a name that an excluded one has in some of them."""
+    way = store.route(entry.table)
+    excluded = {name.lower() for name in way.exclude} if way is not None else set()
+    kept = without_others(store, entry, proposed, columns=columns)
+    return tuple(
+        change
+        for change in kept
+        if not (isinstance(change, AddColumn) and change.name.lower() in excluded)
+    )
 
 
 def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> Statement:

@@ -109,7 +109,7 @@ def counted(ledger: Ledger, entry: Entry) -> Entry:
 def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entry:
     """The entry, approved and carried out, unless it is too early for that; what comes of it is for
     the caller to write."""
-    if entry.risk == "none" and entry.status != "failed":
+    if entry.risk == "none" and entry.status not in WAITING:
         return entry
     if entry.table in ledger.held_tables():
         text = f"{entry.id} is of {label_of(entry.table)}, which waits for its rename: decide on it"

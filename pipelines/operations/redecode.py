@@ -110,6 +110,7 @@ def _reordered(warehouse: Warehouse, source: Source) -> bool:
     if before is None or before.order == Declaration.of(source).order:
         return False
     silver = warehouse.read("silver", "cdc").where(equal(source=source.name))
+    silver = silver.where("kind IN ('change', 'ddl', 'fragment')")
     bronze = warehouse.read("bronze", "messages").where(equal(source=source.name))
     kept = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").isEmpty()
     trimmed = [

@@ -113,7 +113,7 @@ def _of_source(
         for other in ever_called(name, read[table].renames)
     }
     if not secret:
-        kept_out |= hidden_by_masks(tables, read)
+        kept_out |= hidden_by_masks(tables, read, ever=True)
     hidden = sorted({source_name(name).casefold() for name in kept_out})
     return view.of_source(
         _changes(warehouse, source, tables, read=read, masks=masks, columns=columns),
@@ -126,9 +126,13 @@ def _of_source(
 
 
 def hidden_by_masks(
-    tables: Sequence[tuple[SourceTable, Route]], read: Mapping[SourceTable, TableNames]
+    tables: Sequence[tuple[SourceTable, Route]],
+    read: Mapping[SourceTable, TableNames],
+    *,
+    ever: bool = False,
 ) -> set[str]:
-    """The columns whose masks take a secret, which no view has, by all names they ever had."""
+    """The columns whose masks take a secret, which no view has, by the names that they have;
+    `ever`: or may have had, for what is shown as it came."""
     hidden: set[str] = set()
     for table, route in tables:
         masks = {
@@ -137,7 +141,7 @@ def hidden_by_masks(
             if mask.mode != "null"
         }
         now = as_it_is(masks, read[table].lineage)
-        hidden |= as_it_was(now, read[table].renames).keys()
+        hidden |= (as_it_was(now, read[table].renames) if ever else now).keys()
     return hidden
 
 

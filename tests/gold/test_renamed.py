@@ -24,6 +24,7 @@ tables:
 - {from: 'shop.*'}
 - {from: shop.hidden, exclude: [note]}
 - {from: shop.unseen, exclude: [note]}
+- {from: 'shop.taken*', exclude: [note]}
 - {from: shop.masked, columns: {ssn: {mask: hash}}, ddl: {destructive: apply}}
 - {from: shop.moved, sequence_by: [v], ddl: {destructive: apply}}
 - {from: shop.placed, sequence_by: [v]}
@@ -63,6 +64,10 @@ BATCHES = (
         sent("hidden", "INSERT", 1, id=1, n=1, note="hush"),
         statement("unseen", 1, "RENAME COLUMN note TO remark"),
         sent("unseen", "INSERT", 2, id=1, n=1, remark="hush"),
+        *(
+            sent(table, "INSERT", 1, id=1, n=1, note="hush", remark="own")
+            for table in ("taken", "taken_too")
+        ),
         sent("masked", "INSERT", 1, id=1, ssn=5),
         sent("moved", "INSERT", 1, id=1, v=10, n=1),
         sent("placed", "INSERT", 1, id=1, v=10, n=1),
@@ -87,6 +92,11 @@ BATCHES = (
     [
         statement("hidden", 5, "RENAME COLUMN note TO remark, ADD COLUMN x int"),
         sent("hidden", "INSERT", 6, id=2, n=2, remark="hush", x=1),
+        statement("taken", 5, "DROP COLUMN remark, RENAME COLUMN note TO remark"),
+        sent("taken", "INSERT", 6, id=2, n=2, remark="hush"),
+        statement("taken_too", 5, "DROP COLUMN remark"),
+        statement("taken_too", 6, "RENAME COLUMN note TO remark"),
+        sent("taken_too", "INSERT", 7, id=2, n=2, remark="hush"),
         statement("masked", 5, "CHANGE ssn nin int"),
         sent("masked", "INSERT", 6, id=2, nin=7),
         statement("moved", 5, "RENAME COLUMN v TO w"),
@@ -123,6 +133,7 @@ BATCHES = (
         sent("two_c", "INSERT", 6, id=8),
         statement("side_a", 5, "RENAME COLUMN note TO remark"),
         sent("side_a", "INSERT", 6, id=3, n=3, remark="hush"),
+        statement("side_b", 6, "ADD COLUMN remark int"),
         statement("anew", 5, "DROP TABLE anew"),
         statement("anew", 6, "CREATE TABLE anew (id int, code int PRIMARY KEY)"),
         sent("anew", "INSERT", 7, key="code", id=1, code=5),
@@ -203,7 +214,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
             differing += [t for t in EXPECTED if project.ingest("reconcile", t).code]
             history = "".join(
                 done(project, "--json", "sql", f"SELECT * FROM history.{target}")
-                for target in ("shop_hidden", "shop_unseen", "side")
+                for target in ("shop_hidden", "shop_unseen", "side", "shop_taken")
             )
     return Played(rows, waiting, rejects, differing, history)
 
@@ -219,6 +230,12 @@ def _play(project: Project) -> None:
         decide(project, "approve", table, "RENAME")
     _land(project, 2)
     done(project, "run")
+    for target in ("shop_taken", "shop_taken_too"):
+        rows = records(project, "sql", f"SELECT id, remark FROM gold.{target} ORDER BY id")
+        assert rows == [{"id": 1, "remark": "own"}, {"id": 2, "remark": None}]
+    decide(project, "approve", "taken", "DROP")
+    decide(project, "approve", "taken_too", "DROP")
+    decide(project, "approve", "taken_too", "RENAME")
     decide(project, "approve", "placed", "RENAME")
     decide(project, "approve", "twice", "RENAME COLUMN d TO e")
     decide(project, "approve", "twice", "RENAME COLUMN c TO d")
@@ -250,6 +267,8 @@ def hashed(value: str) -> str:
 EXPECTED: dict[str, list[dict[str, Any]]] = {
     "shop_hidden": [{"id": 1, "n": 1, "x": None}, {"id": 2, "n": 2, "x": 1}],
     "shop_unseen": [{"id": 1, "n": 1}],
+    "shop_taken": [{"id": 1, "n": 1}, {"id": 2, "n": 2}],
+    "shop_taken_too": [{"id": 1, "n": 1}, {"id": 2, "n": 2}],
     "shop_masked": [{"id": 1, "nin": hashed("5")}, {"id": 2, "nin": hashed("7")}],
     "shop_moved": [{"id": 1, "w": 20, "n": 3}],
     "shop_placed": [{"id": 1, "w": 20, "n": 3}],

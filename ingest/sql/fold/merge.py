@@ -71,7 +71,8 @@ def sql(merge: Merge) -> str:
     same = " AND ".join(f"{new[name]} <=> t.{quoted(name)}" for name in data) or "true"
     updates = [f"t.{quoted(name)} = {new[name]}" for name in data]
     if merge.own and merge.soft:
-        others = (quoted(name) for name in merge.columns if name not in merge.sets)
+        carried = {*merge.sets, *merge.keys}
+        others = (quoted(name) for name in merge.columns if name not in carried)
         updates += [f"t.{name} = IF({_OF_ANOTHER}, NULL, t.{name})" for name in others]
     updates += [
         "t._pos = s._pos",

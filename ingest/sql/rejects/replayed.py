@@ -29,7 +29,8 @@ def undecoded(silver: str, rejects: str, *, source: str, code: str | None) -> st
         f"FROM {silver} WHERE {own} AND kind = 'reject' GROUP BY ALL",
         # A shard is there all the same, where the record that it is a part of was rejected.
         decoded=f"SELECT DISTINCT {listed(names=MESSAGE)} FROM {silver} "
-        f"WHERE {own} AND kind <> 'reject' AND NOT array_contains(warnings, {_SHARD})",
+        f"WHERE {own} AND kind <> 'reject' "
+        f"AND NOT coalesce(array_contains(warnings, {_SHARD}), false)",
         undecoded=f"""SELECT s.reject AS id, {listed("s")}, {said} AS code,
   coalesce(r.error, s.why.error) AS error, coalesce(r.attempts, 0) AS attempts,
   coalesce(r.version, 0) AS version, max(d.offset) IS NOT NULL AS done

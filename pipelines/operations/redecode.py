@@ -224,7 +224,7 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     if source.splits_updates:
         once = ("silver/redecode/pairs", batch)
         joined = join_split_updates(
-            warehouse, source.name, batch, counts=counts, once=once, to=batch + 1
+            warehouse, source, batch, counts=counts, once=once, to=batch + 1
         )
         last += bool(joined)
     if source.shards:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.codes import Code
+from ingest.config.sources import Source
 from ingest.decode.spec import scheme
 from ingest.events import SILVER
 from ingest.formats import FORMATS
@@ -25,7 +26,7 @@ _PAIR = ("source", "db", "schema", "table", "epoch", "sequenceId")
 
 def join_split_updates(
     warehouse: Warehouse,
-    source: str,
+    source: Source,
     batch: int,
     *,
     counts: Counts,
@@ -43,7 +44,7 @@ def join_split_updates(
 
 def completed_pairs(
     warehouse: Warehouse,
-    source: str,
+    source: Source,
     batch: int,
     *,
     counts: Counts,
@@ -57,10 +58,9 @@ def completed_pairs(
     there = warehouse.read("silver", "cdc").where(F.col("batch") <= batch)
     if coming is not None:
         there = there.unionByName(coming)
-    known = there.where((F.col("source") == source) & F.array_contains("warnings", _SPLIT))
-    declared = warehouse.config.sources[source]
+    known = there.where((F.col("source") == source.name) & F.array_contains("warnings", _SPLIT))
     halved = [name for name, format_ in FORMATS.items() if format_.splits_updates]
-    if all(scheme(declared, name) == "source" for name in halved):
+    if all(scheme(source, name) == "source" for name in halved):
         # Both halves have the place of their record; by arrival each has its own.
         known = known.where(F.col("s1").between(counts.halves_from, counts.halves_to))
     return _pairs(known, batch).withColumn("batch", F.lit(to).cast("bigint"))

@@ -178,7 +178,8 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(first)}")
         found.append(rows_below(stored, batch.projection, below=below, above=above))
     narrow = known.partials or batch.partial or known.last_narrow is not None
-    if narrow and not batch.soft and known.applied is not None and first < known.applied:
+    late = any(known.applied is not None and pos < known.applied for pos in batch.first_truncates)
+    if narrow and not batch.soft and late:
         of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
         found.append(rows_below(stored, batch.projection, below=f"NOT ({below})", above=of_before))
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.fold.fold import Key
-from ingest.position import Pos, pos_literal
+from ingest.position import SOURCE_PART, Pos, pos_literal
 from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
@@ -178,11 +179,17 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(first)}")
         found.append(rows_below(stored, batch.projection, below=below, above=above))
     narrow = known.partials or batch.partial or known.last_narrow is not None
-    late = any(known.applied is not None and pos < known.applied for pos in batch.first_truncates)
-    if narrow and not batch.soft and late:
+    if narrow and not batch.soft and any(map(partial(_is_late, batch), batch.first_truncates)):
         of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
         found.append(rows_below(stored, batch.projection, below=f"NOT ({below})", above=of_before))
     return found
+
+
+def _is_late(batch: TableBatch, truncate: Pos) -> bool:
+    """Whether a truncate lies below what was applied, and is no copy of one that was."""
+    applied = batch.watermarks.applied
+    copies = {pos[:SOURCE_PART] for pos in batch.earlier_truncates}
+    return applied is not None and truncate < applied and truncate[:SOURCE_PART] not in copies
 
 
 def _on_time(

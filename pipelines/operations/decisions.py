@@ -118,8 +118,9 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
         return entry if ledger.too_early(entry) else complete(ledger, entry)
     first = _blocking(ledger, entry)
     if first is not None:
-        text = f"{entry.id} takes or gives up a column's name that {first.id} frees or brings: "
-        text += "decide on that one first"
+        text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
+        if renames_another(entry, ledger.of(entry.table)) is not None:
+            text = f"{entry.id} renames a column that {first.id} brings: decide on that one first"
         raise ConfigError([Mistake("command line", None, text)])
     route = ledger.route(entry.table)
     if route is not None and ledger.warehouse.exists("gold", route.target):

@@ -106,11 +106,13 @@ def followed(way: Route, lineages: Iterable[Lineage]) -> Route:
     `lineages`: of the source tables that feed the target, whose rows all have its columns. A type
     is not followed, once another column has the name that it is declared by.
     """
+    if not (way.columns or way.exclude):
+        return way
     lineages = {*lineages}
     columns = dict(way.columns)
     declared = {name.lower() for name in way.columns}
     masked = {name.lower() for name in way.masks}
-    for entries in lineages if columns else ():
+    for entries in lineages:
         for name, type_ in way.columns.items():
             if name.lower() in masked or ended(entries, name) is not None:
                 columns |= dict.fromkeys(sorted(names_since(name, entries) - declared), type_)

@@ -8,14 +8,16 @@ so).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple, assert_never, overload
+from typing import NamedTuple, TypeVar, assert_never, overload
 
 import msgspec
 
 from ingest.ddl.model import Clause
 from ingest.position import Pos
+
+Told = TypeVar("Told")
 
 
 class _Change(msgspec.Struct, frozen=True, tag_field="change", tag=True, omit_defaults=True):
@@ -255,10 +257,10 @@ def ended(entries: Lineage, column: str) -> Pos | None:
 
 def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
     """What a column that is declared as `name` is called today, in lower case, and that name, which
-    is declared whatever has it. Renames at one position are made at once."""
+    is declared whatever has it."""
     declared = name.lower()
     now = {declared}
-    for changes in _at_once(entries):
+    for _, changes in _at_once(entries):
         renames = [change for change in changes if isinstance(change, RenameColumn)]
         new = {change.new.lower() for change in renames if change.old.lower() in now}
         now = (now - freed(changes)) | new | {declared}
@@ -278,7 +280,7 @@ def ever_called(name: str, renames: Iterable[RenameColumn]) -> set[str]:
 def name_today(name: str, entries: Iterable[LineageEntry]) -> str | None:
     """What the column that is called `name` before these changes is called behind them; None where
     one of them takes it away."""
-    for changes in _at_once(entries):
+    for _, changes in _at_once(entries):
         for change in changes:
             if frees(change) == name.lower():
                 if not isinstance(change, RenameColumn):
@@ -292,8 +294,8 @@ def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos 
     """What a column that is declared as `name`, before or behind a rename of it, is called in
     events from below each position, and (None) from the last one on."""
     steps = [
-        (pos, [e.change for e in several if isinstance(e.change, RenameColumn) and not e.hidden])
-        for pos, several in groupby(entries, lambda entry: entry.pos)
+        (pos, [change for change in changes if isinstance(change, RenameColumn)])
+        for pos, changes in _at_once(entries)
     ]
     given_up = (i for i, (_, made) in enumerate(steps) if name.lower() in freed(made))
     first = name
@@ -312,7 +314,7 @@ def names_through(name: str, entries: Iterable[LineageEntry]) -> list[tuple[Pos 
 def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
     """Whether the column that is called `name` before these changes gets another type by one."""
     now: str | None = name.lower()
-    for changes in _at_once(entries):
+    for _, changes in _at_once(entries):
         gone = [change for change in changes if now is not None and frees(change) == now]
         if gone:
             now = gone[0].new.lower() if isinstance(gone[0], RenameColumn) else None
@@ -322,32 +324,18 @@ def retyped(name: str, entries: Iterable[LineageEntry]) -> bool:
     return False
 
 
-def _at_once(entries: Iterable[LineageEntry]) -> Iterator[list[ColumnChange]]:
-    """The changes in force, those of each position together."""
-    for _, several in groupby(entries, lambda entry: entry.pos):
-        yield [entry.change for entry in several if not entry.hidden]
+def _at_once(entries: Iterable[LineageEntry]) -> Iterator[tuple[Pos, list[ColumnChange]]]:
+    """The changes in force, those of each position together: renames at one are made at once."""
+    for pos, several in groupby(entries, lambda entry: entry.pos):
+        yield pos, [entry.change for entry in several if not entry.hidden]
 
 
 def retypings(entries: Lineage) -> dict[str, Pos]:
     """Where each column of today, in lower case, last got another type, whatever it was called
     then: what came before need not fit it."""
-    found: dict[str, Pos] = {}
-    for pos, several in groupby(entries, lambda entry: entry.pos):
-        changes = [entry.change for entry in several]
-        before = dict(found)
-        for name in freed(changes):
-            found.pop(name, None)
-        for change in changes:
-            match change:
-                case AlterColumnType(name):
-                    found[name.lower()] = pos
-                case RenameColumn(old, new) if old.lower() in before:
-                    found[new.lower()] = before[old.lower()]
-                case AddColumn() | DropColumn() | RenameColumn() | TableChange():
-                    pass
-                case _:
-                    assert_never(change)
-    return found
+    return _by_todays_names(
+        entries, lambda pos, change: pos if isinstance(change, AlterColumnType) else None
+    )
 
 
 def defaults(entries: Lineage) -> list[Default]:
@@ -380,23 +368,29 @@ class Added(NamedTuple):
 
 def added_with_default(entries: Lineage) -> dict[str, Added]:
     """The columns of today, in lower case, that were added with a literal DEFAULT, whatever they
-    were called then. Renames at one position are made at once."""
-    found: dict[str, Added] = {}
-    for pos, several in groupby(entries, lambda entry: entry.pos):
-        changes = [entry.change for entry in several if not entry.hidden]
+    were called then."""
+
+    def added(pos: Pos, change: ColumnChange) -> Added | None:
+        literal = change.default if isinstance(change, AddColumn) else None
+        return Added(pos, literal) if literal is not None else None
+
+    return _by_todays_names(entries, added)
+
+
+def _by_todays_names(
+    entries: Lineage, said: Callable[[Pos, ColumnChange], Told | None]
+) -> dict[str, Told]:
+    """What the changes in force say of columns (`said`, None: nothing), by the names of today, in
+    lower case: a rename keeps it, and it goes with the column."""
+    found: dict[str, Told] = {}
+    for pos, changes in _at_once(entries):
         before = dict(found)
         for name in freed(changes):
             found.pop(name, None)
         for change in changes:
-            match change:
-                case AddColumn(name, _, text) if text is not None:
-                    found[name.lower()] = Added(pos, text)
-                case RenameColumn(old, new) if old.lower() in before:
-                    found[new.lower()] = before[old.lower()]
-                case AddColumn() | RenameColumn() | DropColumn() | AlterColumnType():
-                    pass
-                case TableChange():
-                    pass
-                case _:
-                    assert_never(change)
+            new, known = name_after(change).lower(), said(pos, change)
+            if known is None and isinstance(change, RenameColumn):
+                known = before.get(change.old.lower())
+            if known is not None:
+                found[new] = known
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -179,17 +178,18 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(first)}")
         found.append(rows_below(stored, batch.projection, below=below, above=above))
     narrow = known.partials or batch.partial or known.last_narrow is not None
-    if narrow and not batch.soft and any(map(partial(_is_late, batch), batch.first_truncates)):
+    if narrow and not batch.soft and _come_late(batch):
         of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
         found.append(rows_below(stored, batch.projection, below=f"NOT ({below})", above=of_before))
     return found
 
 
-def _is_late(batch: TableBatch, truncate: Pos) -> bool:
-    """Whether a truncate lies below what was applied, and is no copy of one that was."""
+def _come_late(batch: TableBatch) -> bool:
+    """Whether some truncate lies below what was applied, and is no copy of one that was."""
     applied = batch.watermarks.applied
     copies = {pos[:SOURCE_PART] for pos in batch.earlier_truncates}
-    return applied is not None and truncate < applied and truncate[:SOURCE_PART] not in copies
+    new = [pos for pos in batch.first_truncates if pos[:SOURCE_PART] not in copies]
+    return applied is not None and any(pos < applied for pos in new)
 
 
 def _on_time(

@@ -270,6 +270,8 @@ class _Reader:
                 rows = self._rows(batch.files)
                 rows = rows.observe(observed, F.count(F.lit(1)).alias("messages"))
                 self._warehouse.append(rows, "bronze", "messages", once=once)
+            except IngestError:
+                raise
             except Exception as error:
                 # A task's failure comes as an error of Spark's or, as it is, of Py4J's.
                 bad = self._unreadable(batch.files, error)

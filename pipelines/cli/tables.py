@@ -284,14 +284,14 @@ def reset(call: Invocation, table: str | None, source: str | None, bronze: bool,
 
     if source is not None:
         [what] = call.sources([source])
-        projects.check(call.warehouse, what)
+        projects.check_owner(call.warehouse, what)
         emptied = of_source(call.warehouse, what, bronze=bronze)
         if yes:
             emptied = reset_source(call.warehouse, what, bronze=bronze)
     else:
         what, owner = _made_target(call, table or "")
         if owner in call.config.sources:
-            projects.check(call.warehouse, owner)
+            projects.check_owner(call.warehouse, owner)
         emptied = of_target(call.warehouse, owner, what)
         if yes:
             emptied = reset_target(call.warehouse, owner, what)

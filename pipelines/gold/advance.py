@@ -240,9 +240,11 @@ def _ordering_types(
     """The types that came with columns of `sequence_by` which the target has not; one batch may
     have come without them."""
     route, ledger = feeding.route, feeding.ledger
+    if not route.sequence_by:
+        return []
     known = {name.lower() for name in (*columns, *route.columns)}
     lineage = ledger.lineage(feeding.table)
-    ordering = {names_through(name, lineage)[-1][1].lower() for name in route.sequence_by or ()}
+    ordering = {names_through(name, lineage)[-1][1].lower() for name in route.sequence_by}
     if ordering <= known:
         return []
     if feeding.table in feeding.pending.types:

@@ -318,12 +318,15 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
             f"expected values of the new key's {', '.join(lacking)} for rows of {route.target} "
             f"from before, got none: no change says which they were given; {way}"
         )
+    emptied = not declared_keeping(route).versions
     for table in (entry.table, *others(ledger, entry)):
         batch = all_of(ledger, route, table)
         if batch is None:
             continue
         below = entry.pos if table == entry.table else None
-        row = ledger.warehouse.session.sql(_not_told_apart(batch, new, below=below)).first()
+        row = ledger.warehouse.session.sql(
+            _not_told_apart(batch, new, below=below, emptied=emptied)
+        ).first()
         if row is not None and (row["unknown"] or row["several"]):
             raise TableError(
                 f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
@@ -333,29 +336,22 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
             )
 
 
-def _not_told_apart(batch: TableBatch, new: Sequence[str], *, below: Pos | None) -> str:
+def _not_told_apart(
+    batch: TableBatch, new: Sequence[str], *, below: Pos | None, emptied: bool
+) -> str:
     """SQL of one row: how many values of the key `new` several keys of the target had below a
-    place, and how many keys have changes without it."""
+    place, and how many keys have changes without it. `emptied`: nothing is left of what truncates
+    took."""
     projection = batch.projection
     if batch.projection.lineage:
         # As it was read before the change: what it takes away was there.
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
     where = f"pos < {pos_literal(below)}" if below is not None else "true"
-    if (emptied := _emptied(batch, below)) is not None:
-        where += f" AND pos > {pos_literal(emptied)}"
+    if emptied and not batch.soft and batch.all_truncates:
+        where += f" AND NOT ({batch.below_truncates('pos')})"
     changes = batch.history(f"{ROW_CHANGES} AND {where}")
     return not_told_apart(projection, changes, new=new)
-
-
-def _emptied(batch: TableBatch, below: Pos | None) -> Pos | None:
-    """Where the table was emptied last below a place, so that nothing of before is left to tell
-    apart; None where it was not, or rows that went are there still, as deleted ones."""
-    by_position = not batch.projection.by_arrival and not batch.projection.sequence
-    if batch.soft or not by_position:
-        return None
-    truncates = (*batch.new_truncates, *batch.earlier_truncates)
-    return max((pos for pos in truncates if below is None or pos < below), default=None)
 
 
 def rekey(ledger: Ledger, route: Route) -> None:

@@ -67,6 +67,8 @@ Verdicts = dict[Origin, Reason | None]
 
 _TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
 """What an event is set aside for when its values are typed."""
+_OF_COLUMNS = _TYPED | {Code.ORDER_KEY_MISSING.value}
+"""What may be otherwise once the target's columns are."""
 _BASELESS = Reason(Code.NO_BASE_IMAGE.value, BASELESS_ERROR)
 _CONFLICT = Reason(Code.SHARD_KEY_CONFLICT.value, CONFLICT_ERROR)
 MOST = 20_000
@@ -84,7 +86,7 @@ def replay_misfits(ledger: Ledger, route: Route) -> int:
         parts = opened(ledger.warehouse, ledger.source, route.target, code=code)
         return sum(replay_target(ledger, part, attempt=False) for part in parts)
 
-    fit = sum(map(replayed, sorted({*_TYPED, Code.ORDER_KEY_MISSING.value})))
+    fit = sum(map(replayed, sorted(_OF_COLUMNS)))
     # What fits now may be the base that a partial image waits for.
     return fit + (replayed(Code.NO_BASE_IMAGE.value) if fit else 0)
 
@@ -173,7 +175,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     history = applied_history(ledger, route)
     if history is None:
         return verdicts
-    mine = [row for row in chosen if row["code"] in {*_TYPED, Code.ORDER_KEY_MISSING.value}]
+    mine = [row for row in chosen if row["code"] in _OF_COLUMNS]
     with history as reconstruction:
         for batch in reconstruction.batches:
             rows = _verdicts(reconstruction.frames, batch, mine)

@@ -162,8 +162,6 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
     shows, and carry out on the target, which has `columns`, what the policy lets in."""
     ledger, route, keys = feeding.ledger, feeding.route, feeding.contract.keys
-    images = {image for each in feeding.stats for image in each.images}
-    wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
     held = {name.lower() for name in columns}
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
@@ -171,16 +169,17 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
             f"key column {', '.join(missing)} is not in {route.target}, whose key was fixed when "
             f"it was created; another key needs another target"
         )
-    for entry in feeding.drift.reserved_names(wanted):
-        ledger.stage_entry(entry)
     left = ledger.begin_again(feeding.table, route)
     if ledger.apply_statements(feeding.table, route) or left:
         columns = columns_of(ledger.warehouse, route.target) or {}
     # What the configuration says of a column holds under the name that it was given just now.
     route = ledger.route(feeding.table) or route
-    check_excluded(route, columns_of(ledger.warehouse, route.target) or {})
+    check_excluded(route, columns)
+    images = {image for each in feeding.stats for image in each.images}
     wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
     drift = Drift(ledger, feeding.table, route)
+    for entry in drift.reserved_names(wanted):
+        ledger.stage_entry(entry)
     typed = {column.name for listed in feeding.types for column in listed}
     if added := drift.new_columns(columns, wanted=wanted):
         ledger.enter_columns(added, route)

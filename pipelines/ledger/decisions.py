@@ -31,6 +31,7 @@ from ingest.ddl.changes import (
     ended,
     frees,
     name_after,
+    names_through,
     schema_changes,
 )
 from ingest.ddl.model import Statement
@@ -536,7 +537,12 @@ class Ledger(EntryStore):
         gone = [effect.name for effect in entry.effects if isinstance(effect, DropColumn)]
         if gone and have_misfits(*of_target, columns=gone):
             return True
-        ordering = {name.lower() for name in route.sequence_by or ()}
+        lineage = self.lineage(entry.table) if route.sequence_by else ()
+        ordering = {
+            name.lower()
+            for declared in route.sequence_by or ()
+            for _, name in names_through(declared, lineage)
+        }
         named = ({frees(e), brings(e)} for e in entry.effects if isinstance(e, RenameColumn))
         if not any(ordering & names for names in named):
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from ingest.config.routes import Route, excluded_through
 from ingest.ddl.changes import (
@@ -52,17 +52,22 @@ def reviewed(store: EntryStore, entry: Entry, route: Route) -> Entry:
         return replace(entry, proposed=_on_target(store, entry, entry.proposed, columns=columns))
     statement = _statement(store, entry, columns)
     types = _source_types(store, entry, statement)
-    outcome = _review(store, entry, statement, route=route, columns=columns, keys=keys, types=types)
+    hidden, later = excluded_at(store, entry), _later(store, entry)
+    known = _Known(route.columns, columns, keys, hidden, later)
+    outcome = _review(entry, statement, known, types=types)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
     stated = schema_changes(statement.clauses, declared)
-    hidden = excluded_at(store, entry)
-    effects = effects_on(stated, columns, keys, exclude=hidden, later=_later(store, entry))
+    effects = effects_on(stated, columns, keys, exclude=hidden, later=later)
     stated_on_target = replace(entry, target=route.target, effects=effects)
     proposed = _on_target(store, stated_on_target, outcome.proposed, columns=columns)
     listed = [o.note for o in outcome.clauses if o.note]
     if proposed != outcome.proposed:
+        listed.append(
+            "other source tables of the target still have what goes: it stays for theirs"
+            if _without_excluded(store, entry, outcome.proposed) != proposed
+            else "a column of that name is excluded from gold in other source tables of the target"
+        )
         outcome = replace(outcome, proposed=proposed)
-        listed.append("other source tables of the target have a part in that: it is as for theirs")
     notes = "; ".join(dict.fromkeys(listed)) or None
     if RecreateTable() in entry.effects:
         outcome = replace(outcome, risk="destructive", kind="create_table")
@@ -87,14 +92,12 @@ def proposed_now(store: EntryStore, entry: Entry, route: Route) -> tuple[ColumnC
     """
     columns = columns_of(store.warehouse, route.target) or {}
     keys = keys_of(store.warehouse, route.target) or route.keys or ()
+    later = _later(store, entry)
     if entry.statement is None:
-        later = _later(store, entry)
         proposed = of_data(entry, route, columns, keys=keys, later=later).proposed
     else:
-        statement = _statement(store, entry, columns)
-        proposed = _review(
-            store, entry, statement, route=route, columns=columns, keys=keys
-        ).proposed
+        known = _Known(route.columns, columns, keys, excluded_at(store, entry), later)
+        proposed = _review(entry, _statement(store, entry, columns), known).proposed
     return _on_target(store, entry, proposed, columns=columns)
 
 
@@ -107,12 +110,18 @@ def _on_target(
 ) -> tuple[ColumnChange, ...]:
     """What an entry proposes for a target that other source tables feed, too: what these have
     stays, and no column comes by a name that an excluded one has in some of them."""
+    kept = _without_excluded(store, entry, proposed)
+    return without_others(store, entry, kept, columns=columns)
+
+
+def _without_excluded(
+    store: EntryStore, entry: Entry, proposed: Iterable[ColumnChange]
+) -> tuple[ColumnChange, ...]:
     way = store.route(entry.table)
     excluded = {name.lower() for name in way.exclude} if way is not None else set()
-    kept = without_others(store, entry, proposed, columns=columns)
     return tuple(
         change
-        for change in kept
+        for change in proposed
         if not (isinstance(change, AddColumn) and change.name.lower() in excluded)
     )
 
@@ -125,26 +134,22 @@ def _statement(store: EntryStore, entry: Entry, columns: Mapping[str, str]) -> S
     return statement
 
 
+class _Known(NamedTuple):
+    """What a statement is reviewed against: declared types, the target's columns and keys, what is
+    excluded where the statement stands, and the changes in force from behind it."""
+
+    declared: Mapping[str, str]
+    columns: Mapping[str, str]
+    keys: Collection[str]
+    exclude: Collection[str]
+    later: Sequence[LineageEntry]
+
+
 def _review(
-    store: EntryStore,
-    entry: Entry,
-    statement: Statement,
-    *,
-    route: Route,
-    columns: Mapping[str, str],
-    keys: Collection[str],
-    types: Mapping[str, str] | None = None,
+    entry: Entry, statement: Statement, known: _Known, *, types: Mapping[str, str] | None = None
 ) -> Review:
-    return review(
-        statement,
-        columns=columns,
-        source_types=types,
-        declared=route.columns,
-        exclude=excluded_at(store, entry),
-        keys=keys,
-        dialect=entry.dialect or "mysql",
-        later=_later(store, entry),
-    )
+    dialect = entry.dialect or "mysql"
+    return review(statement, source_types=types, dialect=dialect, **known._asdict())
 
 
 def _later(store: EntryStore, entry: Entry) -> list[LineageEntry]:

@@ -50,7 +50,7 @@ class EntryStore:
         self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
         self._of_targets: dict[str, set[SourceTable]] = {}
         """Of each target the source tables with schema changes."""
-        self._followed: dict[str, tuple[Any, Route]] = {}
+        self._followed: dict[str, tuple[tuple[Any, ...], Route]] = {}
         """Of each target what is declared of its columns, and that by the names of now, as long as
         no schema change of its tables comes."""
 
@@ -151,8 +151,9 @@ class EntryStore:
             return way
         known = self._followed.get(way.target)
         if known is None or known[0] != (way.exclude, way.columns):
-            self.entries  # noqa: B018 - which knows the tables of the target from then on
-            changed = {self.first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
+            # They have the entries loaded, and so the tables of the target.
+            first_names = self.first_names
+            changed = {first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
             now = followed(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
             known = self._followed[way.target] = ((way.exclude, way.columns), now)
         return replace(way, exclude=known[1].exclude, columns=known[1].columns)

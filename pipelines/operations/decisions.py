@@ -112,16 +112,14 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     if entry.risk == "none" and entry.status not in WAITING:
         return entry
     if entry.table in ledger.held_tables():
-        text = f"{entry.id} is of {label_of(entry.table)}, which waits for its rename: decide on it"
+        named = label_of(entry.table)
+        text = f"{entry.id} is of {named}, which waits for its rename: decide on that one first"
         raise ConfigError([Mistake("command line", None, text)])
     if entry.status == "approved":
         return entry if ledger.too_early(entry) else complete(ledger, entry)
-    first = _blocking(ledger, entry)
-    if first is not None:
-        text = f"{entry.id} takes a column's name that {first.id} frees: approve that one first"
-        if renames_another(entry, ledger.of(entry.table)) is not None:
-            text = f"{entry.id} renames a column that {first.id} brings: decide on that one first"
-        raise ConfigError([Mistake("command line", None, text)])
+    blocked = _blocked(ledger, entry)
+    if blocked is not None:
+        raise ConfigError([Mistake("command line", None, blocked)])
     route = ledger.route(entry.table)
     if route is not None and ledger.warehouse.exists("gold", route.target):
         again = reviewed(ledger, counted(ledger, entry), route)
@@ -139,18 +137,19 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
     return approved if ledger.too_early(approved) else complete(ledger, approved)
 
 
-def _blocking(ledger: Ledger, entry: Entry) -> Entry | None:
-    """The waiting change without which this one cannot be: a rename of what it adds anew, or what
-    takes away or renames a column whose name it gives to another."""
+def _blocked(ledger: Ledger, entry: Entry) -> str | None:
+    """The sentence on a waiting change without which this one cannot be: what brings the column
+    that it renames, a rename of what it adds anew, or what takes away or renames a column whose
+    name it gives to another."""
     taken = {e.new.lower() for e in entry.effects if isinstance(e, RenameColumn)}
     others = ledger.of(entry.table)
     if (first := renames_another(entry, others)) is not None:
-        return first
+        return f"{entry.id} renames a column that {first.id} brings: decide on that one first"
     for other in others:
         if other.status not in WAITING or other.id == entry.id:
             continue
         renames = any(isinstance(effect, RenameColumn) for effect in other.effects)
         earlier = (other.pos or ()) < (entry.pos or ())
         if (renames and readded(entry, [other])) or (earlier and freed(other.effects) & taken):
-            return other
+            return f"{entry.id} takes a column's name that {other.id} frees: approve that one first"
     return None

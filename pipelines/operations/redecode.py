@@ -112,18 +112,16 @@ def _reordered(warehouse: Warehouse, source: Source) -> bool:
     silver = warehouse.read("silver", "cdc").where(equal(source=source.name))
     silver = silver.where("kind IN ('change', 'ddl', 'fragment')")
     bronze = warehouse.read("bronze", "messages").where(equal(source=source.name))
-    kept = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").isEmpty()
+    whole = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").isEmpty()
     trimmed = [
         target
         for (of, target), progress in load_progress(warehouse).items()
         if of == source.name and any(m.horizons for m in progress.watermarks.values())
     ]
-    if not kept or trimmed:
-        lost = (
-            f"the history of {', '.join(trimmed)} was trimmed"
-            if trimmed
-            else ("bronze has no longer all messages that silver has changes of")
-        )
+    lost = f"the history of {', '.join(trimmed)} was trimmed" if trimmed else None
+    if not whole:
+        lost = "bronze has no longer all messages that silver has changes of"
+    if lost is not None:
         raise SourceError(
             f"source {source.name}: expected all of its history for another order, but {lost}, and "
             "places of two orders cannot be compared; put `order` back, or take a new snapshot "
@@ -147,13 +145,9 @@ def _place_entries(warehouse: Warehouse, source: Source) -> None:
         for found, _ in in_silver(warehouse, source, 0, last=last_batch(warehouse))
     }
     moved = [
-        replace(
-            entry,
-            pos=now[told(entry)].pos,
-            joined=tuple(dict.fromkeys((*entry.joined, now[told(entry)].id))),
-        )
+        replace(entry, pos=found.pos, joined=tuple(dict.fromkeys((*entry.joined, found.id))))
         for entry in entries.values()
-        if told(entry) in now
+        if (found := now.get(told(entry))) is not None
     ]
     write_entries(warehouse, moved)
 

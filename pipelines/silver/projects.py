@@ -73,8 +73,14 @@ def take(warehouse: Warehouse, source: str) -> None:
 
 
 def check(warehouse: Warehouse, source: str) -> None:
-    """Raise SourceError where the source's name is that of another project's source."""
+    """Raise SourceError where the source's name is that of another project's source, or its epoch
+    was taken back."""
     _check(*_notes(warehouse, source), source)
+
+
+def check_owner(warehouse: Warehouse, source: str) -> None:
+    """Raise SourceError where the source's name is that of another project's source."""
+    _check_owner(*_notes(warehouse, source), source)
 
 
 def _check(noted: _Note | None, now: _Note, source: str) -> None:
@@ -84,6 +90,10 @@ def _check(noted: _Note | None, now: _Note, source: str) -> None:
             f"one, got {now.epoch}: what comes would lie below all that came. Put `epoch: "
             f"{noted.epoch}` back, or begin anew by `ingest reset --source {source} --bronze`"
         )
+    _check_owner(noted, now, source)
+
+
+def _check_owner(noted: _Note | None, now: _Note, source: str) -> None:
     if noted is not None and noted.place == now.place and _another(noted, now, source):
         raise SourceError(
             f"source {source}: expected it to be of one project, got two: on this warehouse it is "

@@ -65,6 +65,11 @@ def test_an_epoch_is_not_taken_back(project: Project) -> None:
     for verb in (projects.check, projects.take):
         with pytest.raises(SourceError, match="expected the epoch 2 that it has come to, or a h"):
             verb(project("one", f"epoch: 1\n{FILES}"), "shop")
+    # Who is told to begin anew may.
+    back = project("one", f"epoch: 1\n{FILES}")
+    projects.check_owner(back, "shop")
+    projects.forget(back, "shop")
+    projects.take(back, "shop")
     projects.take(project("one", f"epoch: 3\n{FILES}"), "shop")
 
 

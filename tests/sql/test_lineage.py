@@ -152,6 +152,8 @@ def test_retyped_columns() -> None:
     renames = [(at(7), RenameColumn("n", "m"), False), (at(7), RenameColumn("m", "n"), False)]
     types = [(at(6), AlterColumnType("n", "int"), False)]
     assert retypings(lineage([*types, *renames])) == {"m": at(6)}
+    # A rename that waits moves nothing.
+    assert retypings(lineage([*types, (at(7), RenameColumn("n", "m"), True)])) == {"n": at(6)}
     assert retypings(lineage([*types, (at(8), DropColumn("n"), False)])) == {}
 
 

@@ -131,10 +131,7 @@ def _settled(offsets: SourceOffsets, held: Held) -> list[Loss]:
     """The losses that are noted now; raises SourceError where the source cannot go on."""
     losses = offsets.losses(held, offsets.read())
     offsets.check(losses)
-    if losses:
-        offsets.go_on(losses, held)
-    else:
-        offsets.remember(held)
+    offsets.go_on(losses, held)
     return losses
 
 

@@ -6,7 +6,7 @@ Spark reads them; here is what it does not tell, the same under Spark Connect.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ingest.config.sources import Source
@@ -29,15 +29,16 @@ class Topics(NamedTuple):
     """The topics that a source names, by name or by a pattern."""
 
     cluster: Cluster
-    names: Sequence[str] | None
-    pattern: str | None
+    declared: Kafka
 
     def held(self) -> Held:
         """What they are now, and what each partition holds; raises FAILURES."""
         with self.cluster.open() as client:
-            topics = client.topics(self.names)
-            if self.pattern is not None:
-                topics = {name: topic for name, topic in topics.items() if self._matches(name)}
+            topics = {
+                name: topic
+                for name, topic in client.topics(self.declared.topics).items()
+                if declares(self.declared, name)
+            }
             spans = client.spans(topics)
         return Held(
             topics, {Partition(*partition): Span(*span) for partition, span in spans.items()}
@@ -62,13 +63,6 @@ class Topics(NamedTuple):
         """Notes how far a consumer group is; raises FAILURES."""
         with self.cluster.open() as client:
             client.commit(group, {(topic, number): at for (topic, number), at in offsets.items()})
-
-    def _matches(self, name: str) -> bool:
-        if self.pattern is None or name in _INTERNAL:
-            return False
-        if re.search(r"\\[pP]\{", self.pattern):
-            raise Unsupported(f"a pattern of Java's own, {self.pattern}")
-        return re.fullmatch(self.pattern, name) is not None
 
 
 def _keyed(record: Record) -> Record:
@@ -100,7 +94,16 @@ def topics_of(kafka: Kafka) -> Topics:
         servers.append((host.rpartition("//")[2].strip("[]"), int(port)))
     committed = kafka.options.get("kafka.isolation.level") == "read_committed"
     cluster = Cluster(servers, login(kafka.options), committed)
-    return Topics(cluster, kafka.topics, kafka.topics_pattern)
+    return Topics(cluster, kafka)
+
+
+def declares(kafka: Kafka, topic: str) -> bool:
+    """Whether a source reads a topic; raises Unsupported for a pattern of Java's own."""
+    if kafka.topics_pattern is None:
+        return topic in (kafka.topics or ())
+    if re.search(r"\\[pP]\{", kafka.topics_pattern):
+        raise Unsupported(f"a pattern of Java's own, {kafka.topics_pattern}")
+    return topic not in _INTERNAL and re.fullmatch(kafka.topics_pattern, topic) is not None
 
 
 def explained(error: Exception, source: Source) -> PlatformError:

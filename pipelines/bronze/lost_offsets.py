@@ -3,18 +3,23 @@
 Before a stream begins, what the topics hold is compared with where the stream stands:
 
 1. A partition that begins above that place has lost the messages between (retention passed them).
-   Offsets that are missing further up are none: compaction and transactions leave such holes.
+   Offsets that are missing further up are none: compaction and transactions leave such holes. A
+   partition that a topic was given since, and a topic that turned up since by the same pattern,
+   were to be read from their first offset; any other topic is read from where it begins.
 2. A topic that has another id than before, or ends below the place, was deleted and made anew. Its
    offsets begin again, so its messages could be taken for copies of others: only a raised `epoch`
    tells them apart, and until then the source stops.
 3. A topic that a pattern found and that is there no more took with it what was not read. Its id is
-   kept: a topic of its name that turns up later is one that was made anew.
+   kept: a topic of its name that turns up later is one that was made anew. A topic that is not
+   declared any more is not missed.
 4. With `lost: go_on` each loss becomes a row of bronze without value, with the header GAP_HEADER,
    at the first offset that is missing; and the stream's checkpoint is replaced by places to begin
    at. What is to be done is noted first, so that a run which is killed half way is made whole.
 
 Spark itself is told to fail where anything is gone that it was to read: what goes on while this is
-looked at, or while a batch is read, comes back here and is compared once more.
+looked at, or while a batch is read, comes back here and is compared once more. It takes topics that
+are not declared any more, and those whose first messages are gone when they are read first, for
+losses, too: its checkpoint is replaced for them as after a loss.
 """
 
 from __future__ import annotations
@@ -30,11 +35,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from ingest.config.sources import Source
+from ingest.config.transports import Kafka
 from ingest.errors import SourceError
 from ingest.files.record import GAP_HEADER
 from pipelines.bronze.by_offset.columns import record_batch
 from pipelines.bronze.by_offset.source import Partition
-from pipelines.bronze.kafka_topics import Held
+from pipelines.bronze.kafka_topics import Held, declares
 from pipelines.platform.checkpoints import read_note, write_whole
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import BRONZE, Warehouse
@@ -69,8 +75,9 @@ class Loss(NamedTuple):
 class SourceOffsets:
     """Where the stream of a source stands in its topics.
 
-    Its note has `ids` of the topics that were read, the `epoch` in which they were, `begin`, where
-    a stream begins that has no checkpoint of its own, and `losses` that are not in bronze yet.
+    Its note has `ids` of the topics that were read, the `epoch` in which they were and the
+    `pattern` by which they were found, `begin`, where a stream begins that has no checkpoint of its
+    own, and, as long as the one that it had is not replaced, `losses` that are to be in bronze.
     """
 
     def __init__(self, warehouse: Warehouse, source: Source, checkpoint: str) -> None:
@@ -82,7 +89,7 @@ class SourceOffsets:
 
     def finish(self) -> None:
         """Does what a killed run has noted and not done."""
-        if self._note.get("losses"):
+        if "losses" in self._note:
             self._set_down()
 
     def read(self) -> dict[Partition, int] | None:
@@ -104,10 +111,9 @@ class SourceOffsets:
 
     def starting(self, held: Held | None) -> str:
         """Where a stream without a checkpoint of its own begins, as Spark's option has it."""
-        assert self._source.kafka is not None
         begin: dict[str, dict[str, int]] | None = self._note.get("begin")
         if begin is None:
-            return self._source.kafka.starting_offsets
+            return self._kafka.starting_offsets
         # Spark wants to be told of each partition; what is new is read whole.
         for topic, number in held.spans if held is not None else ():
             begin.setdefault(topic, {}).setdefault(str(number), _EARLIEST)
@@ -117,7 +123,7 @@ class SourceOffsets:
 
     def losses(self, held: Held, read: Mapping[Partition, int] | None) -> list[Loss]:
         """What is gone of that which is to be read next; `read` was so before `held` was asked."""
-        read, ends = read or {}, None
+        read, ends = self._followed(held, read or {}), None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
         for partition, offset in read.items():
@@ -145,11 +151,10 @@ class SourceOffsets:
 
     def check(self, losses: Sequence[Loss]) -> None:
         """Raises SourceError where the source cannot go on after these losses."""
-        kafka, epoch = self._source.kafka, self._source.epoch
-        assert kafka is not None
+        epoch = self._source.epoch
         raised = self._note.get("epoch", epoch) < epoch
         recreated = [loss for loss in losses if loss.recreated]
-        if not losses or (kafka.lost == "go_on" and (raised or not recreated)):
+        if not losses or (self._kafka.lost == "go_on" and (raised or not recreated)):
             return
         stood: dict[str, dict[str, int]] = {}
         for loss in losses:
@@ -174,12 +179,12 @@ class SourceOffsets:
         raise SourceError(text)
 
     def go_on(self, losses: Sequence[Loss], held: Held) -> None:
-        """Notes the losses in bronze, and begins the stream anew behind them. What is lost of a
-        topic that was away was noted when it went."""
+        """Notes the losses in bronze, and begins the stream anew behind them where Spark's own
+        checkpoint does not do. What is lost of a topic that was away was noted when it went."""
         read = self.read()
-        losses = [loss for loss in losses if read is not None and loss.partition in read]
-        if not losses:
-            self.remember(held)
+        losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
+        if not losses and not self._changed(held):
+            self._remember(held)
             return
         begin: dict[str, dict[str, int]] = {}
         lost = {loss.partition: loss for loss in losses}
@@ -193,18 +198,52 @@ class SourceOffsets:
             begin.setdefault(partition.topic, {})[str(partition.number)] = at
         self._note["begin"] = begin
         self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
-        self._note["ids"] = {**self._note.get("ids", {}), **held.ids}
-        self._note["epoch"] = self._source.epoch
+        self._note |= self._about(held)
         self._write()
         self._set_down()
 
-    def remember(self, held: Held) -> None:
+    def _followed(self, held: Held, read: Mapping[Partition, int]) -> dict[Partition, int]:
+        """The offsets that are to be read next of what is declared, by partition: of that, too,
+        which is there since a run looked last."""
+        kafka = self._kafka
+        followed = {at: offset for at, offset in read.items() if declares(kafka, at.topic)}
+        topics, ids = {at.topic for at in followed}, self._note.get("ids", {})
+        same = kafka.topics_pattern is not None
+        same &= self._note.get("pattern") == kafka.topics_pattern
+        for at in held.spans if read else ():
+            if at.topic in topics or (same and at.topic not in ids):
+                followed.setdefault(at, 0)
+        return followed
+
+    def _changed(self, held: Held) -> bool:
+        """Whether Spark would take what is declared by now for a loss."""
+        read = offsets_read(str(self._checkpoint))
+        if read is None:
+            return False
+        gone = any(not declares(self._kafka, partition.topic) for partition in read)
+        return gone or any(
+            partition not in read and span.lowest > 0 for partition, span in held.spans.items()
+        )
+
+    def _remember(self, held: Held) -> None:
         """Notes which topics those are that are read now."""
-        ids = {**self._note.get("ids", {}), **held.ids}
-        about = {"ids": ids, "epoch": self._source.epoch}
+        about = self._about(held)
         if any(self._note.get(name) != value for name, value in about.items()):
             self._note |= about
             self._write()
+
+    def _about(self, held: Held) -> dict[str, object]:
+        ids = {**self._note.get("ids", {}), **held.ids}
+        return {
+            "ids": ids,
+            "epoch": self._source.epoch,
+            "pattern": self._kafka.topics_pattern,
+        }
+
+    @property
+    def _kafka(self) -> Kafka:
+        assert self._source.kafka is not None
+        return self._source.kafka
 
     def _set_down(self) -> None:
         """Does what is noted; each step can be done again."""

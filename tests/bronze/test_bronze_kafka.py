@@ -376,6 +376,55 @@ def test_a_topic_made_anew_is_seen_however_long_it_is(kafka: str, tables: Wareho
     ]
 
 
+def test_topics_come_and_go_by_what_is_declared(kafka: str, tables: Warehouse) -> None:
+    """A topic that was there before is read from what it holds, and one that is declared no more
+    is not missed; what nobody saw of that which the source follows is."""
+    for topic in ("b12.a", "b12.old"):
+        create_topic(kafka, topic)
+        produce(kafka, topic, [Record(b"0"), Record(b"1"), Record(b"2")])
+    age_out(kafka, "b12.old", 2)
+    assert ingest_source(tables, topics(kafka, "b12.a")).messages == 3
+    both = topics(kafka, "b12.a", "b12.old")
+    assert waiting(tables, both) == [Waiting("b12.old", 0, 2, 3)]
+    assert ingest_source(tables, both).messages == 1
+    produce(kafka, "b12.old", [Record(b"3")])
+    alone = topics(kafka, "b12.old")
+    assert waiting(tables, alone) == [Waiting("b12.old", 0, 3, 4)]
+    assert ingest_source(tables, alone).messages == 1
+    # What a killed run leaves: where the stream begins anew is noted, and it is not begun.
+    note = Path(tables.checkpoint("bronze", "shop"), "topics.json")
+    noted = {**orjson.loads(note.read_bytes()), "begin": {"b12.old": {"0": 4}}, "losses": []}
+    note.write_bytes(orjson.dumps(noted))
+    # Partitions that are added, and topics that turn up, are followed from their first offset.
+    pattern = topics(kafka, topics_pattern=r"b12\.[on].*")
+    assert ingest_source(tables, pattern).messages == 0
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_partitions([NewPartitions("b12.old", 2)])["b12.old"].result()
+    create_topic(kafka, "b12.new")
+    produce(kafka, "b12.old", [Record(b"4", partition=1), Record(b"5", partition=1)])
+    produce(kafka, "b12.new", [Record(b"0"), Record(b"1")])
+    age_out(kafka, "b12.old", 1, partition=1)
+    age_out(kafka, "b12.new", 1)
+    with pytest.raises(SourceError, match=r"b12\.new/0 lacks 0-0, b12\.old/1 lacks 0-0\. To go"):
+        ingest_source(tables, pattern)
+    going_on = topics(kafka, topics_pattern=r"b12\.[on].*", lost="go_on")
+    found = ingest_source(tables, going_on)
+    assert (found.messages, len(found.lost)) == (2, 2)
+    assert ingest_source(tables, going_on) == Bronze("shop", 0)
+    columns = ("topic", "partition", "offset", "value", "string(headers[0].value)")
+    assert sorted(rows(tables, *columns), key=str) == [
+        ("b12.a", 0, 0, b"0", None),
+        ("b12.a", 0, 1, b"1", None),
+        ("b12.a", 0, 2, b"2", None),
+        ("b12.new", 0, 0, None, "0-0"),
+        ("b12.new", 0, 1, b"1", None),
+        ("b12.old", 0, 2, b"2", None),
+        ("b12.old", 0, 3, b"3", None),
+        ("b12.old", 1, 0, None, "0-0"),
+        ("b12.old", 1, 1, b"5", None),
+    ]
+
+
 def test_what_is_lost_while_it_is_read_is_found_again(
     kafka: str, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

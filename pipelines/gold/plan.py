@@ -27,7 +27,7 @@ from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import TRUNCATES, truncates
+from ingest.sql.silver import TRUNCATES, named, truncates
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
@@ -40,7 +40,7 @@ from pipelines.silver.pending import (
     with_key_changes,
     with_sequence_positions,
 )
-from pipelines.targets.progress import Progress, Watermarks
+from pipelines.targets.progress import Names, Progress, Watermarks
 from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
@@ -86,16 +86,33 @@ class TargetTable:
 
 class Extent(NamedTuple):
     """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
-    `only`, and of each source table what `watermarks` say of where it was trimmed."""
+    `only`, and of each source table what `watermarks` say of where it was trimmed. `behind`: names
+    of source tables of which less counts, up to a batch of their own."""
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
     last: int | None = None
     only: str = "true"
+    behind: Mapping[Names, int] = MappingProxyType({})
 
     @classmethod
-    def applied(cls, progress: Progress) -> Extent:
-        """As much as was applied to a target."""
-        return cls(progress.watermarks, *progress.applied)
+    def applied(cls, progress: Progress, cursor: Progress) -> Extent:
+        """As much as was applied to a target: what waits for a decision, or for its turn, was not.
+        `cursor`: how far its source was looked through."""
+        behind = {
+            names: applied
+            for names, last in cursor.tables.items()
+            if (applied := progress.tables.get(names, 0)) < last
+        }
+        return cls(progress.watermarks, *progress.applied, behind)
+
+    def narrowing(self, table: SourceTable, later_names: Iterable[SourceTable]) -> str:
+        """SQL that is true for what counts of a source table, under all its names."""
+        beyond = [
+            f"({named(name)} AND batch > {self.behind[name[1:]]})"
+            for name in (table, *later_names)
+            if name[1:] in self.behind
+        ]
+        return f"{self.only} AND NOT ({' OR '.join(beyond)})" if beyond else self.only
 
 
 ALL_HISTORY = Extent()
@@ -140,7 +157,13 @@ def history_batches(
             horizons=known.horizons, last_baseless=known.last_baseless
         )
     batches = _batches(warehouse, changed, target, watermarks=kept)
-    return with_truncates(warehouse, [replace(batch, only=extent.only) for batch in batches])
+    return with_truncates(
+        warehouse,
+        [
+            replace(batch, only=extent.narrowing(batch.table, batch.later_names))
+            for batch in batches
+        ],
+    )
 
 
 def table_batches(
@@ -461,8 +484,8 @@ def _sequence(
         return tuple(sorted(sent.get(name.lower(), set()) | {name}))
 
     sequence = []
-    for named in route.sequence_by or ():
-        *earlier, (_, name) = names_through(named, feed.lineage)
+    for declared_name in route.sequence_by or ():
+        *earlier, (_, name) = names_through(declared_name, feed.lineage)
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
         before = tuple((pos, spelled(old)) for pos, old in earlier if pos is not None)
         sequence.append(OrderColumn(spelled(name), type_, before))

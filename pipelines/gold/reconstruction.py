@@ -51,7 +51,7 @@ from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values
-from pipelines.targets.progress import Progress, progress_of
+from pipelines.targets.progress import Progress, load_progress, progress_of, source_cursor
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
 from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
@@ -273,14 +273,18 @@ def _folded(names: Iterable[str]) -> set[str]:
 def as_applied(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The target as all that it has applied makes it, under the columns, key and mode that it
     has."""
-    extent, before = Extent.applied(progress), progress.contract
+    extent, before = _applied(warehouse, progress), progress.contract
     return Reconstruction(warehouse, target, extent=extent, before=before)
 
 
 def as_made_today(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:
     """The same under the columns, key and mode that it would have if it were made today."""
-    extent, before = Extent.applied(progress), progress.contract
+    extent, before = _applied(warehouse, progress), progress.contract
     return Reconstruction(warehouse, target, extent=extent, today=True, before=before)
+
+
+def _applied(warehouse: Warehouse, progress: Progress) -> Extent:
+    return Extent.applied(progress, source_cursor(load_progress(warehouse), progress.source))
 
 
 def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstruction:

@@ -62,6 +62,7 @@ from pipelines.targets.progress import (
     Watermarks,
     highest,
     record_progress,
+    source_cursor,
 )
 from pipelines.targets.table import columns_of, keys_of
 from pipelines.terminal.console import counted
@@ -75,7 +76,8 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     check_masks(route, progress.contract if progress is not None else None)
     check_excluded(route, columns or ())
-    extent = Extent.applied(progress) if progress is not None else ALL_HISTORY
+    cursor = source_cursor(ledger.progress_by_target, ledger.source)
+    extent = Extent.applied(progress, cursor) if progress is not None else ALL_HISTORY
     found = histories(
         warehouse,
         {table: route},

@@ -115,18 +115,21 @@ def empty(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
         return append_truncates(warehouse, entries)
 
 
-def append_truncates(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
-    """`empty` for who holds silver's lease."""
+def append_truncates(
+    warehouse: Warehouse, entries: Sequence[Entry], *, batch: int | None = None
+) -> bool:
+    """`empty` for who holds silver's lease; as `batch`, which is the next one unless given."""
     lacking = [entry for entry in entries if not _emptied(warehouse, entry)]
     if not lacking:
         return False
-    batch = last_batch(warehouse) + 1
+    top = last_batch(warehouse)
+    batch = batch or top + 1
     frames = [_truncates(warehouse, entry, batch) for entry in lacking]
     made = frames[0]
     for frame in frames[1:]:
         made = made.unionByName(frame)
     once = ("silver/generations", warehouse.next_version("silver", "cdc"))
-    warehouse.append(made.coalesce(1), "silver", "cdc", once=once, note=batch)
+    warehouse.append(made.coalesce(1), "silver", "cdc", once=once, note=max(batch, top))
     return True
 
 

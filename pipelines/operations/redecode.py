@@ -3,7 +3,8 @@
 1. Every target of the source is marked: until it is rebuilt nothing is applied to it.
 2. What bronze holds of the messages that silver knows is decoded into one batch, which takes the
    place of the source's rows by one commit of Delta Lake. Messages that retention has taken out of
-   bronze keep their rows, in that batch, too.
+   bronze keep their rows, in that batch, too. What gold has not applied of tables that wait for a
+   decision is in a batch of its own, above it.
 3. Halves of updates and shards are joined as behind a stream.
 4. What the decoding said of itself is noted: the declaration, rejects that are none any more, how
    far the targets are once they are rebuilt. Then they are.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -30,8 +32,9 @@ from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
-from ingest.sql.silver import last_batches
+from ingest.sql.silver import last_batches, named
 from ingest.sql.tables.rows import delete
+from pipelines.gold.backlog import progress_of_route
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
@@ -58,8 +61,14 @@ from pipelines.targets.progress import (
     create_progress,
     load_progress,
     record_progress,
+    source_cursor,
 )
 from pipelines.targets.table import keep_horizons
+
+_BEHIND = 3
+"""How many batches behind the one that is decoded hold what comes of it: pairs, shards that are put
+together, and truncates of new generations."""
+_PAIRS = "silver/redecode/pairs"
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
@@ -88,15 +97,17 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
         reordered = _reordered(warehouse, declared)
+        unapplied = _unapplied(warehouse, source)
         _mark(warehouse, source)
-        counts, kept = _decoded(warehouse, declared)
+        counts, kept, batch = _decoded(warehouse, declared, unapplied)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)
         if reordered:
             _place_entries(warehouse, declared)
-        _empty_again(warehouse, source)
+        _empty_again(warehouse, source, batch=batch + _BEHIND)
         declarations.remember(warehouse, declared)
-        rebuilt = _reached(warehouse, source)
+        applied = {table[1:]: batch + _BEHIND for table in unapplied}
+        rebuilt = _reached(warehouse, source, applied)
     targets = {target: _rebuilt(warehouse, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, sources=[source])
@@ -197,8 +208,36 @@ def _outdated(progress: Progress, how: Outdated) -> Progress:
     return replace(progress, status="parked", error=progress.why_outdated)
 
 
-def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
-    """Replace the source's rows; what there is of them now, and how many messages keep theirs."""
+def _unapplied(warehouse: Warehouse, source: str) -> dict[SourceTable, int]:
+    """The source tables whose changes wait for a decision, by each of their names, and up to which
+    of silver's batches they are applied."""
+    progress_by_target = load_progress(warehouse)
+    ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
+    cursor = source_cursor(progress_by_target, source)
+    closed = ledger.closed()
+    found: dict[SourceTable, int] = {}
+    for names in cursor.tables:
+        table = SourceTable(source, *names)
+        first = ledger.first_names.get(table, table)
+        if first in closed:
+            route = ledger.route(first)
+            applied = {} if route is None else progress_of_route(ledger, route).tables
+            found[table] = applied.get(names, 0)
+    if not found or all(p.outdated != "decoding" for p in progress_by_target.values()):
+        return found
+    silver = warehouse.read("silver", "cdc").where(equal(source=source))
+    lowest = silver.agg(F.min("batch")).first()
+    if lowest is None or lowest[0] is None or lowest[0] <= cursor.batch:
+        return found
+    # A run was killed behind the commit: silver is numbered anew, gold's progress is not yet.
+    return dict.fromkeys(found, lowest[0] + _BEHIND)
+
+
+def _decoded(
+    warehouse: Warehouse, source: Source, unapplied: Mapping[SourceTable, int]
+) -> tuple[Counts, int, int]:
+    """Replace the source's rows; what there is of them now, how many messages keep theirs, and the
+    first batch that they are in."""
     batch = last_batch(warehouse) + 1
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
@@ -211,25 +250,40 @@ def _decoded(warehouse: Warehouse, source: Source) -> tuple[Counts, int]:
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
     rows = rows.withColumn("batch", F.lit(batch).cast("bigint"))
-    own = equal(source=source.name)
-    warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=batch)
-    counts = count(_batch(warehouse, batch))
+    late = _waiting(silver, unapplied)
+    above = None if late is None else batch + _BEHIND + 1
+    if late is not None:
+        tables = " OR ".join(f"({named(table)})" for table in unapplied)
+        waits = F.col("late") & F.expr(f"kind IN ('change', 'fragment') AND ({tables})")
+        rows = rows.join(F.broadcast(late), list(MESSAGE), "left")
+        rows = rows.withColumn("batch", F.when(waits, F.lit(above)).otherwise(F.col("batch")))
+    own, top = equal(source=source.name), above or batch
+    warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=top)
+    now = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+    counts = count(now.where(F.col("batch") >= batch))
     last = batch
     if source.splits_updates:
-        once = ("silver/redecode/pairs", batch)
-        joined = join_split_updates(
-            warehouse, source, batch, counts=counts, once=once, to=batch + 1
-        )
-        last += bool(joined)
+        pairs = partial(join_split_updates, warehouse, source, counts=counts)
+        last += bool(pairs(batch, once=(_PAIRS, batch), to=batch + 1, top=top))
+        if above is not None:
+            top += bool(pairs(above, once=(_PAIRS, above), to=above + 1))
     if source.shards:
         checkpoint = warehouse.checkpoint("silver", source.name)
         walk_from(checkpoint, batch, anew=True)
-        join_shards(warehouse, source, checkpoint, span=(batch - 1, last), came=bool(counts.shards))
-    return counts._replace(messages=counts.messages - kept), kept
+        span = (batch - 1, last)
+        came = bool(counts.shards)
+        join_shards(warehouse, source, checkpoint, span=span, came=came, top=top)
+    return counts._replace(messages=counts.messages - kept), kept, batch
 
 
-def _batch(warehouse: Warehouse, batch: int) -> DataFrame:
-    return warehouse.read("silver", "cdc").where(F.col("batch") == batch)
+def _waiting(silver: DataFrame, unapplied: Mapping[SourceTable, int]) -> DataFrame | None:
+    """The messages with changes that are not applied (`late`); None where there are none."""
+    if not unapplied:
+        return None
+    beyond = (f"({named(table)} AND batch > {batch})" for table, batch in unapplied.items())
+    changes = silver.where(f"kind IN ('change', 'fragment') AND ({' OR '.join(beyond)})")
+    late = changes.select(*MESSAGE).distinct().withColumn("late", F.lit(True))
+    return None if late.isEmpty() else late
 
 
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
@@ -239,14 +293,16 @@ def _forget_rejects(warehouse: Warehouse, source: str) -> None:
         warehouse.execute(delete(warehouse.name("gold", "_rejects"), own))
 
 
-def _empty_again(warehouse: Warehouse, source: str) -> None:
-    """Bring back the truncates that new generations of tables are."""
+def _empty_again(warehouse: Warehouse, source: str, *, batch: int) -> None:
+    """Bring back the truncates that new generations of tables are, as this batch."""
     entries = load_entries(warehouse, source).values()
-    append_truncates(warehouse, [e for e in entries if recreates(e) and e.status == "applied"])
+    applied = [e for e in entries if recreates(e) and e.status == "applied"]
+    append_truncates(warehouse, applied, batch=batch)
 
 
-def _reached(warehouse: Warehouse, source: str) -> list[str]:
-    """Note how far each target of the source is once it is rebuilt from silver as it is now."""
+def _reached(warehouse: Warehouse, source: str, applied: Mapping[Names, int]) -> list[str]:
+    """Note how far each target of the source is once it is rebuilt from silver as it is now;
+    `applied`: of names whose changes wait for a decision, the last batch that is."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
@@ -255,13 +311,15 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     fed: dict[str, dict[Names, int]] = {}
-    for db, schema, table, batch in rows:
-        name = SourceTable(source, db, schema, table)
+    seen: dict[Names, int] = {}
+    for *names, batch in rows:
+        name = SourceTable(source, *names)
         route = ledger.route(ledger.first_names.get(name, name))
+        # What an open transaction keeps back is still to come.
+        seen[name[1:]] = known = batch if limit.last is None else min(batch, limit.last)
         if route is not None and name in led:
-            # What an open transaction keeps back is still to come.
-            known = batch if limit.last is None else min(batch, limit.last)
-            fed.setdefault(route.target, {})[db, schema, table] = known
+            known = min(known, applied.get(name[1:], known))
+            fed.setdefault(route.target, {})[name[1:]] = known
     last = last_batch(warehouse)
     noted: list[Progress] = []
     for (of, target), progress in list(progress_by_target.items()):
@@ -282,7 +340,9 @@ def _reached(warehouse: Warehouse, source: str) -> list[str]:
         kept = {label: known.horizons for label, known in watermarks.items()}
         if any(kept.values()) and warehouse.exists("gold", target):
             keep_horizons(warehouse, target, kept)
-    record_progress(warehouse, noted, progress_by_target)
+    cursor = source_cursor(progress_by_target, source)
+    cursor = replace(cursor.fresh(), tables={**cursor.tables, **seen})
+    record_progress(warehouse, [*noted, cursor], progress_by_target)
     return [row.target for row in noted]
 
 

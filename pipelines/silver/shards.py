@@ -49,11 +49,18 @@ def walk_from(checkpoint: str, batch: int, *, anew: bool = False) -> None:
 
 
 def join_shards(
-    warehouse: Warehouse, source: Source, checkpoint: str, *, span: tuple[int, int], came: bool
+    warehouse: Warehouse,
+    source: Source,
+    checkpoint: str,
+    *,
+    span: tuple[int, int],
+    came: bool,
+    top: int = 0,
 ) -> int:
     """Append what the shards make, as the next batch; how many rows.
 
     `span`: the last batch before this run's and the last one now; `came`: shards are among them.
+    `top`: the highest batch, where that is above the next.
     """
     note = _Note(checkpoint)
     before, last = span
@@ -84,7 +91,7 @@ def join_shards(
     if made:
         ended = ended.withColumn("batch", F.lit(last + 1).cast("bigint"))
         once = ("silver/shards", warehouse.next_version("silver", "cdc"))
-        warehouse.append(ended, "silver", "cdc", once=once, note=last + 1)
+        warehouse.append(ended, "silver", "cdc", once=once, note=max(last + 1, top))
     waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
     note.write(waiting, clear=waiting > last)
     return made

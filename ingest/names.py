@@ -146,7 +146,7 @@ def check_target(template: str) -> str:
         raise ValueError(f"expected the name of a table, not a path, got `{template}`")
     if all(field is None for _, field, _, _ in pieces):
         name = target_name(template, db=None, schema=None, table="")
-        if name.casefold() in RESERVED:
+        if name.lower() in RESERVED:
             raise ValueError(f"`{template}` cannot be the name of a target; choose another")
         if len(name) > LONGEST_TARGET:
             raise ValueError(f"expected at most {LONGEST_TARGET} characters, got {len(name)}")

@@ -448,6 +448,12 @@ def lines_of(node: ast.FunctionDef) -> int:
     return node.end_lineno - node.lineno + 1
 
 
+def test_names_are_compared_without_case_in_one_way() -> None:
+    """As Spark does, to which `Straße` and `strasse` are two columns."""
+    files = [file for file in CORE + EDGE if "casefold" in file.read_text("utf-8")]
+    assert files == []
+
+
 def test_names_that_are_banned() -> None:
     names = ["utils", "json_utils", "base", "base_format", "baseline", "order", "commonly"]
     assert [name for name in names if BANNED.search(name)] == names[:4]

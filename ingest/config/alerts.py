@@ -53,6 +53,6 @@ class Checks(Bounds):
         those of all."""
         said = {name: getattr(self, name) for name in Bounds.model_fields}
         for pattern, bounds in self.tables.items():
-            if fnmatch.fnmatchcase(target.casefold(), pattern.casefold()):
+            if fnmatch.fnmatchcase(target.lower(), pattern.lower()):
                 said |= {name: getattr(bounds, name) for name in bounds.model_fields_set}
         return Bounds.model_construct(**said)

@@ -38,7 +38,7 @@ def same(key: str, parts: Parts) -> Iterator[Mistake]:
         value = written(document, key)
         if not isinstance(value, str):
             continue
-        before, file = first.setdefault(value.casefold(), (value, document.file))
+        before, file = first.setdefault(value.lower(), (value, document.file))
         if file != document.file:
             case = "" if before == value else f", `{before}`, but for case"
             text = f"`{key}`: `{value}` is already that of {file}{case}"
@@ -146,7 +146,7 @@ def twins(document: Document, tables: Tables) -> Iterator[Mistake]:
     for i, entry in enumerate(tables.tables):
         if "target" not in entry.model_fields_set:
             continue
-        first, j = met.setdefault(entry.target.casefold(), (entry.target, i))
+        first, j = met.setdefault(entry.target.lower(), (entry.target, i))
         if first != entry.target:
             text = (
                 f"`tables[{i}].target`: `{entry.target}` and `{first}` on line "
@@ -172,7 +172,7 @@ def contested(tables: Sequence[tuple[Document, Tables]]) -> Iterator[Mistake]:
             at = (*place, "target")
             name = target_name(options.target, db=None, schema=None, table="")
             source, written_as, before, there = first.setdefault(
-                name.casefold(), (part.source, options.target, document, at)
+                name.lower(), (part.source, options.target, document, at)
             )
             if source != part.source:
                 alike = "" if written_as == options.target else f" (there `{written_as}`)"
@@ -203,9 +203,9 @@ def excluded_keys(
         way = route(tables[1], db, schema, table=table, ddl=DdlPolicy())
         if way is None or way.keys is not None:
             continue
-        hidden = {column.casefold() for column in way.exclude}
+        hidden = {column.lower() for column in way.exclude}
         for i, key in enumerate(keys):
-            if key.casefold() in hidden:
+            if key.lower() in hidden:
                 text = f"`keys.{name}`: the key column `{key}` is excluded in {tables[0].file}"
                 yield Mistake(document.file, document.line(("keys", name, i)), text)
 

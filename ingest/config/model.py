@@ -72,9 +72,9 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses names that differ at most in case: columns are matched without it."""
     seen: set[str] = set()
     for name in names:
-        if name.casefold() in seen:
+        if name.lower() in seen:
             raise ValueError(f"`{name}` stands twice (columns are matched without case)")
-        seen.add(name.casefold())
+        seen.add(name.lower())
     return names
 
 

@@ -135,8 +135,8 @@ def _added(
     defaults: Mapping[str, ColumnOptions], entry: Mapping[str, ColumnOptions]
 ) -> dict[str, ColumnOptions]:
     """Both tables' columns; matched without case, the entry's win."""
-    named = {name.casefold() for name in entry}
-    kept = {name: said for name, said in defaults.items() if name.casefold() not in named}
+    named = {name.lower() for name in entry}
+    kept = {name: said for name, said in defaults.items() if name.lower() not in named}
     return {**kept, **entry}
 
 

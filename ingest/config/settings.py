@@ -38,7 +38,7 @@ class Schemas(ConfigModel):
 
     @classmethod
     def rules(cls, given: Mapping[str, Any]) -> Iterator[Broken]:
-        names = {layer: str(given.get(layer, layer)).casefold() for layer in cls.model_fields}
+        names = {layer: str(given.get(layer, layer)).lower() for layer in cls.model_fields}
         for layer in ("gold", "history"):
             for other in cls.model_fields:
                 clash = layer != other and names[layer] == names[other]

@@ -145,13 +145,13 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
             "orders the changes of a row, and `append` keeps a row for each; take one of them away",
             "stored_as_scd_type",
         )
-    keys = {name.casefold() for _, name in texts(options.get("keys"))}
+    keys = {name.lower() for _, name in texts(options.get("keys"))}
     columns = options.get("columns")
     declared: set[str] = set()
     for name in columns if isinstance(columns, dict) else ():
-        if name.casefold() in declared:
+        if name.lower() in declared:
             yield ("columns", name), f"`{name}` stands twice, but for case", ""
-        declared.add(name.casefold())
+        declared.add(name.lower())
     yield from _masks_that_leak(options, columns if isinstance(columns, dict) else {})
     if options.get("stored_as_scd_type") == "append" and options.get("deletes") == "soft":
         text = "`append` keeps every image and marks none as deleted: take `deletes: soft` away"
@@ -159,23 +159,23 @@ def conflicts(options: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...
     shard = options.get("shard_column")
     shard = shard if isinstance(shard, str) else ""
     for i, name in texts(options.get("exclude")):
-        if name.casefold() in keys:
+        if name.lower() in keys:
             yield ("exclude", i), f"`{name}` is a key column and cannot be excluded", "keys"
-        if name.casefold() == shard.casefold():
+        if name.lower() == shard.lower():
             yield (
                 ("exclude", i),
                 f"`{name}` is the shard_column and cannot be excluded",
                 "shard_column",
             )
-    if shard.casefold() in keys:
+    if shard.lower() in keys:
         yield ("shard_column",), f"`{shard}` is part of the key anyway; take it out of keys", "keys"
-    if shard.casefold() in declared:
+    if shard.lower() in declared:
         yield (
             ("shard_column",),
             f"`{shard}` is a column of the source; choose a new name",
             "columns",
         )
-    if shard.casefold() in METADATA:
+    if shard.lower() in METADATA:
         yield ("shard_column",), f"`{shard}` is a column that gold adds; choose another", ""
 
 
@@ -187,18 +187,18 @@ def _masks_that_leak(
     masks = {}
     for name, given in columns.items():
         if isinstance(given, dict) and "mask" in given:
-            masks[str(name).casefold()] = (name, given["mask"] or "null")
+            masks[str(name).lower()] = (name, given["mask"] or "null")
     for _, key in texts(options.get("keys")):
-        name, mask = masks.get(key.casefold(), ("", "hash"))
+        name, mask = masks.get(key.lower(), ("", "hash"))
         if mask != "hash":
             text = f"`{key}` is a key column, which can only be masked by hash, got `{mask}`"
             yield ("columns", name), text, "keys"
     given = options.get("sequence_by")
     for _, column in texts([given] if isinstance(given, str) else given):
-        if column.casefold() in masks:
+        if column.lower() in masks:
             text = f"`{column}` orders the rows, whose `_pos` shows its values; it cannot be masked"
-            yield ("columns", masks[column.casefold()][0]), text, "sequence_by"
+            yield ("columns", masks[column.lower()][0]), text, "sequence_by"
     for _, column in texts(options.get("exclude")):
-        if column.casefold() in masks:
+        if column.lower() in masks:
             text = f"`{column}` is excluded, which leaves nothing to mask; take one of them away"
-            yield ("columns", masks[column.casefold()][0]), text, "exclude"
+            yield ("columns", masks[column.lower()][0]), text, "exclude"

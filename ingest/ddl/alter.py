@@ -68,7 +68,7 @@ def read_change(reader: TokenReader, table: TableName) -> list[Clause]:
     old = reader.name()
     changed = _modified(read_column(reader, strict=True), table)
     new = changed[0].column
-    if new is None or new.name.casefold() == old.casefold():
+    if new is None or new.name.lower() == old.lower():
         return changed
     renamed = Clause(kind="rename_column", table=table, column=Column(name=old), new_name=new.name)
     return [renamed, *changed]

@@ -18,9 +18,9 @@ class TableName(NamedTuple):
     def folded(self) -> tuple[str, str, str]:
         """For comparison: names without case, what is not said as ''."""
         return (
-            (self.db or "").casefold(),
-            (self.schema or "").casefold(),
-            (self.name or "").casefold(),
+            (self.db or "").lower(),
+            (self.schema or "").lower(),
+            (self.name or "").lower(),
         )
 
 

@@ -59,7 +59,7 @@ class _Picture:
 
     def gold_type(self, column: Column) -> str | None:
         """The Spark type the column should have: the table's own declaration comes first."""
-        return self.declared.get(column.name.casefold(), column.type)
+        return self.declared.get(column.name.lower(), column.type)
 
     def today(self, name: str) -> str | None:
         """What a column that has this name behind the statement is called today; None where it is
@@ -67,7 +67,7 @@ class _Picture:
         return name_today(name, self.later)
 
     def add(self, name: str, type_: str) -> AddColumn:
-        self.columns[name.casefold()] = (name, type_)
+        self.columns[name.lower()] = (name, type_)
         return AddColumn(name, type_)
 
 
@@ -93,13 +93,11 @@ def review(
     """
     named = [c.keys for c in statement.clauses if c.kind == "change_key" and c.keys]
     picture = _Picture(
-        columns={name.casefold(): (name, canonical_type(type_)) for name, type_ in columns.items()},
-        source_types={name.casefold(): type_ for name, type_ in (source_types or {}).items()},
-        declared={
-            name.casefold(): canonical_type(type_) for name, type_ in (declared or {}).items()
-        },
-        exclude={name.casefold() for name in exclude},
-        keys={name.casefold() for name in (named[-1] if named else keys)},
+        columns={name.lower(): (name, canonical_type(type_)) for name, type_ in columns.items()},
+        source_types={name.lower(): type_ for name, type_ in (source_types or {}).items()},
+        declared={name.lower(): canonical_type(type_) for name, type_ in (declared or {}).items()},
+        exclude={name.lower() for name in exclude},
+        keys={name.lower() for name in (named[-1] if named else keys)},
         dialect=dialect,
         later=later,
     )
@@ -121,10 +119,10 @@ def _outcome(clause: Clause, picture: _Picture, *, own: bool) -> Outcome:
         return Outcome(clause=clause, risk=clause.risk, note=_NOTES.get(clause.kind))
     if not own:
         return Outcome(clause=clause, risk=clause.risk, note="concerns another table")
-    if column.name.casefold() in picture.exclude:
+    if column.name.lower() in picture.exclude:
         note = f"{column.name} is excluded from gold"
         if clause.kind == "rename_column" and clause.new_name is not None:
-            picture.exclude.add(clause.new_name.casefold())
+            picture.exclude.add(clause.new_name.lower())
             note += f", and so is {clause.new_name}"
         return Outcome(clause=clause, risk="none", note=note)
     return judge(clause, column, picture)
@@ -135,7 +133,7 @@ def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     if name is None:
         note = f"{column.name} is gone since"
         return Outcome(clause=clause, risk="additive", note=note)
-    known = picture.columns.get(name.casefold())
+    known = picture.columns.get(name.lower())
     if known is not None and (type_ in (None, known[1]) or widens(type_ or "", known[1])):
         note = f"gold already has {known[0]} as {known[1]}"
         return Outcome(clause=clause, risk="additive", note=note)
@@ -149,7 +147,7 @@ def _added(clause: Clause, column: Column, picture: _Picture) -> Outcome:
 
 def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
     """A changed type: in place where Delta can, else a new generation filled from history."""
-    own, folded = column.name.casefold(), (picture.today(column.name) or "").casefold()
+    own, folded = column.name.lower(), (picture.today(column.name) or "").lower()
     known, type_ = picture.columns.get(folded), picture.gold_type(column)
     before, after = picture.source_types.get(own), column.source_type
     if after is not None:
@@ -184,7 +182,7 @@ def _modified(clause: Clause, column: Column, picture: _Picture) -> Outcome:
 
 
 def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
-    folded = column.name.casefold()
+    folded = column.name.lower()
     known = picture.columns.get(folded)
     if known is None:
         note = f"gold has no column {column.name}"
@@ -201,11 +199,11 @@ def _dropped(clause: Clause, column: Column, picture: _Picture) -> Outcome:
 
 
 def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
-    old, new = column.name.casefold(), clause.new_name or ""
+    old, new = column.name.lower(), clause.new_name or ""
     known = picture.columns.get(old)
     for said in (picture.declared, picture.source_types):
         if old in said:
-            said.setdefault(new.casefold(), said[old])
+            said.setdefault(new.lower(), said[old])
     today = picture.today(new)
     if today is None and known is not None and old not in picture.keys:
         del picture.columns[old]
@@ -213,8 +211,8 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         gone = DropColumn(known[0])
         return Outcome(clause=clause, risk="destructive", proposed=(gone,), note=note)
     new = today or new
-    if known is None or (old != new.casefold() and new.casefold() in picture.columns):
-        there = picture.columns.get(new.casefold())
+    if known is None or (old != new.lower() and new.lower() in picture.columns):
+        there = picture.columns.get(new.lower())
         lacks = f"gold has no column {column.name}" if known is None else ""
         has = f"gold already has {there[0]} as {there[1]}" if there is not None else ""
         note = "; ".join(part for part in (lacks, has) if part)
@@ -223,19 +221,19 @@ def _renamed(clause: Clause, column: Column, picture: _Picture) -> Outcome:
         # Data came under the new name before its DDL: what the old column has is filled in there.
         del picture.columns[old]
         gone = DropColumn(known[0])
-        type_ = picture.declared.get(new.casefold())
+        type_ = picture.declared.get(new.lower())
         again: tuple[ColumnChange, ...] = ()
         if there is not None and type_ is not None and there[1] != type_:
             # It came as another type than the configuration has for it.
             again = (DropColumn(there[0]), picture.add(there[0], type_))
         return Outcome(clause=clause, risk="destructive", proposed=(gone, *again), note=note)
-    if old == new.casefold():
+    if old == new.lower():
         note = f"gold's {known[0]} stays: names are matched without case"
         return Outcome(clause=clause, risk="none", note=note)
     del picture.columns[old]
-    picture.columns[new.casefold()] = (new, known[1])
+    picture.columns[new.lower()] = (new, known[1])
     if old in picture.keys:
-        picture.keys ^= {old, new.casefold()}
+        picture.keys ^= {old, new.lower()}
     return Outcome(clause=clause, risk="destructive", proposed=(RenameColumn(known[0], new),))
 
 

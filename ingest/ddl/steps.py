@@ -71,8 +71,8 @@ def _stays(clause: Clause) -> bool:
 
 
 def _old(clause: Clause) -> str:
-    return clause.column.name.casefold() if clause.column is not None else ""
+    return clause.column.name.lower() if clause.column is not None else ""
 
 
 def _new(clause: Clause) -> str:
-    return clause.new_name.casefold() if clause.new_name is not None else _old(clause)
+    return clause.new_name.lower() if clause.new_name is not None else _old(clause)

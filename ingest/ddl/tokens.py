@@ -199,7 +199,7 @@ class TokenReader:
 
 
 def _known_spelling(name: str, known: str | None) -> str:
-    return known if known is not None and known.casefold() == name.casefold() else name
+    return known if known is not None and known.lower() == name.lower() else name
 
 
 def _database(name: str, known: str | None) -> str:

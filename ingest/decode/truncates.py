@@ -92,7 +92,7 @@ def _same(written: str, known: str | None) -> bool:
     quoted = written[0] in '`"'
     if not quoted and written.upper() in ("TABLE", "ONLY"):
         return False
-    return known is not None and written.strip('`"').casefold() == known.casefold()
+    return known is not None and written.strip('`"').lower() == known.lower()
 
 
 def _said(sql: str, event: Event) -> _Said | None:

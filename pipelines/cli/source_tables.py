@@ -110,12 +110,12 @@ def _columns(route: Route, types: Mapping[str, str]) -> str:
     """`id int, name string`, as gold has them."""
     from ingest.sql.metadata import gold_name
 
-    declared = {name.casefold(): type_ for name, type_ in route.columns.items()}
-    hidden = {name.casefold() for name in route.exclude}
+    declared = {name.lower(): type_ for name, type_ in route.columns.items()}
+    hidden = {name.lower() for name in route.exclude}
     named = {gold_name(name): type_ for name, type_ in types.items()}
     shown = {
-        name: declared.get(name.casefold(), type_)
+        name: declared.get(name.lower(), type_)
         for name, type_ in named.items()
-        if name.casefold() not in hidden
+        if name.lower() not in hidden
     }
     return ", ".join(f"{name} {type_}" for name, type_ in shown.items())

@@ -120,8 +120,8 @@ def gold_tables(warehouse: Warehouse) -> list[str]:
 def bare(text: str, settings: Settings) -> str:
     """A target as the user typed it, without the schema of gold or history before it."""
     schema, dot, name = text.rpartition(".")
-    plain = schema.rpartition(".")[2].casefold()
-    ours = (settings.schemas.gold.casefold(), settings.schemas.history.casefold())
+    plain = schema.rpartition(".")[2].lower()
+    ours = (settings.schemas.gold.lower(), settings.schemas.history.lower())
     return name if dot and plain in ours else text
 
 
@@ -130,7 +130,7 @@ def one_of(text: str, names: Iterable[str], settings: Settings) -> str:
     wanted = bare(text, settings)
     names = list(names)
     for name in names:
-        if name.casefold() == wanted.casefold():
+        if name.lower() == wanted.lower():
             return name
     text = f"expected a target table, got `{text}`{near_or_all(wanted, names)}"
     raise ConfigError([Mistake("command line", None, text)])
@@ -147,8 +147,8 @@ def near_or_all(wanted: str, names: Iterable[str]) -> str:
 
 def unknown_targets(asked: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those of the targets asked for that are none of `names`, whatever their case."""
-    there = {name.casefold() for name in names}
-    return [target for target in asked if target.casefold() not in there]
+    there = {name.lower() for name in names}
+    return [target for target in asked if target.lower() not in there]
 
 
 def no_target(target: str, names: Iterable[str]) -> str:

@@ -99,7 +99,7 @@ class Request:
 
     def asks_for(self, target: str) -> bool:
         """Whether a target is among those to bring forward."""
-        return self.targets is None or target.casefold() in self.targets
+        return self.targets is None or target.lower() in self.targets
 
     def leaves(self, batch: TargetBatch, progress: Progress) -> bool:
         """Whether a target with changes is left alone for now."""
@@ -131,7 +131,7 @@ def merge_tables(
     if not warehouse.exists("silver", "cdc"):
         return []
     request = Request(
-        targets=None if targets is None else {target.casefold() for target in targets},
+        targets=None if targets is None else {target.lower() for target in targets},
         resting=resting,
         at=cadence.now() if by_turn else None,
         stop=stop,
@@ -431,7 +431,7 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
     """The targets that a run with changes for them would park, since their table is gone or masked
     otherwise, parked: that there is nothing new for them is no reason to say nothing."""
     routes = _routes_so_far(ledger)
-    there = {name.casefold() for name in gold_tables(ledger.warehouse)}
+    there = {name.lower() for name in gold_tables(ledger.warehouse)}
     done = {row.target for row in merged}
     rows = []
     for (source, target), progress in ledger.progress_by_target.items():
@@ -440,7 +440,7 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
         if target in done or not request.asks_for(target):
             continue
         masks = other_masks(routes[target], progress.contract)
-        if progress.watermarks and target.casefold() not in there:
+        if progress.watermarks and target.lower() not in there:
             rows.append(parked(progress, is_gone(target)))
         elif masks is not None and progress.outdated is None:
             rows.append(parked(progress, masks))

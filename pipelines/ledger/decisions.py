@@ -568,4 +568,4 @@ def known_as(
 
 
 def _folded(table: SourceTable) -> tuple[str, ...]:
-    return tuple((name or "").casefold() for name in table)
+    return tuple((name or "").lower() for name in table)

@@ -83,10 +83,10 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
 def columns_as_clauses(read: Statement, columns: Collection[str]) -> Statement:
     """What the created columns come to on a target with `columns`: new ones to add, the
     others to have their types. What a DEFAULT gave is in the rows, which are all new."""
-    there = {name.casefold() for name in columns}
+    there = {name.lower() for name in columns}
     clauses = tuple(
         Clause(
-            kind="modify_column" if column.name.casefold() in there else "add_column",
+            kind="modify_column" if column.name.lower() in there else "add_column",
             table=read.table,
             column=replace(column, default=None, expression=None),
         )

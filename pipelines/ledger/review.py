@@ -174,7 +174,7 @@ def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict
     """The types, as the source has them, that columns which the statement modifies had before it:
     by the messages and statements from before it."""
     names = {
-        clause.column.name.casefold()
+        clause.column.name.lower()
         for clause in statement.clauses
         if clause.kind in ("modify_column", "add_column") and clause.column is not None
     }
@@ -186,11 +186,11 @@ def _source_types(store: EntryStore, entry: Entry, statement: Statement) -> dict
         other
         for other in store.of(entry.table)
         if other.statement and other.pos is not None and since <= other.pos < entry.pos
-        if any(source_name(name) in other.statement.casefold() for name in names)
+        if any(source_name(name) in other.statement.lower() for name in names)
     ]
     for other in sorted(earlier, key=lambda other: other.pos or ()):
         read = typed_columns(store.statement(other))
-        types |= {name.casefold(): type_ for name, type_ in read}
+        types |= {name.lower(): type_ for name, type_ in read}
     return {name: type_ for name, type_ in types.items() if name in names}
 
 

@@ -151,11 +151,11 @@ def _tables(
     warehouse: Warehouse, source: str, coming: Foreseen, *, progress_by_target: ProgressByTarget
 ) -> Iterator[list[Any]]:
     """What would become of each target with changes, and of source tables parked by themselves."""
-    there = {name.casefold() for name in gold_tables(warehouse)}
+    there = {name.lower() for name in gold_tables(warehouse)}
     for target, batch in sorted(coming.batches.items()):
         progress = progress_by_target.get((source, target))
         why = batch.error
-        made = target.casefold() in there
+        made = target.lower() in there
         if why is None and not made and progress is not None and progress.watermarks:
             why = is_gone(target)
         action = "park" if why is not None else "merge" if made else "create"

@@ -75,16 +75,16 @@ def named(query: str, schemas: Iterable[str]) -> list[tuple[str, str]]:
     Found among the tokens, so that any statement will do, also one that only Spark can parse; a
     column `alias.name` found too many costs nothing.
     """
-    ours = {schema.casefold(): schema for schema in schemas}
+    ours = {schema.lower(): schema for schema in schemas}
     tokens = _tokens(query)
     found: dict[tuple[str, str], None] = {}
     for i, text in enumerate(tokens):
-        schema = ours.get(text.casefold())
+        schema = ours.get(text.lower())
         if schema is None:
             continue
         if tokens[i + 1 : i + 2] == ["."] and len(tokens) > i + 2:
             found[schema, tokens[i + 2]] = None
-        elif tokens[0].casefold() == "show":
+        elif tokens[0].lower() == "show":
             found[schema, "*"] = None
     return list(found)
 
@@ -119,7 +119,7 @@ def register(warehouse: Warehouse, query: str) -> None:
         session.sql(definition.create_schema(schema_name, location=str(folder)))
         for layer in _schemas(warehouse)[schema]:
             for name in offered(warehouse, layer):
-                if table == "*" or table.casefold() == name.casefold():
+                if table == "*" or table.lower() == name.lower():
                     _register(warehouse, layer, name=name)
 
 
@@ -137,11 +137,11 @@ def unknown_table(warehouse: Warehouse, error: AnalysisException) -> str | None:
         return None
     relation = error.getMessageParameters() or {}
     name = relation.get("relationName", "").replace("`", "")
-    schema = name.rpartition(".")[0].casefold()
+    schema = name.rpartition(".")[0].lower()
     names = [
         f"{known_schema}.{table}"
         for known_schema, layers in (_schemas(warehouse) if warehouse.local else {}).items()
-        if known_schema.casefold() == schema or schema not in map(str.casefold, _schemas(warehouse))
+        if known_schema.lower() == schema or schema not in map(str.lower, _schemas(warehouse))
         for layer in layers
         for table in offered(warehouse, layer)
     ]
@@ -279,15 +279,15 @@ def _looked(
     key: Mapping[str, str],
 ) -> Looked:
     """What `--key` asks for, by the target's own names and types."""
-    by_case = {name.casefold(): name for name in columns}
+    by_case = {name.lower(): name for name in columns}
     wrong = [
         Mistake("command line", None, unknown_word("--key", name, columns))
         for name in key
-        if name.casefold() not in by_case
+        if name.lower() not in by_case
     ]
     if wrong:
         raise ConfigError(wrong)
-    asked = {by_case[name.casefold()]: value for name, value in key.items()}
+    asked = {by_case[name.lower()]: value for name, value in key.items()}
     zone = warehouse.config.sources[target.source].time_zone
     spelled = [
         as_text(typed(sql_text(value), columns[name], zone), columns[name])

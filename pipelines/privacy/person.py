@@ -92,15 +92,15 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
     for batch in history.batches:
         clear = _clear(batch.projection)
         names = [name for name in clear.keys if name != clear.shard]
-        asked = {name.casefold(): value for name, value in key.items()}
-        if {name.casefold() for name in names} != asked.keys():
+        asked = {name.lower(): value for name, value in key.items()}
+        if {name.lower() for name in names} != asked.keys():
             text = f"`--key`: expected the key ({', '.join(names)}), got ({', '.join(key)})"
             raise ConfigError([Mistake("command line", None, text)])
         texts = [
             sql_text(clear.label)
             if name == clear.shard
             else as_text(
-                typed(sql_text(asked[name.casefold()]), clear.columns[name], clear.zone),
+                typed(sql_text(asked[name.lower()]), clear.columns[name], clear.zone),
                 clear.columns[name],
             )
             for name in clear.keys

@@ -105,7 +105,7 @@ def opened(
 
 def key_hash(key: Mapping[str, str], salt: str, secret: MaskSecret | None) -> str:
     """The hash of a key."""
-    text = json.dumps(sorted((name.casefold(), value) for name, value in key.items()))
+    text = json.dumps(sorted((name.lower(), value) for name, value in key.items()))
     if secret is not None:
         return secret.digest(text)
     return hashlib.sha256(f"{salt}\n{text}".encode()).hexdigest()

@@ -44,8 +44,8 @@ def seems_time(texts: Collection[str]) -> bool:
 
 def guessed_key(table: str, columns: Iterable[str]) -> str | None:
     """The column that is called like a key of the table; None where none is."""
-    called = {name.casefold(): name for name in columns}
-    one = table.casefold()
+    called = {name.lower(): name for name in columns}
+    one = table.lower()
     for name in ("id", f"{one}_id", f"{one.removesuffix('s')}_id", f"{one.removesuffix('es')}_id"):
         if name in called:
             return called[name]

@@ -73,25 +73,25 @@ def data_columns(
 ) -> dict[str, str]:
     """The target's columns, but for those `without` which they are asked for: gold's with their
     types; before it exists, silver's as text."""
-    hidden = {name.casefold() for _, route in tables for name in route.exclude}
-    hidden |= {name.casefold() for name in without}
+    hidden = {name.lower() for _, route in tables for name in route.exclude}
+    hidden |= {name.lower() for name in without}
     if warehouse.exists("gold", target):
-        shards = {(route.shard_column or "").casefold() for _, route in tables}
+        shards = {(route.shard_column or "").lower() for _, route in tables}
         own = {*METADATA, *shards, *hidden}
         fields = warehouse.fields("gold", target)
         return {
             field.name: field.dataType.simpleString()
             for field in fields
-            if field.name.casefold() not in own
+            if field.name.lower() not in own
         }
     where = view.of_tables(table for table, _ in tables)
     found = warehouse.session.sql(view.names_sent(warehouse.name("silver", "cdc"), where))
     columns: dict[str, str] = {}
     seen = set(hidden)
     for name in (gold_name(name) for name, _ in rows(found)):
-        if name.casefold() not in seen:
+        if name.lower() not in seen:
             columns[name] = "string"
-            seen.add(name.casefold())
+            seen.add(name.lower())
     return columns
 
 
@@ -114,7 +114,7 @@ def _of_source(
     }
     if not secret:
         kept_out |= hidden_by_masks(tables, read, ever=True)
-    hidden = sorted({source_name(name).casefold() for name in kept_out})
+    hidden = sorted({source_name(name).lower() for name in kept_out})
     return view.of_source(
         _changes(warehouse, source, tables, read=read, masks=masks, columns=columns),
         by_arrival={source.name: _by_arrival(source)},

@@ -114,7 +114,7 @@ def test_any_name_is_quoted(old: str, new: str) -> None:
     )
     statement = Statement(text="", table=TABLE, clauses=clauses)
     found = review(statement, columns={old: "int"})
-    kept = old.casefold() == new.casefold()
+    kept = old.lower() == new.lower()
     expected = [[old], [old], [old]] if kept else [[old, new], [new], [old], [old]]
     names = [
         [token.text for token in tokens if token.token_type is TokenType.IDENTIFIER]
@@ -158,14 +158,14 @@ def test_proposals_run_one_after_the_other(changes: list[str]) -> None:
                 name, type_ = added.split()
                 assert dropped in (None, name)
                 dropped = None
-                assert name.casefold() not in {known.casefold() for known in table}
+                assert name.lower() not in {known.lower() for known in table}
                 table[name] = type_
         elif words[:2] == ["DROP", "COLUMN"]:
             assert dropped is None
             dropped = words[2] if words[2] == key else None
             del table[words[2]]
         elif words[:2] == ["RENAME", "COLUMN"]:
-            assert words[4].casefold() not in {known.casefold() for known in table}
+            assert words[4].lower() not in {known.lower() for known in table}
             table[words[4]] = table.pop(words[2])
             key = words[4] if words[2] == key else key
         else:

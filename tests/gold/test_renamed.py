@@ -22,7 +22,7 @@ source: canal
 defaults: {ddl: {destructive: review}}
 tables:
 - {from: 'shop.*'}
-- {from: shop.hidden, exclude: [note]}
+- {from: shop.hidden, exclude: [note, Straße]}
 - {from: shop.unseen, exclude: [note]}
 - {from: 'shop.taken*', exclude: [note]}
 - {from: shop.masked, columns: {ssn: {mask: hash}}, ddl: {destructive: apply}}
@@ -34,7 +34,7 @@ tables:
 - {from: shop.retyped, ddl: {destructive: apply}}
 - {from: 'shop.side_*', target: side, exclude: [note]}
 """
-TEXTS = ("note", "remark", "a")
+TEXTS = ("note", "remark", "a", "straße")
 
 
 def sent(
@@ -61,7 +61,7 @@ def statement(table: str, at: int, text: str) -> Any:
 
 BATCHES = (
     [
-        sent("hidden", "INSERT", 1, id=1, n=1, note="hush"),
+        sent("hidden", "INSERT", 1, id=1, n=1, note="hush", straße="hush"),
         statement("unseen", 1, "RENAME COLUMN note TO remark"),
         sent("unseen", "INSERT", 2, id=1, n=1, remark="hush"),
         *(

@@ -169,7 +169,7 @@ class RowReader:
             tuple((name, converts[name]) for name in names if name in converts),
             self._columns.names.issuperset(names),
             word,
-            bool(self._declared) and not self._declared <= {name.casefold() for name in names},
+            bool(self._declared) and not self._declared <= {name.lower() for name in names},
         )
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()

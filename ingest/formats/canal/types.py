@@ -87,7 +87,7 @@ class NamedTypes:
         declared = [*declared_for(self._options.columns, known)]
         declared += declared_for(self._options.keys, known)
         return TableColumns(
-            columns, frozenset(sent), lobs, frozenset(name.casefold() for name in declared)
+            columns, frozenset(sent), lobs, frozenset(name.lower() for name in declared)
         )
 
     def _of_code(self, code: Any) -> Convert | None:

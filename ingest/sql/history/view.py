@@ -210,11 +210,11 @@ def _side(name: str, maps: Sequence[str], type_: str, *, zone: str | None) -> st
 
 def _named_beside(columns: Mapping[str, str]) -> dict[str, str]:
     """Our own columns' names: a column of the user's keeps its name, ours steps aside with `_`."""
-    taken = {name.casefold() for name in columns}
+    taken = {name.lower() for name in columns}
     names = {}
     for name in (*FIRST, *LAST, *_SIDES):
         own = name
-        while own.casefold() in taken:
+        while own.lower() in taken:
             own = f"_{own}"
         names[name] = own
     return names

@@ -22,6 +22,11 @@ def named(table: SourceTable) -> str:
     )
 
 
+def beyond(batches: Mapping[SourceTable, int]) -> str:
+    """SQL that is true for silver's rows of source tables above a batch of each."""
+    return " OR ".join(f"({named(table)} AND batch > {batch})" for table, batch in batches.items())
+
+
 def among(batches: Collection[int]) -> str:
     """SQL that is true for silver's rows of `batches`, where none lies between them but these.
 

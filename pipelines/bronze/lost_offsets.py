@@ -17,9 +17,9 @@ Before a stream begins, what the topics hold is compared with where the stream s
    at. What is to be done is noted first, so that a run which is killed half way is made whole.
 
 Spark itself is told to fail where anything is gone that it was to read: what goes on while this is
-looked at, or while a batch is read, comes back here and is compared once more. It takes topics that
-are not declared any more, and those whose first messages are gone when they are read first, for
-losses, too: its checkpoint is replaced for them as after a loss.
+looked at, or while a batch is read, comes back here and is compared once more. Spark also fails for
+topics that are declared no more, and for new ones whose first messages are gone. These are no
+losses, and its checkpoint is replaced as after one.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ class Loss(NamedTuple):
 class SourceOffsets:
     """Where the stream of a source stands in its topics.
 
-    Its note has `ids` of the topics that were read, the `epoch` in which they were and the
-    `pattern` by which they were found, `begin`, where a stream begins that has no checkpoint of its
-    own, and, as long as the one that it had is not replaced, `losses` that are to be in bronze.
+    Its note has the `ids` of the topics that were found, the `pattern` by which they were, the
+    `unread` ones among them that turned up since, and the `epoch`. `begin`: where a stream begins
+    that has no checkpoint of its own. `losses`, be there any or not, as long as the stream is to
+    begin anew and does not yet: they are to be in bronze by then.
     """
 
     def __init__(self, warehouse: Warehouse, source: Source, checkpoint: str) -> None:
@@ -183,14 +184,16 @@ class SourceOffsets:
         checkpoint does not do. What is lost of a topic that was away was noted when it went."""
         read = self.read()
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
-        if not losses and not self._changed(held):
+        followed = self._followed(held, read or {})
+        if not losses and not self._stops_spark(held):
             self._remember(held)
             return
         begin: dict[str, dict[str, int]] = {}
         lost = {loss.partition: loss for loss in losses}
         ends = self._ends()
         for partition, span in held.spans.items():
-            at = (read or {}).get(partition, _EARLIEST)
+            # What nobody followed is read from where it begins now: less of it would be a loss.
+            at = followed.get(partition, span.lowest)
             if at >= 0:
                 at = min(max(at, ends.get(partition, 0)), span.following)
             if partition in lost:
@@ -198,24 +201,31 @@ class SourceOffsets:
             begin.setdefault(partition.topic, {})[str(partition.number)] = at
         self._note["begin"] = begin
         self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
-        self._note |= self._about(held)
+        self._note |= self._about(held, read or {})
         self._write()
         self._set_down()
 
     def _followed(self, held: Held, read: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The offsets that are to be read next of what is declared, by partition: of that, too,
-        which is there since a run looked last."""
-        kafka = self._kafka
-        followed = {at: offset for at, offset in read.items() if declares(kafka, at.topic)}
-        topics, ids = {at.topic for at in followed}, self._note.get("ids", {})
-        same = kafka.topics_pattern is not None
-        same &= self._note.get("pattern") == kafka.topics_pattern
-        for at in held.spans if read else ():
-            if at.topic in topics or (same and at.topic not in ids):
-                followed.setdefault(at, 0)
+        """The offsets that are to be read next of what is declared, by partition. Partitions that
+        were added, and topics that turned up by the same pattern, are to be read from 0."""
+        followed = {at: offset for at, offset in read.items() if declares(self._kafka, at.topic)}
+        if read:
+            topics = {at.topic for at in followed}.union(self._turned_up(held, read))
+            for at in held.spans:
+                if at.topic in topics:
+                    followed.setdefault(at, 0)
         return followed
 
-    def _changed(self, held: Held) -> bool:
+    def _turned_up(self, held: Held, read: Mapping[Partition, int]) -> list[str]:
+        """The topics that the pattern of before found since, and that are not read yet."""
+        pattern = self._kafka.topics_pattern
+        if pattern is None or self._note.get("pattern") != pattern:
+            return []
+        known = self._note.get("ids", {}).keys() - set(self._note.get("unread", ()))
+        known |= {partition.topic for partition in read}
+        return sorted(held.topics.keys() - known)
+
+    def _stops_spark(self, held: Held) -> bool:
         """Whether Spark would take what is declared by now for a loss."""
         read = offsets_read(str(self._checkpoint))
         if read is None:
@@ -227,17 +237,17 @@ class SourceOffsets:
 
     def _remember(self, held: Held) -> None:
         """Notes which topics those are that are read now."""
-        about = self._about(held)
+        about = self._about(held, self.read() or {})
         if any(self._note.get(name) != value for name, value in about.items()):
             self._note |= about
             self._write()
 
-    def _about(self, held: Held) -> dict[str, object]:
-        ids = {**self._note.get("ids", {}), **held.ids}
+    def _about(self, held: Held, read: Mapping[Partition, int]) -> dict[str, object]:
         return {
-            "ids": ids,
+            "ids": {**self._note.get("ids", {}), **held.ids},
             "epoch": self._source.epoch,
             "pattern": self._kafka.topics_pattern,
+            "unread": self._turned_up(held, read) if read else [],
         }
 
     @property

@@ -27,7 +27,7 @@ from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import TRUNCATES, named, truncates
+from ingest.sql.silver import TRUNCATES, beyond, truncates
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
@@ -86,33 +86,38 @@ class TargetTable:
 
 class Extent(NamedTuple):
     """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
-    `only`, and of each source table what `watermarks` say of where it was trimmed. `behind`: names
-    of source tables of which less counts, up to a batch of their own."""
+    `only`, and of each source table what `watermarks` say of where it was trimmed. `held_at`: by
+    name of a source table whose changes wait for a decision, the batch up to which they count."""
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
     last: int | None = None
     only: str = "true"
-    behind: Mapping[Names, int] = MappingProxyType({})
+    held_at: Mapping[Names, int] = MappingProxyType({})
 
     @classmethod
-    def applied(cls, progress: Progress, cursor: Progress) -> Extent:
-        """As much as was applied to a target: what waits for a decision, or for its turn, was not.
-        `cursor`: how far its source was looked through."""
-        behind = {
-            names: applied
-            for names, last in cursor.tables.items()
-            if (applied := progress.tables.get(names, 0)) < last
-        }
-        return cls(progress.watermarks, *progress.applied, behind)
+    def applied(cls, progress: Progress, closed: Iterable[SourceTable]) -> Extent:
+        """As much as was applied to a target; `closed`: the names of source tables whose changes
+        wait for a decision."""
+        held_at = {table[1:]: progress.tables.get(table[1:], 0) for table in closed}
+        return cls(progress.watermarks, *progress.applied, held_at)
 
-    def narrowing(self, table: SourceTable, later_names: Iterable[SourceTable]) -> str:
-        """SQL that is true for what counts of a source table, under all its names."""
-        beyond = [
-            f"({named(name)} AND batch > {self.behind[name[1:]]})"
-            for name in (table, *later_names)
-            if name[1:] in self.behind
-        ]
-        return f"{self.only} AND NOT ({' OR '.join(beyond)})" if beyond else self.only
+    def counted(self, feed: Feed) -> Feed:
+        """What silver has of a source table, without batches of which nothing counts: as far as
+        that can be told, since of a table that was renamed batches do not say under which name."""
+        held_at = None if feed.later_names else self.held_at.get(feed.table[1:])
+        if held_at is None:
+            return feed
+        return feed._replace(stats=[each for each in feed.stats if each.batch <= held_at])
+
+    def narrowed(self, batch: TableBatch) -> TableBatch:
+        """The history of a source table, so much of it as counts."""
+        held = {
+            name: self.held_at[name[1:]]
+            for name in (batch.table, *batch.later_names)
+            if name[1:] in self.held_at
+        }
+        only = f"{self.only} AND NOT ({beyond(held)})" if held else self.only
+        return replace(batch, only=only)
 
 
 ALL_HISTORY = Extent()
@@ -149,7 +154,7 @@ def history_batches(
     warehouse: Warehouse, feeds: Iterable[Feed], target: TargetTable, *, extent: Extent
 ) -> list[TableBatch]:
     """The histories of source tables of a target, each a batch that begins at 0."""
-    changed = [feed for feed in feeds if feed.stats]
+    changed = [feed for feed in map(extent.counted, feeds) if feed.stats]
     kept = {}
     for feed in changed:
         known = extent.watermarks.get(label_of(feed.table), Watermarks())
@@ -157,13 +162,7 @@ def history_batches(
             horizons=known.horizons, last_baseless=known.last_baseless
         )
     batches = _batches(warehouse, changed, target, watermarks=kept)
-    return with_truncates(
-        warehouse,
-        [
-            replace(batch, only=extent.narrowing(batch.table, batch.later_names))
-            for batch in batches
-        ],
-    )
+    return with_truncates(warehouse, [extent.narrowed(batch) for batch in batches])
 
 
 def table_batches(
@@ -484,8 +483,8 @@ def _sequence(
         return tuple(sorted(sent.get(name.lower(), set()) | {name}))
 
     sequence = []
-    for declared_name in route.sequence_by or ():
-        *earlier, (_, name) = names_through(declared_name, feed.lineage)
+    for named in route.sequence_by or ():
+        *earlier, (_, name) = names_through(named, feed.lineage)
         type_ = declared.get(name.lower()) or typed.get(name.lower()) or "string"
         before = tuple((pos, spelled(old)) for pos, old in earlier if pos is not None)
         sequence.append(OrderColumn(spelled(name), type_, before))

@@ -44,6 +44,7 @@ from pipelines.gold.plan import (
 )
 from pipelines.gold.todays_columns import todays_columns
 from pipelines.gold.untyped import stated_names
+from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, lineage_of, load_entries
 from pipelines.ledger.generations import recreates
 from pipelines.ledger.renames import renames, taken_again
@@ -51,7 +52,7 @@ from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values
-from pipelines.targets.progress import Progress, load_progress, progress_of, source_cursor
+from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
 from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
@@ -284,7 +285,9 @@ def as_made_today(warehouse: Warehouse, target: KnownTarget, progress: Progress)
 
 
 def _applied(warehouse: Warehouse, progress: Progress) -> Extent:
-    return Extent.applied(progress, source_cursor(load_progress(warehouse), progress.source))
+    known = load_progress(warehouse)
+    ledger = Ledger(warehouse, progress.source, progress_by_target=known)
+    return Extent.applied(progress, ledger.closed_names())
 
 
 def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstruction:
@@ -292,15 +295,15 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
 
     Raises TableError where retention took away what would tell.
     """
-    watermarks = progress_of(warehouse, target.source, target.name).watermarks
-    for label, known in watermarks.items():
+    progress = progress_of(warehouse, target.source, target.name)
+    for label, known in progress.watermarks.items():
         for horizon in known.horizons:
             if moment.before(horizon.pos, horizon.time):
                 raise TableError(
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
-    extent = Extent(watermarks, only=moment.until)
+    extent = _applied(warehouse, progress)._replace(last=None, only=moment.until)
     return Reconstruction(warehouse, target, extent=extent)
 
 

@@ -62,7 +62,6 @@ from pipelines.targets.progress import (
     Watermarks,
     highest,
     record_progress,
-    source_cursor,
 )
 from pipelines.targets.table import columns_of, keys_of
 from pipelines.terminal.console import counted
@@ -76,8 +75,9 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     progress = ledger.progress_by_target.get((ledger.source, route.target))
     check_masks(route, progress.contract if progress is not None else None)
     check_excluded(route, columns or ())
-    cursor = source_cursor(ledger.progress_by_target, ledger.source)
-    extent = Extent.applied(progress, cursor) if progress is not None else ALL_HISTORY
+    extent = ALL_HISTORY
+    if progress is not None:
+        extent = Extent.applied(progress, ledger.closed_names())
     found = histories(
         warehouse,
         {table: route},
@@ -96,8 +96,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
         columns=columns,
         shared=len({*extent.watermarks, label_of(table)}) > 1,
     )
-    [batch] = history_batches(warehouse, [feed], target, extent=extent)
-    return batch
+    return next(iter(history_batches(warehouse, [feed], target, extent=extent)), None)
 
 
 def refold(

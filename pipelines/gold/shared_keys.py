@@ -26,13 +26,7 @@ from pipelines.gold.redeclared import other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import (
-    Progress,
-    Watermarks,
-    highest,
-    record_progress,
-    source_cursor,
-)
+from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
 from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of, keys_of
 
@@ -48,7 +42,7 @@ def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
     routes = dict.fromkeys(waiting, route)
     if not routes:
         return row
-    extent = Extent.applied(row, source_cursor(ledger.progress_by_target, route.source))
+    extent = Extent.applied(row, ledger.closed_names())
     found = histories(
         *(warehouse, routes),
         first_names=first_names,

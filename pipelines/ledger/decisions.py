@@ -55,7 +55,7 @@ from pipelines.ledger.entries import (
     readded,
     renames_another,
 )
-from pipelines.ledger.renames import TakenAgain, held, is_rename, taken_again
+from pipelines.ledger.renames import TakenAgain, held, is_rename, later_names, taken_again
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import gold_types_before, in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
@@ -187,6 +187,14 @@ class Ledger(EntryStore):
             if generations.recreates(entry) and entry.status in (*WAITING, "approved")
         }
         return gone | recreated | waiting
+
+    def closed_names(self) -> set[SourceTable]:
+        """The same, under each of their names."""
+        return {
+            name
+            for table in self.closed()
+            for name in (table, *later_names(table, self.first_names))
+        }
 
     def held_tables(self, beside: Iterable[Entry] = ()) -> set[SourceTable]:
         """The new names of tables that wait for a rename, by the entries and those `beside` them,

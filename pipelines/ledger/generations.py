@@ -118,7 +118,8 @@ def empty(warehouse: Warehouse, entries: Sequence[Entry]) -> bool:
 def append_truncates(
     warehouse: Warehouse, entries: Sequence[Entry], *, batch: int | None = None
 ) -> bool:
-    """`empty` for who holds silver's lease; as `batch`, which is the next one unless given."""
+    """`empty` for who holds silver's lease; as `batch`, which is the next one unless given, and
+    which may be below the last."""
     lacking = [entry for entry in entries if not _emptied(warehouse, entry)]
     if not lacking:
         return False

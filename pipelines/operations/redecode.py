@@ -3,8 +3,8 @@
 1. Every target of the source is marked: until it is rebuilt nothing is applied to it.
 2. What bronze holds of the messages that silver knows is decoded into one batch, which takes the
    place of the source's rows by one commit of Delta Lake. Messages that retention has taken out of
-   bronze keep their rows, in that batch, too. What gold has not applied of tables that wait for a
-   decision is in a batch of its own, above it.
+   bronze keep their rows, in that batch, too. What gold has not applied yet, for want of a decision
+   or of a run, is in a batch of its own above it, which no rebuild comes to.
 3. Halves of updates and shards are joined as behind a stream.
 4. What the decoding said of itself is noted: the declaration, rejects that are none any more, how
    far the targets are once they are rebuilt. Then they are.
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.codes import Code
 from ingest.config.declaration import Declaration
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
@@ -32,7 +33,7 @@ from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
-from ingest.sql.silver import last_batches, named
+from ingest.sql.silver import beyond, last_batches, named
 from ingest.sql.tables.rows import delete
 from pipelines.gold.backlog import progress_of_route
 from pipelines.gold.known_targets import known_targets
@@ -44,6 +45,7 @@ from pipelines.ledger.renames import renames
 from pipelines.ledger.statements import in_silver
 from pipelines.operations.rebuild import Rebuilt, rebuild
 from pipelines.platform.leases import lease
+from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse, create_bronze
 from pipelines.silver import declarations, projects
 from pipelines.silver.arrivals import forget_places, placed_again
@@ -64,11 +66,6 @@ from pipelines.targets.progress import (
     source_cursor,
 )
 from pipelines.targets.table import keep_horizons
-
-_BEHIND = 3
-"""How many batches behind the one that is decoded hold what comes of it: pairs, shards that are put
-together, and truncates of new generations."""
-_PAIRS = "silver/redecode/pairs"
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
@@ -97,17 +94,16 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
         reordered = _reordered(warehouse, declared)
-        unapplied = _unapplied(warehouse, source)
+        waiting = _waiting(warehouse, source)
         _mark(warehouse, source)
-        counts, kept, batch = _decoded(warehouse, declared, unapplied)
+        counts, kept, batches = _decoded(warehouse, declared, waiting)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)
         if reordered:
             _place_entries(warehouse, declared)
-        _empty_again(warehouse, source, batch=batch + _BEHIND)
+        _empty_again(warehouse, source, batch=batches.applied)
         declarations.remember(warehouse, declared)
-        applied = {table[1:]: batch + _BEHIND for table in unapplied}
-        rebuilt = _reached(warehouse, source, applied)
+        rebuilt = _reached(warehouse, source, batches)
     targets = {target: _rebuilt(warehouse, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, sources=[source])
@@ -208,37 +204,84 @@ def _outdated(progress: Progress, how: Outdated) -> Progress:
     return replace(progress, status="parked", error=progress.why_outdated)
 
 
-def _unapplied(warehouse: Warehouse, source: str) -> dict[SourceTable, int]:
-    """The source tables whose changes wait for a decision, by each of their names, and up to which
-    of silver's batches they are applied."""
+class _Batches(NamedTuple):
+    """Which of silver's batches a redecode makes: `decoded`, and above it those of what comes of
+    that. Up to `applied` they are what gold has applied."""
+
+    decoded: int
+
+    @property
+    def pairs(self) -> int:
+        return self.decoded + 1
+
+    @property
+    def shards(self) -> int:
+        return self.decoded + 2
+
+    @property
+    def applied(self) -> int:
+        """Also that of the truncates that new generations are."""
+        return self.decoded + 3
+
+    @property
+    def waiting(self) -> int:
+        return self.decoded + 4
+
+    @property
+    def waiting_pairs(self) -> int:
+        return self.decoded + 5
+
+
+class _Waiting(NamedTuple):
+    """What of a source is not applied: SQL that is true for silver's rows that gold has not come to
+    (`unseen`), and the last batch that is applied of names that wait for a decision (`held_at`)."""
+
+    unseen: str
+    held_at: dict[SourceTable, int]
+
+
+def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
+    own = [
+        progress
+        for (of, target), progress in progress_by_target.items()
+        if of == source and target != SOURCE_CURSOR and progress.watermarks
+    ]
     cursor = source_cursor(progress_by_target, source)
-    closed = ledger.closed()
-    found: dict[SourceTable, int] = {}
-    for names in cursor.tables:
-        table = SourceTable(source, *names)
-        first = ledger.first_names.get(table, table)
-        if first in closed:
-            route = ledger.route(first)
-            applied = {} if route is None else progress_of_route(ledger, route).tables
-            found[table] = applied.get(names, 0)
-    if not found or all(p.outdated != "decoding" for p in progress_by_target.values()):
-        return found
+    # A run may go on behind one that was killed, but what that has marked stands still.
+    stood_at = max(
+        (each.batch for each in own if each.outdated == "decoding"), default=cursor.batch
+    )
+    lowest = _lowest_batch(warehouse, source)
+    if own and lowest > stood_at:
+        # Killed behind the commit: silver has other batches than progress says.
+        applied = _Batches(lowest).applied
+        return _Waiting(f"batch > {applied}", dict.fromkeys(ledger.closed_names(), applied))
+    held_at = {}
+    for table in ledger.closed_names():
+        route = ledger.route(ledger.first_names.get(table, table))
+        tables = {} if route is None else progress_of_route(ledger, route).tables
+        applied = tables.get(table[1:], 0)
+        if applied < cursor.tables.get(table[1:], 0):
+            held_at[table] = applied
+    last, only = cursor.applied
+    return _Waiting(f"(batch > {last} OR NOT coalesce({only}, false))", held_at)
+
+
+def _lowest_batch(warehouse: Warehouse, source: str) -> int:
+    """The lowest batch with rows of a source; 0 where it has none."""
     silver = warehouse.read("silver", "cdc").where(equal(source=source))
-    lowest = silver.agg(F.min("batch")).first()
-    if lowest is None or lowest[0] is None or lowest[0] <= cursor.batch:
-        return found
-    # A run was killed behind the commit: silver is numbered anew, gold's progress is not yet.
-    return dict.fromkeys(found, lowest[0] + _BEHIND)
+    row = silver.agg(F.min("batch")).first()
+    return row[0] if row is not None and row[0] is not None else 0
 
 
 def _decoded(
-    warehouse: Warehouse, source: Source, unapplied: Mapping[SourceTable, int]
-) -> tuple[Counts, int, int]:
+    warehouse: Warehouse, source: Source, waiting: _Waiting
+) -> tuple[Counts, int, _Batches]:
     """Replace the source's rows; what there is of them now, how many messages keep theirs, and the
-    first batch that they are in."""
-    batch = last_batch(warehouse) + 1
+    batches that they are in."""
+    batches = _Batches(last_batch(warehouse) + 1)
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     decoded_before = silver.select(*MESSAGE).distinct()
@@ -249,41 +292,64 @@ def _decoded(
     rest = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").drop("batch")
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
-    rows = rows.withColumn("batch", F.lit(batch).cast("bigint"))
-    late = _waiting(silver, unapplied)
-    above = None if late is None else batch + _BEHIND + 1
-    if late is not None:
-        tables = " OR ".join(f"({named(table)})" for table in unapplied)
-        waits = F.col("late") & F.expr(f"kind IN ('change', 'fragment') AND ({tables})")
-        rows = rows.join(F.broadcast(late), list(MESSAGE), "left")
-        rows = rows.withColumn("batch", F.when(waits, F.lit(above)).otherwise(F.col("batch")))
-    own, top = equal(source=source.name), above or batch
-    warehouse.replace(rows.select(*silver.columns), "silver", "cdc", where=own, note=top)
-    now = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
-    counts = count(now.where(F.col("batch") >= batch))
-    last = batch
-    if source.splits_updates:
-        pairs = partial(join_split_updates, warehouse, source, counts=counts)
-        last += bool(pairs(batch, once=(_PAIRS, batch), to=batch + 1, top=top))
-        if above is not None:
-            top += bool(pairs(above, once=(_PAIRS, above), to=above + 1))
-    if source.shards:
-        checkpoint = warehouse.checkpoint("silver", source.name)
-        walk_from(checkpoint, batch, anew=True)
-        span = (batch - 1, last)
-        came = bool(counts.shards)
-        join_shards(warehouse, source, checkpoint, span=span, came=came, top=top)
-    return counts._replace(messages=counts.messages - kept), kept, batch
+    own, top = equal(source=source.name), batches.waiting_pairs
+    # Set down: once the commit is made, silver tells no more what was applied.
+    with set_down(warehouse, _messages(silver, waiting)) as table:
+        waits = warehouse.session.table(table)
+        numbered = partial(_numbered, waits=waits, waiting=waiting, to=batches)
+        rows = numbered(rows, batches.decoded).select(*silver.columns)
+        warehouse.replace(rows, "silver", "cdc", where=own, note=top)
+        now = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
+        counts = count(now.where(F.col("batch") >= batches.decoded))
+        if source.splits_updates:
+            pairs = (batches.decoded, batches.pairs), (batches.waiting, batches.waiting_pairs)
+            for batch, to in pairs:
+                once = ("silver/redecode/pairs", batch)
+                join_split_updates(
+                    *(warehouse, source, batch), counts=counts, once=once, to=to, top=top
+                )
+        if source.shards:
+            checkpoint = warehouse.checkpoint("silver", source.name)
+            walk_from(checkpoint, batches.decoded, anew=True)
+            span, came = (batches.decoded - 1, batches.pairs), bool(counts.shards)
+            join_shards(
+                *(warehouse, source, checkpoint), span=span, came=came, numbered=numbered, top=top
+            )
+    return counts._replace(messages=counts.messages - kept), kept, batches
 
 
-def _waiting(silver: DataFrame, unapplied: Mapping[SourceTable, int]) -> DataFrame | None:
-    """The messages with changes that are not applied (`late`); None where there are none."""
-    if not unapplied:
-        return None
-    beyond = (f"({named(table)} AND batch > {batch})" for table, batch in unapplied.items())
-    changes = silver.where(f"kind IN ('change', 'fragment') AND ({' OR '.join(beyond)})")
-    late = changes.select(*MESSAGE).distinct().withColumn("late", F.lit(True))
-    return None if late.isEmpty() else late
+def _messages(silver: DataFrame, waiting: _Waiting) -> DataFrame:
+    """The messages of which something is not applied: whether nothing is (`unseen`), and whether
+    nothing is of tables that wait for a decision (`held`)."""
+    held = beyond(waiting.held_at) or "false"
+    some = silver.where(f"{waiting.unseen} OR {held}").select(*MESSAGE).distinct()
+    of_held = " OR ".join(f"({named(table)})" for table in waiting.held_at) or "false"
+    return (
+        silver.join(some, list(MESSAGE), "left_semi")
+        .groupBy(*MESSAGE)
+        .agg(
+            F.expr(f"bool_and({waiting.unseen})").alias("unseen"),
+            F.expr(f"bool_and({held}) FILTER (WHERE {of_held})").alias("held"),
+        )
+    )
+
+
+def _numbered(
+    rows: DataFrame,
+    batch: int,
+    *,
+    waits: DataFrame,
+    waiting: _Waiting,
+    to: _Batches,
+) -> DataFrame:
+    """The rows as `batch`, but for those of messages that wait (`_messages`). Shards stay, whatever
+    they are of: who puts them together looks no further, and what that makes is numbered so."""
+    of_held = " OR ".join(f"({named(table)})" for table in waiting.held_at) or "false"
+    shard = F.array_contains("warnings", Code.SHARD.value)
+    late = F.expr(f"unseen OR (held AND ({of_held}))")
+    above = F.when(late & ~F.coalesce(shard, F.lit(False)), F.lit(to.waiting))
+    numbers = F.coalesce(above, F.lit(batch)).cast("bigint")
+    return rows.join(waits, list(MESSAGE), "left").withColumn("batch", numbers)
 
 
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
@@ -300,9 +366,8 @@ def _empty_again(warehouse: Warehouse, source: str, *, batch: int) -> None:
     append_truncates(warehouse, applied, batch=batch)
 
 
-def _reached(warehouse: Warehouse, source: str, applied: Mapping[Names, int]) -> list[str]:
-    """Note how far each target of the source is once it is rebuilt from silver as it is now;
-    `applied`: of names whose changes wait for a decision, the last batch that is."""
+def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
+    """Note how far each target of the source is once it is rebuilt from silver as it is now."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
@@ -311,38 +376,35 @@ def _reached(warehouse: Warehouse, source: str, applied: Mapping[Names, int]) ->
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     fed: dict[str, dict[Names, int]] = {}
-    seen: dict[Names, int] = {}
-    for *names, batch in rows:
-        name = SourceTable(source, *names)
+    # What an open transaction keeps back is still to come.
+    applied = min(to.applied, to.applied if limit.last is None else limit.last)
+    for db, schema, table, batch in rows:
+        name = SourceTable(source, db, schema, table)
         route = ledger.route(ledger.first_names.get(name, name))
-        # What an open transaction keeps back is still to come.
-        seen[name[1:]] = known = batch if limit.last is None else min(batch, limit.last)
         if route is not None and name in led:
-            known = min(known, applied.get(name[1:], known))
-            fed.setdefault(route.target, {})[name[1:]] = known
-    last = last_batch(warehouse)
+            fed.setdefault(route.target, {})[db, schema, table] = min(batch, applied)
+    partly = applied < to.applied
     noted: list[Progress] = []
     for (of, target), progress in list(progress_by_target.items()):
         if of != source or target == SOURCE_CURSOR or progress.outdated is None:
             continue
         watermarks = {
-            label: _with_horizons_at(known, last) for label, known in progress.watermarks.items()
+            label: _with_horizons_at(known, to.applied)
+            for label, known in progress.watermarks.items()
         }
         now = replace(
             progress,
             watermarks=watermarks,
-            batch=limit.last if limit.last is not None else last,
-            below=limit.below,
-            partly_applied=limit.newest,
+            batch=applied,
+            below=limit.below if partly else None,
+            partly_applied=limit.newest if partly else None,
             tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))
         kept = {label: known.horizons for label, known in watermarks.items()}
         if any(kept.values()) and warehouse.exists("gold", target):
             keep_horizons(warehouse, target, kept)
-    cursor = source_cursor(progress_by_target, source)
-    cursor = replace(cursor.fresh(), tables={**cursor.tables, **seen})
-    record_progress(warehouse, [*noted, cursor], progress_by_target)
+    record_progress(warehouse, noted, progress_by_target)
     return [row.target for row in noted]
 
 

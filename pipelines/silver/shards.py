@@ -11,6 +11,7 @@ whether any does at all.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -55,12 +56,14 @@ def join_shards(
     *,
     span: tuple[int, int],
     came: bool,
-    top: int = 0,
+    numbered: Callable[[DataFrame, int], DataFrame] | None = None,
+    top: int | None = None,
 ) -> int:
     """Append what the shards make, as the next batch; how many rows.
 
     `span`: the last batch before this run's and the last one now; `came`: shards are among them.
-    `top`: the highest batch, where that is above the next.
+    `numbered` gives rows their batch, where that is not the next one for all of them; `top`: the
+    highest that there is then, where that is above the next.
     """
     note = _Note(checkpoint)
     before, last = span
@@ -89,12 +92,17 @@ def join_shards(
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
     made = ended.count()
     if made:
-        ended = ended.withColumn("batch", F.lit(last + 1).cast("bigint"))
+        ended = (numbered or _as_batch)(ended, last + 1).select(*silver.columns)
         once = ("silver/shards", warehouse.next_version("silver", "cdc"))
-        warehouse.append(ended, "silver", "cdc", once=once, note=max(last + 1, top))
+        warehouse.append(ended, "silver", "cdc", once=once, note=top or last + 1)
     waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
     note.write(waiting, clear=waiting > last)
     return made
+
+
+def _as_batch(rows: DataFrame, batch: int) -> DataFrame:
+    """The rows as one batch."""
+    return rows.withColumn("batch", F.lit(batch).cast("bigint"))
 
 
 def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:

@@ -32,14 +32,14 @@ def join_split_updates(
     counts: Counts,
     once: tuple[str, int],
     to: int,
-    top: int = 0,
+    top: int | None = None,
 ) -> int:
     """Append the pairs that `batch`, which holds `counts`, completes, as batch `to`; how many there
-    were. `top`: the highest batch, where that is above it."""
+    were. `top`: the highest batch that there is then, where that is another."""
     pairs = completed_pairs(warehouse, source, batch, counts=counts, to=to)
     joined = pairs.count() if pairs is not None else 0
     if pairs is not None and joined:
-        warehouse.append(pairs, "silver", "cdc", once=once, note=max(to, top))
+        warehouse.append(pairs, "silver", "cdc", once=once, note=top or to)
     return joined
 
 

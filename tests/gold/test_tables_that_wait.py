@@ -92,23 +92,28 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
                 row("side_a", 13, type_="UPDATE", id=1, n=10),
             ],
         )
-        done(project, "run")
+        # One target alone: how far the source was looked through says nothing of it.
+        done(project, "run", "--table", "side")
         before["side"][0] = (1, 10)
         for target in ("side", "shop_alone"):
             done(project, "rebuild", target)
         assert settled(project) == before
-        # Killed behind its commit, and done again.
+        # Killed behind its commit, and done again; silver is ahead of gold.
+        project.land("4.jsonl", [row("side_a", 14, type_="UPDATE", id=4, n=40)])
+        done(project, "silver")
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
             patch.setattr(redecoding, "_reached", killed)
             project.ingest("redecode", "--source", "canal")
+        assert project.ingest("run").code == 1
         done(project, "redecode", "--source", "canal")
+        before["side"][2] = (4, 40)
         assert settled(project) == before
-        project.land("4.jsonl", [row("side_b", 14, id=8, n=8), row("alone", 14, id=9, n=9)])
+        project.land("5.jsonl", [row("side_b", 15, id=8, n=8), row("alone", 15, id=9, n=9)])
         for entry in json_rows(project, "ddl", "list"):
             if entry["status"] == "pending":
                 done(project, "ddl", "approve", entry["id"])
         done(project, "run")
-        after = {"side": [(1, 10), (4, 4), (6, 6), (8, 8)], "shop_alone": [(7, 7), (9, 9)]}
+        after = {"side": [(1, 10), (4, 40), (6, 6), (8, 8)], "shop_alone": [(7, 7), (9, 9)]}
         assert settled(project) == after
 
 

@@ -373,8 +373,7 @@ def _made_target(call: Invocation, table: str) -> tuple[str, str]:
     from pipelines.gold.known_targets import one_of
     from pipelines.targets.progress import SOURCE_CURSOR, load_progress
 
-    there = warehouse.exists("gold", "_progress")
-    fed = {target: source for source, target in (load_progress(warehouse) if there else ())}
+    fed = {target: source for source, target in load_progress(warehouse)}
     fed.pop(SOURCE_CURSOR, None)
     target = one_of(table, fed, warehouse.settings)
     return target, fed[target]

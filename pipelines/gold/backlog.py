@@ -147,8 +147,6 @@ def applied_batches(
 def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
     """A sentence for each name or pattern that means no table gold has seen of its source, be it
     mistyped or not come yet, and for each source with changes that name no table."""
-    if not warehouse.exists("gold", "_progress"):
-        return
     progress_by_target = load_progress(warehouse)
     for source in sources:
         cursor = progress_by_target.get((source, SOURCE_CURSOR))

@@ -94,8 +94,6 @@ def known_targets(warehouse: Warehouse) -> KnownTargets:
 
 def _without_parked(warehouse: Warehouse, fed: Mapping[str, KnownTarget]) -> dict[str, KnownTarget]:
     """The targets without source tables that are parked by themselves (semantics.md, 70)."""
-    if not warehouse.exists("gold", "_progress"):
-        return {**fed}
     feeding = feeders(warehouse.config, load_progress(warehouse))
     clashes = collisions((route for target in fed.values() for route in target.tables), feeding)
     apart = {table for clash in clashes.values() if clash.feeding for table in clash.parked}

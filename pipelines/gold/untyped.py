@@ -55,8 +55,6 @@ def untyped(
 ) -> Iterator[str]:
     """A sentence for each target (of `targets` alone where given) with columns that have no type,
     with what to write."""
-    if not warehouse.exists("gold", "_progress"):
-        return
     for (source, target), progress in sorted(load_progress(warehouse).items()):
         if target == SOURCE_CURSOR or source not in sources or not progress.untyped:
             continue

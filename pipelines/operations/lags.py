@@ -50,8 +50,7 @@ def unapplied_since(warehouse: Warehouse) -> dict[str, datetime]:
 def _waiting(warehouse: Warehouse) -> list[str]:
     """SQL true for changes that gold has not looked at; and for those of source tables that their
     target has not applied, where there are any."""
-    there = warehouse.exists("gold", "_progress")
-    progress = load_progress(warehouse) if there else {}
+    progress = load_progress(warehouse)
     cursors = {source: p for (source, target), p in progress.items() if target == SOURCE_CURSOR}
     declared = warehouse.config.sources
     beyond = waiting.beyond(

@@ -62,9 +62,7 @@ def plan(warehouse: Warehouse, sources: Sequence[str], *, failed: Failed) -> Pla
     """
     made = Plan([], [], [], [])
     lag = undecoded(warehouse)
-    progress_by_target: ProgressByTarget = {}
-    if warehouse.exists("gold", "_progress"):
-        progress_by_target = load_progress(warehouse)
+    progress_by_target = load_progress(warehouse)
     per_message = _events_per_message(warehouse)
     for name in sources:
         source = warehouse.config.sources[name]

@@ -110,8 +110,6 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
 
 def targets_of(warehouse: Warehouse, source: str) -> list[str]:
     """The targets that the source has fed."""
-    if not warehouse.exists("gold", "_progress"):
-        return []
     return sorted(
         target
         for of, target in load_progress(warehouse)

@@ -466,7 +466,7 @@ class Run:
 
     def _resting(self) -> set[tuple[str, str]]:
         """The parked targets that are not tried now."""
-        if not self._parked or not self._warehouse.exists("gold", "_progress"):
+        if not self._parked:
             return set()
         progress = load_progress(self._warehouse)
         for of in list(self._parked):

@@ -18,7 +18,7 @@ def source_tables(warehouse: Warehouse) -> list[SourceTable]:
 
 def _read(warehouse: Warehouse) -> list[SourceTable]:
     """What gold's source cursors have passed, and what lies above them in silver."""
-    progress_by_target = load_progress(warehouse) if warehouse.exists("gold", "_progress") else {}
+    progress_by_target = load_progress(warehouse)
     cursors = {
         of: progress
         for (of, target), progress in progress_by_target.items()

@@ -306,7 +306,10 @@ ProgressByTarget = dict[tuple[str, str], Progress]
 
 
 def load_progress(warehouse: Warehouse) -> ProgressByTarget:
-    """The progress of every target; read anew only where another process has recorded something."""
+    """The progress of every target, read anew only where another process has recorded something;
+    empty where nothing was recorded yet."""
+    if not warehouse.exists("gold", "_progress"):
+        return {}
     return dict(warehouse.cached("gold", "_progress", lambda: _read(warehouse)))
 
 
@@ -367,8 +370,6 @@ def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress
 def progress_of(warehouse: Warehouse, source: str, target: str) -> Progress:
     """The progress of one target; at the beginning where there is no record of it."""
     fresh = Progress(target=target, source=source)
-    if not warehouse.exists("gold", "_progress"):
-        return fresh
     return load_progress(warehouse).get((source, target), fresh)
 
 

@@ -69,7 +69,7 @@ def advance(
         raise TableError(why)
     if gone(warehouse, progress):
         raise TableError(is_gone(route.target))
-    row = progress = _known(warehouse, route, progress.fresh())
+    row = progress = _known(warehouse, route, progress.unparked())
     new = _new(coming)
     if not new:
         return _up_to(row, pending)

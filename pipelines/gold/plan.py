@@ -101,14 +101,6 @@ class Extent(NamedTuple):
         held_at = {table[1:]: progress.tables.get(table[1:], 0) for table in closed}
         return cls(progress.watermarks, *progress.applied, held_at)
 
-    def counted(self, feed: Feed) -> Feed:
-        """What silver has of a source table, without batches of which nothing counts: as far as
-        that can be told, since of a table that was renamed batches do not say under which name."""
-        held_at = None if feed.later_names else self.held_at.get(feed.table[1:])
-        if held_at is None:
-            return feed
-        return feed._replace(stats=[each for each in feed.stats if each.batch <= held_at])
-
     def narrowed(self, batch: TableBatch) -> TableBatch:
         """The history of a source table, so much of it as counts."""
         held = {
@@ -129,13 +121,17 @@ def histories(
     *,
     first_names: FirstNames,
     lineage: Callable[[SourceTable], Lineage],
-    last: int | None = None,
+    extent: Extent,
 ) -> Histories:
-    """What silver has of source tables of one source under all their names, up to batch `last`."""
+    """What silver has of source tables of one source under all their names, so much as counts."""
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
-    pending = pending_changes(warehouse, names[0].source, 0, tables=names, until=last)
-    pending = under_first_names(pending, first_names)
+    held_at = {name: extent.held_at[name[1:]] for name in names if name[1:] in extent.held_at}
+    pending = pending_changes(
+        *(warehouse, names[0].source, 0), tables=names, until=extent.last, apart=held_at
+    )
+    counted = [s for s in pending.stats if s.first <= held_at.get(s.table, s.first)]
+    pending = under_first_names(pending._replace(stats=counted), first_names)
     feeds = [
         Feed(
             route,
@@ -154,7 +150,7 @@ def history_batches(
     warehouse: Warehouse, feeds: Iterable[Feed], target: TargetTable, *, extent: Extent
 ) -> list[TableBatch]:
     """The histories of source tables of a target, each a batch that begins at 0."""
-    changed = [feed for feed in map(extent.counted, feeds) if feed.stats]
+    changed = [feed for feed in feeds if feed.stats]
     kept = {}
     for feed in changed:
         known = extent.watermarks.get(label_of(feed.table), Watermarks())

@@ -101,7 +101,7 @@ class Reconstruction:
             own,
             first_names=first_names,
             lineage=lambda table: lineage_of(of(table)),
-            last=extent.last,
+            extent=extent,
         )
         self.entries = [e for e in entries if first_names.get(e.table, e.table) in own]
         _check_encodings(warehouse, history.feeds if today else (), entries_of=of)

@@ -18,7 +18,9 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.targets.progress import Progress, record_progress
 
-_MASKS = "expected masks "
+
+class OtherMasks(TableError):
+    """Rows of a target are masked otherwise than the configuration has it."""
 
 
 def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
@@ -49,18 +51,13 @@ def other_masks(route: Route, contract: TargetContract | None) -> str | None:
         return None
     was, wanted = (", ".join(masks) or "none" for masks in (contract.masks, now))
     return (
-        f"{_MASKS}({wanted}), got {route.target} with ({was}); nothing is applied to it until "
-        f"`ingest rebuild {route.target}` makes it so, or the tables file has those again"
+        f"expected masks ({wanted}), got {route.target} with ({was}); nothing is applied to it "
+        f"until `ingest rebuild {route.target}` makes it so, or the tables file has those again"
     )
 
 
-def is_of_masks(error: str | None) -> bool:
-    """Whether a target is parked by `other_masks`."""
-    return error is not None and error.startswith(_MASKS)
-
-
 def check_masks(route: Route, contract: TargetContract | None) -> None:
-    """Raise TableError where rows that are masked otherwise would come beside those there are."""
+    """Raise OtherMasks where rows that are masked otherwise would come beside those there are."""
     sentence = other_masks(route, contract)
     if sentence is not None:
-        raise TableError(sentence)
+        raise OtherMasks(sentence)

@@ -83,7 +83,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
         {table: route},
         first_names=ledger.first_names,
         lineage=ledger.lineage,
-        last=extent.last,
+        extent=extent,
     )
     [feed] = found.feeds
     if columns is None or not feed.stats:

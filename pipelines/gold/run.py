@@ -35,7 +35,7 @@ from pipelines.gold.backlog import (
     with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
-from pipelines.gold.redeclared import enter_redeclared, is_of_masks, other_masks
+from pipelines.gold.redeclared import OtherMasks, enter_redeclared, other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import recreates
@@ -421,6 +421,8 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
             raise TableError(batch.error)
         row = advance(ledger, batch, pending, progress=progress)
         return replace(row, tables=batch.applied_batches, seconds=time.monotonic() - began)
+    except OtherMasks as error:
+        return parked(progress, str(error), why="masks")
     except IngestError as error:
         return parked(progress, str(error))
     except Exception as error:
@@ -443,9 +445,9 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
         if progress.watermarks and target.lower() not in there:
             rows.append(parked(progress, is_gone(target)))
         elif masks is not None and progress.outdated is None:
-            rows.append(parked(progress, masks))
-        elif is_of_masks(progress.error):
-            rows.append(replace(progress.fresh(), status="ok", error=None))
+            rows.append(parked(progress, masks, why="masks"))
+        elif progress.parked_for == "masks":
+            rows.append(progress.unparked())
     _record_news(ledger, rows)
     return [Merged.of(row) for row in rows if row.status == "parked"]
 
@@ -463,10 +465,10 @@ def _advanced_cursor(cursor: Progress, coming: _Coming) -> list[Progress]:
     """How far silver was looked through, where that is news."""
     limit = coming.pending.limit
     advanced = replace(
-        cursor.fresh(),
+        cursor.uncounted(),
         batch=coming.pending.last,
         tables=coming.last,
         below=limit.below,
         partly_applied=limit.newest,
     )
-    return [advanced] if advanced != cursor.fresh() else []
+    return [advanced] if advanced != cursor.uncounted() else []

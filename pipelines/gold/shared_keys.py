@@ -47,7 +47,7 @@ def try_again(ledger: Ledger, route: Route, *, row: Progress) -> Progress:
         *(warehouse, routes),
         first_names=first_names,
         lineage=ledger.lineage,
-        last=extent.last,
+        extent=extent,
     )
     columns = columns_of(warehouse, route.target) or {}
     target = TargetTable(contract=row.contract, columns=columns, shared=True)
@@ -67,10 +67,9 @@ def hand_over(ledger: Ledger, route: Route) -> None:
     keys = keys_of(warehouse, route.target)
     if not keys or row.outdated is not None or other_masks(route, row.contract) is not None:
         return
-    before = replace(row.fresh(), contract=row.contract._replace(keys=keys))
+    before = replace(row.uncounted(), contract=row.contract._replace(keys=keys))
     after = try_again(ledger, route, row=before)
     if after != before:
-        after = replace(after, status=row.status, error=row.error)
         record_progress(warehouse, [after], ledger.progress_by_target)
 
 

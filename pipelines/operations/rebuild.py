@@ -238,7 +238,7 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
             if s.newest is not None
         ]
         return replace(
-            progress.fresh(),
+            progress.unparked(),
             watermarks=watermarks,
             contract=contract,
             outdated=None,
@@ -260,7 +260,5 @@ def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) ->
         watermarks |= {label: watermarks_of_history(batch) for label, batch in batches.items()}
     differed = progress.contract is not None and progress.contract.differs(contract)
     well = differed or gone or other
-    status, error = ("ok", None) if well else (progress.status, progress.error)
-    return replace(
-        progress.fresh(), watermarks=watermarks, contract=contract, status=status, error=error
-    )
+    now = progress.unparked() if well else progress.uncounted()
+    return replace(now, watermarks=watermarks, contract=contract)

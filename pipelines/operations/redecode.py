@@ -31,9 +31,10 @@ from ingest.decode.batches import decode
 from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
+from ingest.sql import redecoded as texts
 from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
-from ingest.sql.silver import beyond, last_batches, named
+from ingest.sql.silver import last_batches
 from ingest.sql.tables.rows import delete
 from pipelines.gold.backlog import progress_of_route
 from pipelines.gold.known_targets import known_targets
@@ -62,6 +63,7 @@ from pipelines.targets.progress import (
     Watermarks,
     create_progress,
     load_progress,
+    parked,
     record_progress,
     source_cursor,
 )
@@ -200,8 +202,8 @@ def _mark(warehouse: Warehouse, source: str) -> None:
 
 
 def _outdated(progress: Progress, how: Outdated) -> Progress:
-    progress = replace(progress.fresh(), outdated=how)
-    return replace(progress, status="parked", error=progress.why_outdated)
+    progress = replace(progress, outdated=how)
+    return parked(progress, progress.why_outdated or "")
 
 
 class _Batches(NamedTuple):
@@ -257,7 +259,8 @@ def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
     if own and lowest > stood_at:
         # Killed behind the commit: silver has other batches than progress says.
         applied = _Batches(lowest).applied
-        return _Waiting(f"batch > {applied}", dict.fromkeys(ledger.closed_names(), applied))
+        held_at = dict.fromkeys(ledger.closed_names(), applied)
+        return _Waiting(texts.unseen(applied, "true"), held_at)
     held_at = {}
     for table in ledger.closed_names():
         route = ledger.route(ledger.first_names.get(table, table))
@@ -266,7 +269,7 @@ def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
         if applied < cursor.tables.get(table[1:], 0):
             held_at[table] = applied
     last, only = cursor.applied
-    return _Waiting(f"(batch > {last} OR NOT coalesce({only}, false))", held_at)
+    return _Waiting(texts.unseen(last, only), held_at)
 
 
 def _lowest_batch(warehouse: Warehouse, source: str) -> int:
@@ -294,7 +297,8 @@ def _decoded(
     rows = decoded.unionByName(rest) if kept else decoded
     own, top = equal(source=source.name), batches.waiting_pairs
     # Set down: once the commit is made, silver tells no more what was applied.
-    with set_down(warehouse, _messages(silver, waiting)) as table:
+    asked = texts.waiting(warehouse.name("silver", "cdc"), source=source.name, **waiting._asdict())
+    with set_down(warehouse, warehouse.session.sql(asked)) as table:
         waits = warehouse.session.table(table)
         numbered = partial(_numbered, waits=waits, waiting=waiting, to=batches)
         rows = numbered(rows, batches.decoded).select(*silver.columns)
@@ -318,22 +322,6 @@ def _decoded(
     return counts._replace(messages=counts.messages - kept), kept, batches
 
 
-def _messages(silver: DataFrame, waiting: _Waiting) -> DataFrame:
-    """The messages of which something is not applied: whether nothing is (`unseen`), and whether
-    nothing is of tables that wait for a decision (`held`)."""
-    held = beyond(waiting.held_at) or "false"
-    some = silver.where(f"{waiting.unseen} OR {held}").select(*MESSAGE).distinct()
-    of_held = " OR ".join(f"({named(table)})" for table in waiting.held_at) or "false"
-    return (
-        silver.join(some, list(MESSAGE), "left_semi")
-        .groupBy(*MESSAGE)
-        .agg(
-            F.expr(f"bool_and({waiting.unseen})").alias("unseen"),
-            F.expr(f"bool_and({held}) FILTER (WHERE {of_held})").alias("held"),
-        )
-    )
-
-
 def _numbered(
     rows: DataFrame,
     batch: int,
@@ -342,12 +330,12 @@ def _numbered(
     waiting: _Waiting,
     to: _Batches,
 ) -> DataFrame:
-    """The rows as `batch`, but for those of messages that wait (`_messages`). Shards stay, whatever
-    they are of: who puts them together looks no further, and what that makes is numbered so."""
-    of_held = " OR ".join(f"({named(table)})" for table in waiting.held_at) or "false"
+    """The rows as `batch`, but for those that wait: `waits` are the messages that do. Shards stay,
+    whatever they are of: who puts them together looks no further, and what that makes waits."""
     shard = F.array_contains("warnings", Code.SHARD.value)
-    late = F.expr(f"unseen OR (held AND ({of_held}))")
-    above = F.when(late & ~F.coalesce(shard, F.lit(False)), F.lit(to.waiting))
+    above = F.when(
+        F.expr(texts.waits(waiting.held_at)) & ~F.coalesce(shard, F.lit(False)), F.lit(to.waiting)
+    )
     numbers = F.coalesce(above, F.lit(batch)).cast("bigint")
     return rows.join(waits, list(MESSAGE), "left").withColumn("batch", numbers)
 

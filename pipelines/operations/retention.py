@@ -106,9 +106,7 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
             },
         }
         # First: were it noted after, a kill in between would leave a trimmed history unnoted.
-        noted = replace(
-            progress.fresh(), watermarks=watermarks, status=progress.status, error=progress.error
-        )
+        noted = progress.with_watermarks(watermarks)
         keep_horizons(warehouse, target.name, {name: m.horizons for name, m in watermarks.items()})
         record_progress(warehouse, [noted], load_progress(warehouse))
         return sum(_deleted(warehouse, batch, past) for batch, past in superseded)

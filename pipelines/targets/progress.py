@@ -53,6 +53,8 @@ PROGRESS = (
 
 Outdated = Literal["decoding", "decoded", "unconfirmed"]
 """Silver is being decoded again, or has been, and the rebuild is to be confirmed."""
+ParkedFor = Literal["masks"]
+"""Rows are masked otherwise than the configuration has it."""
 Names = tuple[str | None, str | None, str | None]
 """Database, schema and table; no table for changes that name none."""
 
@@ -155,10 +157,7 @@ _COUNTS = (
     *("events", "inserted", "updated", "deleted", "late", "keys_refolded", "files_read", "stale"),
     *("rejected", "zero_dates"),
 )
-_NOTHING_DONE: Mapping[str, Any] = {
-    **dict.fromkeys(_COUNTS, 0),
-    **{"seconds": 0.0, "status": "ok", "error": None},
-}
+_NOTHING_DONE: Mapping[str, Any] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +172,8 @@ class Progress:
     by label of a source table the target's columns, in lower case, that it never sent. `columns`:
     those that the target had, in lower case, when changes were last applied to it; None: not known.
     `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
-    applied until they are rebuilt. `version`: one higher with each row of the target, whatever the
+    applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
+    a change. `version`: one higher with each row of the target, whatever the
     clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
     microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
     rows of runs are kept.
@@ -207,12 +207,17 @@ class Progress:
     unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
+    parked_for: ParkedFor | None = None
     version: int = field(default=0, compare=False)
     merged_at: int | None = field(default=None, compare=False)
 
-    def fresh(self) -> Progress:
-        """The same state, with nothing counted yet."""
+    def uncounted(self) -> Progress:
+        """The same state, parked or not, with nothing counted yet."""
         return replace(self, **_NOTHING_DONE)
+
+    def unparked(self) -> Progress:
+        """The same, in order again."""
+        return replace(self.uncounted(), status="ok", error=None, parked_for=None)
 
     @property
     def why_outdated(self) -> str | None:
@@ -243,7 +248,7 @@ class Progress:
     def with_watermarks(self, watermarks: Mapping[str, Watermarks]) -> Progress:
         """The same state, of these source tables with other watermarks."""
         merged = {**self.watermarks, **watermarks}
-        return replace(self.fresh(), watermarks=merged, status=self.status, error=self.error)
+        return replace(self.uncounted(), watermarks=merged)
 
     @property
     def applied(self) -> tuple[int, str]:
@@ -265,6 +270,7 @@ class Progress:
             unsent=dict(self.unsent),
             columns=self.columns,
             outdated=self.outdated,
+            parked_for=self.parked_for,
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
@@ -295,6 +301,7 @@ class _State(msgspec.Struct, kw_only=True):
     unsent: dict[str, tuple[str, ...]] = {}
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
+    parked_for: ParkedFor | None = None
 
 
 def _state(text: str | None) -> _State:
@@ -345,6 +352,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             unsent=state.unsent,
             columns=state.columns,
             outdated=state.outdated,
+            parked_for=state.parked_for,
             version=last["version"],
             merged_at=merged_at,
         )
@@ -385,7 +393,7 @@ def record_progress(
     frame = warehouse.session.createDataFrame([row.row(at) for row in rows], schema)
     warehouse.append(frame.coalesce(1), "gold", "_progress")
     for row in rows:
-        progress = replace(row.fresh(), status=row.status, error=row.error)
+        progress = row.uncounted()
         if _merged(row):
             progress = replace(progress, merged_at=micros_of(at))
         progress_by_target[row.source, row.target] = progress
@@ -421,6 +429,6 @@ def highest(positions: Iterable[Pos | None]) -> Pos | None:
     return max((pos for pos in positions if pos is not None), default=None)
 
 
-def parked(progress: Progress, error: str) -> Progress:
+def parked(progress: Progress, error: str, *, why: ParkedFor | None = None) -> Progress:
     """The target stays where it was, with the reason."""
-    return replace(progress.fresh(), status="parked", error=error)
+    return replace(progress.uncounted(), status="parked", error=error, parked_for=why)

@@ -51,7 +51,7 @@ def test_all_of_it_comes_back() -> None:
     assert state.watermarks == FAR.watermarks
     assert {tuple(row[:3]): row[3] for row in state.tables} == FAR.tables
     named = ("below", "partly_applied", "contract", "untyped", "declared", "unsent", "columns")
-    for name in (*named, "outdated"):
+    for name in (*named, "outdated", "parked_for"):
         assert getattr(state, name) == getattr(FAR, name), name
     assert contract_in(_stored(FAR)) == CONTRACT
 
@@ -63,5 +63,12 @@ def test_of_a_target_that_has_nothing_so_does_nothing() -> None:
 
 
 def test_what_a_run_counted_is_not_the_next_ones() -> None:
-    assert FAR.fresh().events == 0
-    assert FAR.fresh().watermarks == FAR.watermarks
+    assert FAR.uncounted().events == 0
+    assert FAR.uncounted().watermarks == FAR.watermarks
+
+
+def test_parked_for_something_until_it_is_in_order() -> None:
+    masked = module.parked(FAR, "expected masks", why="masks")
+    assert (masked.uncounted().status, masked.uncounted().parked_for) == ("parked", "masks")
+    again = masked.unparked()
+    assert (again.status, again.error, again.parked_for) == ("ok", None, None)

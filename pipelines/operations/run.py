@@ -52,14 +52,20 @@ _SAID_MOST = 10_000
 @dataclass
 class Source:
     """What a run did with one source; `decoded` counts the messages that its rows are of, `changes`
-    the changes among its rows."""
+    the changes among its rows. `held`: another run is at work on it, so that nothing failed."""
 
     messages: int = 0
     rows: int = 0
     rejects: int = 0
     error: str | None = None
+    held: bool = False
     decoded: int = 0
     changes: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be done that is left to nobody else."""
+        return self.error is not None and not self.held
 
 
 @dataclass
@@ -83,8 +89,8 @@ class Rest:
 class Outcome:
     """What a run did.
 
-    `platform` says what of the surroundings failed, `held` what another run has the lease of,
-    `unknown` which targets do not exist, `spoilt` of which sources too much was set aside;
+    `platform` says what of the surroundings failed, `gold_held` whether another run is at work on
+    gold, `unknown` which targets do not exist, `spoilt` of which sources too much was set aside;
     `done` counts what could be done.
     """
 
@@ -92,7 +98,7 @@ class Outcome:
     tables: dict[tuple[str, str], Merged] = field(default_factory=dict)
     warned: list[str] = field(default_factory=list)
     platform: list[str] = field(default_factory=list)
-    held: list[str] = field(default_factory=list)
+    gold_held: bool = False
     unknown: list[str] = field(default_factory=list)
     spoilt: list[str] = field(default_factory=list)
     done: int = 0
@@ -100,14 +106,14 @@ class Outcome:
     @property
     def code(self) -> int:
         """The exit code."""
-        errors = [source.error for source in self.sources.values() if source.error is not None]
         if self.platform and not self.done:
             return 2
         parked = any(merged.error is not None for merged in self.tables.values())
-        failed = any(error not in self.held for error in errors)
+        failed = any(source.failed for source in self.sources.values())
         if failed or parked or self.warned or self.unknown or self.spoilt:
             return 1
-        return TRY_AGAIN if self.held else 0
+        held = self.gold_held or any(source.held for source in self.sources.values())
+        return TRY_AGAIN if held else 0
 
     @property
     def totals(self) -> Totals:
@@ -131,7 +137,7 @@ class Outcome:
         failed = [
             f"source {name} failed: {done.error}"
             for name, done in self.sources.items()
-            if done.error is not None and done.error not in self.held
+            if done.failed
         ]
         parked = [
             f"table {merged.target} is parked: {merged.error}"
@@ -207,7 +213,7 @@ class Run:
         self._continuous = True
         while not self._stop():
             self.outcome.platform.clear()
-            self.outcome.held.clear()
+            self.outcome.gold_held = False
             self.outcome.warned.clear()
             self.outcome.done = 0
             brought = self._pass()
@@ -247,10 +253,7 @@ class Run:
                 name: {"messages": s.messages, "rows": s.rows, "rejects": s.rejects}
                 for name, s in done.sources.items()
             },
-            failing={
-                name: s.error is not None and s.error not in done.held
-                for name, s in done.sources.items()
-            },
+            failing={name: source.failed for name, source in done.sources.items()},
             tables={of: merged._asdict() for of, merged in done.tables.items()},
             latency=self.activity.latency.copy(),
             arrival_latency=self.activity.arrival_latency.copy(),
@@ -307,9 +310,10 @@ class Run:
 
     def _passed(self, again: bool) -> bool:
         brought = 0
-        failed = {name: done.error for name, done in self.outcome.sources.items()}
+        failed = {name: (s.error, s.held) for name, s in self.outcome.sources.items()}
         for name in self._asked:
-            self.outcome.sources[name].error = None
+            source = self.outcome.sources[name]
+            source.error, source.held = None, False
         self._take_up()
         steps = len(self._sources) * len({"bronze", "silver"} & set(self._stages))
         steps += "gold" in self._stages
@@ -323,10 +327,11 @@ class Run:
             if again and not brought:
                 # What failed in silver was not tried once more.
                 for name, done in self.outcome.sources.items():
-                    done.error = done.error or failed[name]
+                    if done.error is None:
+                        done.error, done.held = failed[name]
                 return False
             # What another run is at work on is left to it: who went on might stand in its way.
-            own = [name for name in self._sources if not self._another_works_on(name)]
+            own = [name for name in self._sources if not self.outcome.sources[name].held]
             for name in own if "silver" in self._stages else ():
                 if self._stop():
                     return False
@@ -375,10 +380,6 @@ class Run:
             except Exception as error:
                 # Nothing is missing: the files are as they came.
                 self._say(f"small files were left as they are: {described(error)}")
-
-    def _another_works_on(self, name: str) -> bool:
-        """Whether another run holds the lease of the source's bronze."""
-        return self.outcome.sources[name].error in self.outcome.held
 
     def _bronze(self, name: str, advance: Advance) -> int:
         """New messages of one source; how many."""
@@ -571,10 +572,11 @@ class Run:
             # What fails names its source for those who call it by itself.
             named = f"source {source}"
             text = stage + text.removeprefix(f"{named}: ").removeprefix(f"{named} ")
-            self.outcome.sources[source].error = text
+            done = self.outcome.sources[source]
+            done.error, done.held = text, isinstance(error, LeaseHeld)
         if isinstance(error, LeaseHeld):
             self._say(text)
-            _note(self.outcome.held, text)
+            self.outcome.gold_held |= source is None
             return
         if isinstance(error, PlatformError):
             _note(self.outcome.platform, text)

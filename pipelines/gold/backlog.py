@@ -40,7 +40,7 @@ def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
     backlog: dict[SourceTable, int] = {}
     for names, last in cursor.tables.items():
         table = SourceTable(cursor.source, *names)
-        first = ledger.first_names.get(table, table)
+        first = ledger.first_name(table)
         # What names no table stays in silver.
         route = None if not first.table or ghost(first.table) else ledger.route(first)
         if route is None:
@@ -57,7 +57,7 @@ def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
 def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
     """The source tables that were set aside for want of a key, and whose key messages name now."""
     tables = {*pending.keys, *(s.table for s in pending.stats if any(s.key_columns))}
-    firsts = {ledger.first_names.get(table, table) for table in tables}
+    firsts = set(map(ledger.first_name, tables))
     routes = {table: route for table in firsts if (route := ledger.route(table)) is not None}
     return {
         table: 0 for table, route in routes.items() if unkeyed(progress_of_route(ledger, route))
@@ -120,8 +120,7 @@ def applied_beyond(ledger: Ledger, cursor: Progress) -> dict[SourceTable, int]:
 
 def progress_of_route(ledger: Ledger, route: Route) -> Progress:
     """The progress of the target of a route."""
-    beginning = Progress(target=route.target, source=route.source)
-    return ledger.progress_by_target.get((route.source, route.target), beginning)
+    return ledger.progress(route.target) or Progress(target=route.target, source=route.source)
 
 
 def last_batches(cursor: Progress, pending: PendingChanges) -> dict[Names, int]:

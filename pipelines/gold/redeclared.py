@@ -28,7 +28,7 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
     noted: dict[str, Progress] = {}
     for names in cursor.tables:
         table = SourceTable(cursor.source, *names)
-        first = ledger.first_names.get(table, table)
+        first = ledger.first_name(table)
         route = ledger.route(first)
         if route is None:
             continue

@@ -72,7 +72,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     there is no change, no target or no key."""
     warehouse = ledger.warehouse
     columns = columns_of(warehouse, route.target)
-    progress = ledger.progress_by_target.get((ledger.source, route.target))
+    progress = ledger.progress(route.target)
     check_masks(route, progress.contract if progress is not None else None)
     check_excluded(route, columns or ())
     extent = ALL_HISTORY
@@ -266,7 +266,7 @@ def key_overridden(batch: TableBatch) -> bool:
 
 def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
-    progress = ledger.progress_by_target.get((ledger.source, route.target))
+    progress = ledger.progress(route.target)
     target = known_targets(ledger.warehouse).fed.get(route.target)
     if progress is None or not progress.applied[0] or target is None:
         return None

@@ -103,7 +103,7 @@ def replay_target(ledger: Ledger, chosen: list[dict[str, Any]], *, attempt: bool
     routes = {
         table: route
         for name in tables_of(warehouse, ledger.source, chosen)
-        if (route := ledger.route(table := ledger.first_names.get(name, name))) is not None
+        if (route := ledger.route(table := ledger.first_name(name))) is not None
         and route.target == target
     }
     contract = contract_of(warehouse, target)

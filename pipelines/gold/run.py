@@ -330,7 +330,7 @@ def _routed(
 ) -> dict[SourceTable, Route]:
     """The source tables that had changes so far, those `changed` first, with their routes."""
     had = (SourceTable(ledger.source, *names) for names, batch in last.items() if batch)
-    known = {ledger.first_names.get(table, table) for table in had}
+    known = set(map(ledger.first_name, had))
     closed = ledger.closed(changed)
     return {
         table: route
@@ -456,7 +456,7 @@ def _routes_so_far(ledger: Ledger) -> dict[str, Route]:
     """By target, the way of the source tables that came so far."""
     came = source_cursor(ledger.progress_by_target, ledger.source).tables
     tables = (SourceTable(ledger.source, *names) for names in came)
-    firsts = {ledger.first_names.get(table, table) for table in tables} - ledger.closed()
+    firsts = set(map(ledger.first_name, tables)) - ledger.closed()
     routes = (ledger.route(table) for table in firsts if not ghost(table.table))
     return {route.target: route for route in routes if route is not None}
 

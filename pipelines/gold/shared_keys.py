@@ -61,7 +61,7 @@ def hand_over(ledger: Ledger, route: Route) -> None:
     """`try_again` of a target whose rows were changed otherwise than by a batch, by the key that it
     has now; not of one to which nothing is applied."""
     warehouse = ledger.warehouse
-    row = ledger.progress_by_target.get((ledger.source, route.target))
+    row = ledger.progress(route.target)
     if row is None or row.contract is None or not shares_keys(route, row):
         return
     keys = keys_of(warehouse, route.target)

@@ -202,9 +202,6 @@ class Ledger(EntryStore):
         waiting = held([*self.entries.values(), *beside])
         return {table for table in waiting if not self._target_exists(table)}
 
-    def _first(self, table: SourceTable) -> SourceTable:
-        return self.first_names.get(table, table)
-
     def taken_again(self) -> dict[SourceTable, TakenAgain]:
         """The tables that were renamed and whose names others have since, and those others."""
         waiting = [self._stated(e) for entries in self._waiting.values() for e in entries]
@@ -229,9 +226,9 @@ class Ledger(EntryStore):
         waiting = self.held_tables()
         for again in taken_up(
             self.entries.values(),
-            lambda table: table not in waiting and bool(self.route(self._first(table))),
+            lambda table: table not in waiting and bool(self.route(self.first_name(table))),
         ):
-            again = replace(again, table=self._first(again.table))
+            again = replace(again, table=self.first_name(again.table))
             self._waiting.setdefault(again.table, []).append(again)
             self._new.add(again.id)
         batches = [batch for s in pending.stats for batch in s.logged or ()]
@@ -252,9 +249,7 @@ class Ledger(EntryStore):
             *(s.table for s in pending.stats),
             *self.first_names,
         ]
-        known_names = {
-            _folded(table): self.first_names.get(table, table) for table in met if table.table
-        }
+        known_names = {_folded(table): self.first_name(table) for table in met if table.table}
         known = {*self.entries, *(id_ for e in self.entries.values() for id_ in e.joined)}
         source = self.warehouse.config.sources[self.source]
         for entry, statement in in_silver(self.warehouse, source, first, last=last):
@@ -408,7 +403,7 @@ class Ledger(EntryStore):
         waiting = self.held_tables()
         places = {table: [e.pos or () for e in found] for table, found in self._waiting.items()}
         for table in sorted(places, key=lambda table: places[table]):
-            first = self._first(table)
+            first = self.first_name(table)
             route = self.route(first)
             entries = self._waiting.pop(table, [])
             if route is not None and self.warehouse.exists("gold", route.target):

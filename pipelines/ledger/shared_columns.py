@@ -35,18 +35,17 @@ def others(store: EntryStore, entry: Entry) -> list[SourceTable]:
 
 def _beside(store: EntryStore, table: SourceTable, target: str) -> list[SourceTable]:
     found = dict.fromkeys([*_applied(store, target), *_beginning(store, target)])
-    found.pop(store.first_names.get(table, table), None)
+    found.pop(store.first_name(table), None)
     return list(found)
 
 
 def _applied(store: EntryStore, target: str) -> list[SourceTable]:
     """The source tables whose changes the target has."""
-    progress = store.progress_by_target.get((store.source, target))
+    progress = store.progress(target)
     if progress is None:
         return []
-    first = store.first_names
     fed = (SourceTable(store.source, *names) for names in progress.tables)
-    known = dict.fromkeys(first.get(table, table) for table in fed)
+    known = dict.fromkeys(map(store.first_name, fed))
     return [table for table in known if label_of(table) in progress.watermarks]
 
 
@@ -71,7 +70,7 @@ def keyed_by_others(store: EntryStore, table: SourceTable, target: str) -> bool:
 
 def held_by_others(store: EntryStore, entry: Entry, column: str) -> bool:
     """Whether another source table of the target still has the column."""
-    progress = store.progress_by_target.get((store.source, entry.target or ""))
+    progress = store.progress(entry.target)
     unsent = progress.unsent if progress is not None else {}
     beginning = _beginning(store, entry.target or "")
 

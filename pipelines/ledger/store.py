@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
@@ -23,7 +23,26 @@ from pipelines.ledger.entries import (
 from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import ProgressByTarget
+from pipelines.targets.progress import Progress, ProgressByTarget
+
+
+class _Known:
+    """The entries by id, by their source table, and of each target the source tables that have
+    any."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.by_id: dict[str, Entry] = {}
+        self.of_tables: dict[SourceTable, dict[str, Entry]] = {}
+        self.of_targets: dict[str, set[SourceTable]] = {}
+        for entry in entries:
+            self.put(entry)
+
+    def put(self, entry: Entry) -> None:
+        """Add an entry, or what one is by now."""
+        self.by_id[entry.id] = entry
+        self.of_tables.setdefault(entry.table, {})[entry.id] = entry
+        if entry.target is not None:
+            self.of_targets.setdefault(entry.target, set()).add(entry.table)
 
 
 class EntryStore:
@@ -47,26 +66,33 @@ class EntryStore:
         self._statements: dict[str, Statement] = {}
         self._writing = Lock()
         self._first_names: FirstNames | None = None
-        self._of_tables: dict[SourceTable, dict[str, Entry]] = {}
-        self._of_targets: dict[str, set[SourceTable]] = {}
-        """Of each target the source tables with schema changes."""
         self._followed: dict[str, tuple[tuple[Any, ...], Route]] = {}
         """Of each target what is declared of its columns, and that by the names of now, as long as
         no schema change of its tables comes."""
 
     @cached_property
-    def entries(self) -> dict[str, Entry]:
+    def _known(self) -> _Known:
+        return _Known(load_entries(self.warehouse, self.source).values())
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
         """Every entry of the source as it is, by id; `stage_entry` and `save_entry` alone change
         it."""
-        entries = load_entries(self.warehouse, self.source)
-        for entry in entries.values():
-            self._index(entry)
-        return entries
+        return self._known.by_id
 
     def of(self, table: SourceTable) -> list[Entry]:
         """The entries of one source table, under all names it has had."""
-        names = [table, *later_names(table, self.first_names)]  # which has the entries loaded
-        return [entry for name in names for entry in list(self._of_tables.get(name, {}).values())]
+        of_tables = self._known.of_tables
+        names = [table, *later_names(table, self.first_names)]
+        return [entry for name in names for entry in list(of_tables.get(name, {}).values())]
+
+    def first_name(self, table: SourceTable) -> SourceTable:
+        """What a source table was called before it was renamed."""
+        return self.first_names.get(table, table)
+
+    def progress(self, target: str | None) -> Progress | None:
+        """The progress of a target that the source feeds."""
+        return self.progress_by_target.get((self.source, target or ""))
 
     def lineage(self, table: SourceTable) -> Lineage:
         """The schema changes through which events of `table` are read."""
@@ -93,7 +119,7 @@ class EntryStore:
         # What comes for a new generation of a table waits until that is seen through.
         if entry.target is None or RecreateTable() in entry.effects:
             return False
-        progress = self.progress_by_target.get((self.source, entry.target))
+        progress = self.progress(entry.target)
         recorded = progress is not None and progress.watermarks
         if recorded or entry.target in self.feeding_now:
             return False
@@ -132,16 +158,10 @@ class EntryStore:
         self.save_entries(list(self._unsaved.values()))
 
     def _hold(self, entry: Entry) -> None:
-        self.entries[entry.id] = entry
-        self._index(entry)
+        self._known.put(entry)
+        self._followed.pop(entry.target or "", None)
         if any(isinstance(effect, RenameTable) for effect in entry.effects):
             self._first_names = None
-
-    def _index(self, entry: Entry) -> None:
-        self._of_tables.setdefault(entry.table, {})[entry.id] = entry
-        if entry.target is not None:
-            self._of_targets.setdefault(entry.target, set()).add(entry.table)
-            self._followed.pop(entry.target, None)
 
     def route(self, table: SourceTable) -> Route | None:
         """The way of a source table into gold, with the names of its columns as they are by now;
@@ -151,9 +171,7 @@ class EntryStore:
             return way
         known = self._followed.get(way.target)
         if known is None or known[0] != (way.exclude, way.columns):
-            # They have the entries loaded, and so the tables of the target.
-            first_names = self.first_names
-            changed = {first_names.get(of, of) for of in self._of_targets.get(way.target, ())}
+            changed = set(map(self.first_name, self._known.of_targets.get(way.target, ())))
             now = followed(way, (naming_of(self.of(of)) for of in sorted(changed, key=str)))
             known = self._followed[way.target] = ((way.exclude, way.columns), now)
         return replace(way, exclude=known[1].exclude, columns=known[1].columns)
@@ -166,7 +184,7 @@ class EntryStore:
 
     def applied(self, entry: Entry) -> Pos | None:
         """The highest position of the entry's source table that its target has applied."""
-        progress = self.progress_by_target.get((entry.table.source, entry.target or ""))
+        progress = self.progress(entry.target)
         watermarks = (
             progress.watermarks.get(label_of(entry.table)) if progress is not None else None
         )

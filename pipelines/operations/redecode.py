@@ -263,7 +263,7 @@ def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
         return _Waiting(texts.unseen(applied, "true"), held_at)
     held_at = {}
     for table in ledger.closed_names():
-        route = ledger.route(ledger.first_names.get(table, table))
+        route = ledger.route(ledger.first_name(table))
         tables = {} if route is None else progress_of_route(ledger, route).tables
         applied = tables.get(table[1:], 0)
         if applied < cursor.tables.get(table[1:], 0):
@@ -368,7 +368,7 @@ def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
     applied = min(to.applied, to.applied if limit.last is None else limit.last)
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
-        route = ledger.route(ledger.first_names.get(name, name))
+        route = ledger.route(ledger.first_name(name))
         if route is not None and name in led:
             fed.setdefault(route.target, {})[db, schema, table] = min(batch, applied)
     partly = applied < to.applied

@@ -28,7 +28,9 @@ def _ledger(
         warehouse=SimpleNamespace(
             config=SimpleNamespace(sources={"shop": SimpleNamespace(keys={})})
         ),
+        first_name=lambda table: {RENAMED: ITEM}.get(table, table),
         first_names={RENAMED: ITEM},
+        progress=lambda target: progress.get(("shop", target)),
         progress_by_target=progress,
         route=lambda table: route,
         closed=lambda coming=(): set(closed),

@@ -23,6 +23,7 @@ from ingest.ddl.changes import (
     lineage,
 )
 from ingest.names import SourceTable
+from pipelines.ledger import store as store_module
 from pipelines.ledger.decisions import Ledger, Verdict, decide, overtaken
 from pipelines.ledger.entries import Entry, Overtaken, added_again, lineage_of
 from pipelines.ledger.review import effects_on
@@ -193,7 +194,7 @@ def test_what_a_killed_run_began_waits_until_its_target_has_progress() -> None:
         entry("gone", 7, target="nowhere", status="approved", effects=DROP),
         entry("pending", 8, target="t", effects=DROP),
     ]
-    store.entries = {each.id: each for each in began}
+    store._known = store_module._Known(began)
 
     def unfinished() -> list[str]:
         return [each.id for each in store.unfinished()]
@@ -216,9 +217,9 @@ def test_a_key_that_another_source_table_was_given() -> None:
     entries: dict[SourceTable, list[Entry]] = {one: [], two: []}
     store: Any = SimpleNamespace(
         source="s",
-        progress_by_target={},
+        progress=lambda target: None,
         feeding_now={"t": {one: {"id"}, two: {"id"}}},
-        first_names={},
+        first_name=lambda table: table,
         of=lambda table: entries[table],
     )
     assert not keyed_by_others(store, two, "t")
@@ -245,9 +246,9 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     )
     store: Any = SimpleNamespace(
         source="s",
-        progress_by_target={("s", "t"): progress},
+        progress={"t": progress}.get,
         feeding_now={},
-        first_names={},
+        first_name=lambda table: table,
         lineage=lambda table: gone[table],
     )
     columns = {"a": "int", "b": "bigint", "c": "int", "only": "int"}
@@ -273,7 +274,7 @@ def test_columns_stay_while_another_source_table_of_the_target_has_them() -> Non
     assert left(approved) == (AddColumn("d", "bigint"), *proposed[3:])
     assert left(replace(approved, proposed=proposed)) == proposed
     # One whose first changes come in this very run has what it sends.
-    store.progress_by_target, store.feeding_now = {}, {"t": {one: {"a", "b"}, two: {"a"}}}
+    store.progress, store.feeding_now = {}.get, {"t": {one: {"a", "b"}, two: {"a"}}}
     assert left() == proposed[1:]
     gone[two] = lineage([((4,), DropColumn("a"), False)])
     assert left() == proposed

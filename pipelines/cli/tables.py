@@ -371,10 +371,9 @@ def _made_target(call: Invocation, table: str) -> tuple[str, str]:
     """A target that was made, be it there or gone, and the source that feeds it."""
     warehouse = call.warehouse
     from pipelines.gold.known_targets import one_of
-    from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+    from pipelines.targets.progress import is_target, load_progress
 
-    fed = {target: source for source, target in load_progress(warehouse)}
-    fed.pop(SOURCE_CURSOR, None)
+    fed = {target: source for source, target in load_progress(warehouse) if is_target(target)}
     target = one_of(table, fed, warehouse.settings)
     return target, fed[target]
 

@@ -68,7 +68,7 @@ def advance(
     if (why := progress.why_outdated) is not None:
         raise TableError(why)
     if gone(warehouse, progress):
-        raise TableError(is_gone(route.target))
+        raise TableError(gone_sentence(route.target))
     row = progress = _known(warehouse, route, progress.unparked())
     new = _new(coming)
     if not new:
@@ -206,7 +206,7 @@ def gone(warehouse: Warehouse, progress: Progress) -> bool:
     return bool(progress.watermarks) and not warehouse.exists("gold", progress.target)
 
 
-def is_gone(target: str) -> str:
+def gone_sentence(target: str) -> str:
     """The sentence on such a target."""
     return (
         f"the table gold.{target} is gone, which held what was applied so far; `ingest rebuild "

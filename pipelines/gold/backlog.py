@@ -25,10 +25,11 @@ from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges, pending_changes
 from pipelines.targets.progress import (
-    SOURCE_CURSOR,
     Names,
     Progress,
     load_progress,
+    source_cursors,
+    targets_of,
 )
 
 Backlog = Mapping[SourceTable, int]
@@ -104,11 +105,9 @@ def applied_beyond(ledger: Ledger, cursor: Progress) -> dict[SourceTable, int]:
     cursor: only some targets were brought forward then."""
     first_names = ledger.first_names
     found: dict[SourceTable, int] = {}
-    for (source, target), progress in ledger.progress_by_target.items():
-        if source != cursor.source or target == SOURCE_CURSOR:
-            continue
+    for progress in targets_of(ledger.progress_by_target, cursor.source).values():
         for names, batch in progress.tables.items():
-            first = first_names.get(table := SourceTable(source, *names), table)
+            first = ledger.first_name(SourceTable(cursor.source, *names))
             if batch > max(cursor.batch, found.get(first, 0)):
                 found[first] = batch
     return {
@@ -146,9 +145,9 @@ def applied_batches(
 def unmatched(warehouse: Warehouse, sources: Sequence[str]) -> Iterator[str]:
     """A sentence for each name or pattern that means no table gold has seen of its source, be it
     mistyped or not come yet, and for each source with changes that name no table."""
-    progress_by_target = load_progress(warehouse)
+    cursors = source_cursors(load_progress(warehouse))
     for source in sources:
-        cursor = progress_by_target.get((source, SOURCE_CURSOR))
+        cursor = cursors.get(source)
         tables = cursor.tables if cursor is not None else {}
         came = [(db, schema, table) for db, schema, table in tables if table]
         if any(last and not table[2] for table, last in tables.items()):

@@ -40,7 +40,7 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         ledger.enter(drift.declared(), route)
         noted[route.target] = replace(progress.with_watermarks({}), declared=dict(route.columns))
     if noted:
-        ledger.save()
+        ledger.save_staged()
         record_progress(ledger.warehouse, list(noted.values()), ledger.progress_by_target)
 
 

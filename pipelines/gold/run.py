@@ -22,7 +22,7 @@ from ingest.ddl.parse import ghost
 from ingest.errors import IngestError, TableError
 from ingest.names import SourceTable
 from pipelines.gold import cadence
-from pipelines.gold.advance import TargetBatch, advance, is_gone
+from pipelines.gold.advance import TargetBatch, advance, gone_sentence
 from pipelines.gold.approvals import finish
 from pipelines.gold.backlog import (
     Backlog,
@@ -211,7 +211,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], False
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog)
     ledger.log_statements(coming.pending)
-    if ledger.renewed():
+    if ledger.recreate_missing():
         # What was counted lacks the truncates that silver has now.
         return [], True
     coming = _under_first_names(ledger, coming)
@@ -226,7 +226,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
         return [], False
     rows = _applied(ledger, batches, coming.pending, request=request)
     # First the ledger: what the source cursor has passed is not looked for again.
-    ledger.save()
+    ledger.settle_rest()
     # The source cursor stays where only some targets were brought forward.
     cursors = advanced if request.targets is None and not request.stop() else []
     _record_news(ledger, (*rows, *apart, *freed, *cursors))
@@ -443,7 +443,7 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
             continue
         masks = other_masks(routes[target], progress.contract)
         if progress.watermarks and target.lower() not in there:
-            rows.append(parked(progress, is_gone(target)))
+            rows.append(parked(progress, gone_sentence(target)))
         elif masks is not None and progress.outdated is None:
             rows.append(parked(progress, masks, why="masks"))
         elif progress.parked_for == "masks":

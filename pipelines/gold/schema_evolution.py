@@ -61,7 +61,7 @@ def create_target(
     begun: dict[SourceTable, Mapping[str, str]] = {}
     for table, stats in feeding.items():
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
-        begun[table] = ledger.beginning(table, wanted, first, lowest=lowest)
+        begun[table] = ledger.begin_columns(table, wanted, first, lowest=lowest)
     # By what was settled there, what the configuration names may have had another name from before.
     route = ledger.route(next(iter(feeding))) or route
     declared = {name.lower() for name in route.columns}

@@ -11,7 +11,7 @@ from ingest.sql.metadata import source_name
 from ingest.wire.declared import declared_for
 from pipelines.ledger.entries import IN_FORCE, Entry
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SOURCE_CURSOR, Names, load_progress
+from pipelines.targets.progress import Names, load_progress
 
 _LISTED = 10
 """Columns of a table that its sentence names."""
@@ -56,7 +56,7 @@ def untyped(
     """A sentence for each target (of `targets` alone where given) with columns that have no type,
     with what to write."""
     for (source, target), progress in sorted(load_progress(warehouse).items()):
-        if target == SOURCE_CURSOR or source not in sources or not progress.untyped:
+        if source not in sources or not progress.untyped:
             continue
         if targets is not None and target not in targets:
             continue

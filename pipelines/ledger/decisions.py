@@ -296,7 +296,7 @@ class Ledger(EntryStore):
         )
         return away and entry.status not in IN_FORCE
 
-    def renewed(self) -> bool:
+    def recreate_missing(self) -> bool:
         """Carry out the new generations of tables that have no target, where there is nothing to
         review; whether silver got truncates by that, which what was counted before lacks."""
         fresh = [
@@ -321,7 +321,7 @@ class Ledger(EntryStore):
             self.save_entry(replace(entry, target=route.target).with_status("applied", why=why))
         return appended
 
-    def beginning(
+    def begin_columns(
         self,
         table: SourceTable,
         wanted: Mapping[str, str],
@@ -398,7 +398,7 @@ class Ledger(EntryStore):
                     found.append(self._decided(reviewed(self, entry, route), route))
         return found
 
-    def save(self) -> None:
+    def settle_rest(self) -> None:
         """Settle what concerns tables without rows in this run, and write the entries."""
         waiting = self.held_tables()
         places = {table: [e.pos or () for e in found] for table, found in self._waiting.items()}

@@ -81,7 +81,7 @@ def decide(
                 done.append(entry)
         finally:
             for ledger in ledgers.values():
-                ledger.save()
+                ledger.save_staged()
     for source in ledgers:
         _bring_on(warehouse, source, decided=done)
     return done
@@ -132,7 +132,7 @@ def _approved(ledger: Ledger, entry: Entry, *, by: str, why: str | None) -> Entr
             return entry.with_status(settled.status, by=by, why=why or settled.why)
     # What came of the one before is written by the same commit.
     ledger.stage_entry(entry.with_status("approved", by=by, why=why))
-    ledger.save()
+    ledger.save_staged()
     approved = ledger.entries[entry.id]
     return approved if ledger.too_early(approved) else complete(ledger, approved)
 

@@ -17,7 +17,7 @@ from pipelines.ledger.entries import load_entries
 from pipelines.ledger.renames import later_names, renames
 from pipelines.platform.rows import records
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+from pipelines.targets.progress import load_progress, source_cursors
 
 
 def undecoded_since(warehouse: Warehouse, sources: Collection[str]) -> dict[str, datetime]:
@@ -51,7 +51,7 @@ def _waiting(warehouse: Warehouse) -> list[str]:
     """SQL true for changes that gold has not looked at; and for those of source tables that their
     target has not applied, where there are any."""
     progress = load_progress(warehouse)
-    cursors = {source: p for (source, target), p in progress.items() if target == SOURCE_CURSOR}
+    cursors = source_cursors(progress)
     declared = warehouse.config.sources
     beyond = waiting.beyond(
         {name: cursors[name].batch if name in cursors else None for name in declared}

@@ -19,7 +19,7 @@ from ingest.sql.tables.alter import script
 from pipelines.bronze.transport import Waiting
 from pipelines.bronze.transports import transport_of, unread_of
 from pipelines.gold import cadence
-from pipelines.gold.advance import is_gone
+from pipelines.gold.advance import gone_sentence
 from pipelines.gold.known_targets import gold_tables
 from pipelines.gold.run import Foreseen, foreseen
 from pipelines.ledger.entries import WAITING, Entry, load_entries
@@ -155,7 +155,7 @@ def _tables(
         why = batch.error
         made = target.lower() in there
         if why is None and not made and progress is not None and progress.watermarks:
-            why = is_gone(target)
+            why = gone_sentence(target)
         action = "park" if why is not None else "merge" if made else "create"
         if why is None and progress is not None and progress.status == "parked":
             why = f"it is parked, and tried again: {progress.error}"

@@ -56,7 +56,6 @@ from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
 from pipelines.silver.transactions import publish_limit
 from pipelines.targets.progress import (
-    SOURCE_CURSOR,
     Names,
     Outdated,
     Progress,
@@ -66,6 +65,7 @@ from pipelines.targets.progress import (
     parked,
     record_progress,
     source_cursor,
+    targets_of,
 )
 from pipelines.targets.table import keep_horizons
 
@@ -189,11 +189,7 @@ def _mark_unconfirmed(
 def _mark(warehouse: Warehouse, source: str) -> None:
     """Let nothing be applied to what the source has fed, until it is rebuilt."""
     progress_by_target = load_progress(warehouse)
-    own = [
-        progress
-        for (of, target), progress in progress_by_target.items()
-        if of == source and target != SOURCE_CURSOR
-    ]
+    own = targets_of(progress_by_target, source).values()
     record_progress(
         warehouse,
         [_outdated(progress, "decoding") for progress in own if progress.watermarks],
@@ -245,11 +241,7 @@ class _Waiting(NamedTuple):
 def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
-    own = [
-        progress
-        for (of, target), progress in progress_by_target.items()
-        if of == source and target != SOURCE_CURSOR and progress.watermarks
-    ]
+    own = [each for each in targets_of(progress_by_target, source).values() if each.watermarks]
     cursor = source_cursor(progress_by_target, source)
     # A run may go on behind one that was killed, but what that has marked stands still.
     stood_at = max(
@@ -373,8 +365,8 @@ def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
             fed.setdefault(route.target, {})[db, schema, table] = min(batch, applied)
     partly = applied < to.applied
     noted: list[Progress] = []
-    for (of, target), progress in list(progress_by_target.items()):
-        if of != source or target == SOURCE_CURSOR or progress.outdated is None:
+    for target, progress in targets_of(progress_by_target, source).items():
+        if progress.outdated is None:
             continue
         watermarks = {
             label: _with_horizons_at(known, to.applied)

@@ -205,6 +205,6 @@ def _grow(ledger: Ledger, chosen: list[dict[str, Any]]) -> None:
         route = ledger.route(table)
         if route is not None and route.target == chosen[0]["target"]:
             ledger.enter(Drift(ledger, table, route).declared(), route)
-    ledger.save()
+    ledger.save_staged()
     for entry in ledger.unfinished():
         finish(ledger, entry)

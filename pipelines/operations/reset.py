@@ -25,7 +25,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 from pipelines.silver.declarations import forget
 from pipelines.silver.stream import last_batch
-from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+from pipelines.targets.progress import load_progress, targets_of
 
 RESET = ("kind", "what", "rows")
 
@@ -74,7 +74,7 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
     """What a reset of the source takes away."""
     found = [
         gone
-        for target in targets_of(warehouse, source)
+        for target in sorted(targets_of(load_progress(warehouse), source))
         for gone in of_target(warehouse, source, target)
     ]
     own = equal(source=source)
@@ -88,7 +88,7 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
 def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
     """Take it away; gives what went."""
     found = of_source(warehouse, source, bronze=bronze)
-    for target in targets_of(warehouse, source):
+    for target in sorted(targets_of(load_progress(warehouse), source)):
         reset_target(warehouse, source, target)
     own = equal(source=source)
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
@@ -106,15 +106,6 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             _delete(warehouse, "bronze", "messages", where=own)
             projects.forget(warehouse, source)
     return found
-
-
-def targets_of(warehouse: Warehouse, source: str) -> list[str]:
-    """The targets that the source has fed."""
-    return sorted(
-        target
-        for of, target in load_progress(warehouse)
-        if of == source and target != SOURCE_CURSOR
-    )
 
 
 def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:

@@ -16,7 +16,7 @@ from ingest.decode.spec import placed_by_timestamp
 from ingest.errors import IngestError
 from ingest.sql.counts import status as counts
 from pipelines.bronze.transports import transport_of, unread_of
-from pipelines.gold.advance import is_gone
+from pipelines.gold.advance import gone_sentence
 from pipelines.gold.cadence import Turn, turns
 from pipelines.gold.known_targets import gold_tables
 from pipelines.operations.lags import unapplied_since, undecoded_since
@@ -24,7 +24,13 @@ from pipelines.operations.listings import ddl
 from pipelines.platform.rows import Record, records
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.projects import check
-from pipelines.targets.progress import SOURCE_CURSOR, contract_in, has_rows_applied, moment
+from pipelines.targets.progress import (
+    SOURCE_CURSOR,
+    contract_in,
+    has_rows_applied,
+    is_target,
+    moment,
+)
 from pipelines.targets.rejects import table_of
 from pipelines.terminal.console import Advance
 
@@ -149,7 +155,7 @@ def table_rows(
         row["target"]: row
         for row in _progress(warehouse)
         # A source table stands for itself only while it is parked.
-        if ":" not in row["target"] or row["status"] == "parked"
+        if is_target(row["target"]) or row["status"] == "parked"
     }
     pending = Counter(change["target"] for change in ddl(warehouse, status="pending"))
     rejected = _rejected(warehouse)
@@ -196,7 +202,7 @@ def _parked(
 ) -> tuple[bool, str | None]:
     """Whether a target stands still, and why."""
     if target not in created and has_rows_applied(last_run.get("state")):
-        return True, is_gone(target)
+        return True, gone_sentence(target)
     return last_run.get("status") == "parked", last_run.get("error")
 
 

@@ -6,7 +6,7 @@ from ingest.names import SourceTable
 from ingest.sql.silver import above_cursors, tables_with_changes
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import SOURCE_CURSOR, load_progress
+from pipelines.targets.progress import load_progress, source_cursors
 
 
 def source_tables(warehouse: Warehouse) -> list[SourceTable]:
@@ -18,12 +18,7 @@ def source_tables(warehouse: Warehouse) -> list[SourceTable]:
 
 def _read(warehouse: Warehouse) -> list[SourceTable]:
     """What gold's source cursors have passed, and what lies above them in silver."""
-    progress_by_target = load_progress(warehouse)
-    cursors = {
-        of: progress
-        for (of, target), progress in progress_by_target.items()
-        if target == SOURCE_CURSOR
-    }
+    cursors = source_cursors(load_progress(warehouse))
     met = {
         SourceTable(source, *names)
         for source, progress in cursors.items()

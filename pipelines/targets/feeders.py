@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ingest.config.load import Config
 from ingest.config.routes import Feeders
 from ingest.names import SourceTable, label_of
-from pipelines.targets.progress import SOURCE_CURSOR, Progress, ProgressByTarget, parked
+from pipelines.targets.progress import Progress, ProgressByTarget, is_target, parked
 
 
 def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
@@ -23,7 +23,7 @@ def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
     """
     by_target: dict[str, list[SourceTable]] = {}
     for (source, target), progress in progress_by_target.items():
-        if target == SOURCE_CURSOR or not progress.batch:
+        if not is_target(target) or not progress.batch:
             continue
         came = {label: number for number, label in enumerate(progress.watermarks)}
         fed = [
@@ -47,9 +47,10 @@ def kept_apart(
     ]
     names = {row.target for row in parked_rows}
     freed = [
-        Progress(target=progress.target, source=source)
+        Progress(target=target, source=source)
         for (of, target), progress in progress_by_target.items()
-        if of == source and ":" in target and target not in names and progress.status == "parked"
+        if of == source and not is_target(target)
+        if target not in names and progress.status == "parked"
     ]
     return parked_rows, freed
 

@@ -369,6 +369,30 @@ def has_rows_applied(state: str | None) -> bool:
     return bool(_state(state).watermarks)
 
 
+def is_target(name: str) -> bool:
+    """Whether a row is of a target: there is one of each source, too, SOURCE_CURSOR, and one of
+    each source table that is parked by itself, `source:db.table`."""
+    return name != SOURCE_CURSOR and ":" not in name
+
+
+def targets_of(progress_by_target: ProgressByTarget, source: str) -> dict[str, Progress]:
+    """The targets that a source has fed, with their progress."""
+    return {
+        target: progress
+        for (of, target), progress in progress_by_target.items()
+        if of == source and is_target(target)
+    }
+
+
+def source_cursors(progress_by_target: ProgressByTarget) -> dict[str, Progress]:
+    """How far each source's silver was looked through, where it was."""
+    return {
+        source: progress
+        for (source, target), progress in progress_by_target.items()
+        if target == SOURCE_CURSOR
+    }
+
+
 def source_cursor(progress_by_target: ProgressByTarget, source: str) -> Progress:
     """How far a source's silver was looked through; at the beginning where there is no record."""
     fresh = Progress(target=SOURCE_CURSOR, source=source)

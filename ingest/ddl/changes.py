@@ -256,8 +256,8 @@ def ended(entries: Lineage, column: str) -> Pos | None:
 
 
 def names_since(name: str, entries: Iterable[LineageEntry]) -> set[str]:
-    """What a column that is declared as `name` is called today, in lower case, and that name, which
-    is declared whatever has it."""
+    """All names, in lower case, that a column declared as `name` has today. The declared name is
+    always among them, whatever column has it by now."""
     declared = name.lower()
     now = {declared}
     for _, changes in _at_once(entries):

@@ -32,7 +32,7 @@ from ingest.sql.quoting import sql_text, sql_texts
 class Turn(NamedTuple):
     """What a name comes to today in events of an age below `until`; None: it is not the table's.
 
-    Of two entries that come to one name, that of lower `rank` had it first and is kept.
+    If two entries end under one name, the one with the lower `rank` keeps it.
     """
 
     until: int

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from ingest.names import SourceTable
 from ingest.position import Pos, pos_literal
-from ingest.sql.metadata import in_gold
 from ingest.sql.projection import CHANGES_KEY, LEAVES_KEY, Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_texts
@@ -116,12 +115,6 @@ def sequence_positions(projection: Projection, changes: str, *, number: int) -> 
         f"max(p) FILTER (WHERE op = 'delete' OR {projection.may_change_key}) AS last_removal "
         f"FROM placed WHERE op <> 'truncate' OR {voids}",
     )
-
-
-def changes(silver: str, where: str, *, renamed: bool) -> str:
-    """Silver's changes, narrowed. `renamed`: columns have the names that gold has them under."""
-    silver = f"({in_gold(silver)})" if renamed else silver
-    return f"SELECT * FROM {silver} WHERE kind = 'change' AND {where}"
 
 
 def between(above: Pos, below: Pos | None) -> str:

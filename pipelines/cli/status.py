@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.cli import screens
-from pipelines.reporting.states import WELL, source_state, table_state
+from pipelines.reporting.states import WELL, all_rejected, table_state
 from pipelines.terminal.console import counted
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _look(call: Invocation) -> Status:
     rejected = [
         f"source {row['source']}: {what_may_be_wrong(warehouse.config.sources[row['source']])}"
         for row in sources
-        if source_state(row).startswith("all rejected")
+        if row["error"] is None and all_rejected(row)
     ]
     return Status(
         sources,

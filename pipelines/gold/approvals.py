@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey
-from ingest.errors import IngestError, TableError
+from ingest.errors import TableError
 from pipelines.gold.refold import backfill, check_new_key, rekey
 from pipelines.gold.retyping import replay_misfits
 from pipelines.gold.shared_keys import hand_over
@@ -28,6 +28,7 @@ from pipelines.ledger.alter import carry_out
 from pipelines.ledger.decisions import Ledger, superseded_by
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.renames import renames
+from pipelines.platform.failures import described
 
 
 def finish(ledger: Ledger, entry: Entry) -> Entry:
@@ -47,11 +48,8 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             check_new_key(ledger, entry, route)
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
-    except IngestError as error:
-        return replace(entry, status="failed", why=str(error))
     except Exception as error:
-        text = f"{type(error).__name__}: {str(error)[:2000]}"
-        return replace(entry, status="failed", why=text)
+        return replace(entry, status="failed", why=described(error)[:2000])
     return replace(entry, status="applied")
 
 

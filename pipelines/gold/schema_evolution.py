@@ -62,7 +62,7 @@ def create_target(
     for table, stats in feeding.items():
         lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
         begun[table] = ledger.begin_columns(table, wanted, first, lowest=lowest)
-    # By what was settled there, what the configuration names may have had another name from before.
+    # Asked once more: the statements just settled may have renamed what the configuration names.
     route = ledger.route(next(iter(feeding))) or route
     declared = {name.lower() for name in route.columns}
     wanted = {

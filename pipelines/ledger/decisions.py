@@ -59,6 +59,7 @@ from pipelines.ledger.renames import TakenAgain, held, is_rename, later_names, t
 from pipelines.ledger.review import proposed_now, reviewed
 from pipelines.ledger.statements import gold_types_before, in_silver, taken_up, unreviewed
 from pipelines.ledger.store import EntryStore
+from pipelines.platform.failures import described
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import PendingChanges
 from pipelines.targets.progress import ProgressByTarget, source_cursor
@@ -331,10 +332,9 @@ class Ledger(EntryStore):
     ) -> dict[str, str]:
         """The columns a new target begins with: those of its rows before the first schema change.
 
-        `wanted`: as the messages and the configuration have them. A column whose name another one
-        has by now has the type that it had itself, and so has one whose values the type of by now
-        does not hold. What changed before the first row is settled here: there was nothing to
-        review.
+        `wanted`: as the messages and the configuration have them. A column keeps its own earlier
+        type if another one has taken its name since, or if today's type would not hold its values.
+        What changed before the first row is settled here: there was nothing to review.
         """
         waiting = self._waiting.pop(table, [])
         for entry in waiting:
@@ -528,7 +528,7 @@ class Ledger(EntryStore):
         try:
             backfill = carry_out(self, entry, route)
         except (PySparkException, TableError) as error:
-            self.stage_entry(entry.with_status("failed", why=str(error)[:2000]))
+            self.stage_entry(entry.with_status("failed", why=described(error)[:2000]))
             return
         if not backfill and not later:
             self._stage_applied(entry)

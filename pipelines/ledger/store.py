@@ -113,9 +113,9 @@ class EntryStore:
         return [entry for entry in approved if not self.too_early(entry)]
 
     def too_early(self, entry: Entry) -> bool:
-        """Whether the entry's target is there and nothing is recorded of it: a run was killed that
-        made it. Which source tables feed it, and so have a column that one of them drops, is known
-        once their changes come again."""
+        """Whether the entry's target is there and nothing is recorded of it: a run was killed while
+        making it. Until changes come again nobody knows which source tables feed it, nor which
+        columns they share."""
         # What comes for a new generation of a table waits until that is seen through.
         if entry.target is None or RecreateTable() in entry.effects:
             return False

@@ -108,7 +108,7 @@ def reconcile(warehouse: Warehouse, target: KnownTarget) -> Reconciled:
         mine = _side(warehouse, summary(gold, compared))
         out: list[LeftOut] = []
         other = reconstruction.tried(
-            lambda expected: _side(warehouse, summary(f"({expected})", compared, seen="_pos")),
+            lambda expected: _side(warehouse, summary(f"({expected})", compared)),
             before=lambda: out.append(left_out(reconstruction)),
         )
         found: Differences = ([], {})
@@ -169,7 +169,7 @@ def _pinned(warehouse: Warehouse, target: str) -> str:
 
 
 def _side(warehouse: Warehouse, query: str) -> Side:
-    [(count, total, *_)] = rows(warehouse.session.sql(query))
+    [(count, total)] = rows(warehouse.session.sql(query))
     return Side(int(count), int(total))
 
 

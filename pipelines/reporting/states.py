@@ -17,13 +17,19 @@ def source_state(row: Mapping[str, Any]) -> str:
     if row["error"] is not None:
         return "failing"
     matters = []
-    if row["messages"] and row["rejects"] >= row["messages"]:
+    if all_rejected(row):
         matters.append("all rejected")
     if row["gaps"]:
         matters.append(counted(row["gaps"], "gaps"))
     if row["lag"] or row["unread_files"] or row["unread_messages"]:
         matters.append("behind")
     return ", ".join(matters) or WELL
+
+
+def all_rejected(row: Mapping[str, Any]) -> bool:
+    """Whether a source has messages, and none of them could be decoded."""
+    messages, rejects = int(row["messages"] or 0), int(row["rejects"] or 0)
+    return 0 < messages <= rejects
 
 
 def table_state(row: Mapping[str, Any]) -> str:

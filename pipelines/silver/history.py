@@ -131,8 +131,8 @@ def hidden_by_masks(
     *,
     ever: bool = False,
 ) -> set[str]:
-    """The columns whose masks take a secret, which no view has, by the names that they have;
-    `ever`: or may have had, for what is shown as it came."""
+    """The columns whose masks take a secret, which no view has. `ever`: also by names that they may
+    have had, for images that are shown as they came."""
     hidden: set[str] = set()
     for table, route in tables:
         masks = {

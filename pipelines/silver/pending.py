@@ -23,7 +23,7 @@ from ingest.sql.metadata import gold_name, gold_names, renamed_in_gold
 from ingest.sql.projection import Projection
 from ingest.sql.query import first_row, union_all
 from ingest.sql.quoting import equal
-from ingest.sql.silver import among, holds_value
+from ingest.sql.silver import among, holds_value, silver_changes
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.tallies import IMAGES, schemas, tallied
 from pipelines.silver.transactions import EVERYTHING, PublishLimit
@@ -267,9 +267,8 @@ def _changes(
 
     `renamed`: columns have the names that gold has them under.
     """
-    table = stats[0].table
-    mine = f"{_of(table.source, (table, *later_names))} AND {spanned(stats)} AND {where}"
-    return texts.changes(warehouse.name("silver", "cdc"), mine, renamed=renamed)
+    tables, where = (stats[0].table, *later_names), f"{spanned(stats)} AND {where}"
+    return silver_changes(warehouse.name("silver", "cdc"), tables, where, renamed=renamed)
 
 
 def spanned(stats: Sequence[BatchStats]) -> str:

@@ -234,8 +234,8 @@ class Progress:
         return None
 
     def with_columns(self, columns: Iterable[str]) -> Progress:
-        """The same, of a target that has these columns now. Where it did not know one of them, what
-        was applied may be from images without it, whoever added it, and whenever that was."""
+        """The same, of a target that has these columns now. If one is new to it, rows that were
+        applied so far may come from images that lacked it."""
         names = tuple(sorted(name.lower() for name in columns))
         if set(names) <= set(self.columns or ()):
             return replace(self, columns=names)

@@ -101,7 +101,9 @@ QUERIES = {
     "schema_hints": pending.schema_hints("silver.cdc", "true"),
     "key_changes": pending.key_changes(PROJECTION, CHANGES, number=1),
     "sequence_positions": pending.sequence_positions(PROJECTION, CHANGES, number=1),
-    "changes": pending.changes("silver.cdc", pending.between(TOP, TOP), renamed=True),
+    "changes": silver.silver_changes(
+        "silver.cdc", [TABLE], pending.between(TOP, TOP), renamed=True
+    ),
     "truncates": silver.truncates(CHANGES, number=1, above=3),
     "last_batches": silver.last_batches("silver.cdc", source="it's"),
     "newest_batch": silver.newest_batch("silver.cdc"),

@@ -15,16 +15,12 @@ from ingest.sql.quoting import quoted, quoted_list, sql_text
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
 
-def summary(rows: str, columns: Sequence[str], *, seen: str | None = None) -> str:
-    """SQL of one row: `n` and `hash` of the relation `rows` over `columns`.
-
-    `seen` names a column that is looked at in every row, but not compared.
-    """
+def summary(rows: str, columns: Sequence[str]) -> str:
+    """SQL of one row: `n` and `hash` of the relation `rows` over `columns`."""
     values = quoted_list(columns)
-    looked = f", max({quoted(seen)}) AS seen" if seen is not None else ""
     return (
         f"SELECT count(*) AS n, coalesce(sum(CAST(xxhash64({values}) AS decimal(38,0))), 0) AS hash"
-        f"{looked} FROM {rows}"
+        f" FROM {rows}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.names import SourceTable
+from ingest.position import Pos, pos_literal
 from ingest.sql.metadata import in_gold
 from ingest.sql.quoting import sql_text, sql_texts
 
@@ -20,6 +21,22 @@ def named(table: SourceTable) -> str:
         f"`{name}` = {sql_text(value)}" if value is not None else f"`{name}` IS NULL"
         for name, value in (("db", table.db), ("schema", table.schema), ("table", table.table))
     )
+
+
+def above_pos(pos: Pos) -> str:
+    """SQL that is true for rows above a position."""
+    return f"pos > {pos_literal(pos)}"
+
+
+def below_pos(pos: Pos) -> str:
+    """SQL that is true for rows below a position."""
+    return f"pos < {pos_literal(pos)}"
+
+
+def past_horizon(pos: Pos, batch: int) -> str:
+    """SQL that is true for rows that came after history was trimmed below a position, when `batch`
+    was the last one: what they would need of it is gone."""
+    return f"(batch > {batch} AND {below_pos(pos)})"
 
 
 def beyond(batches: Mapping[SourceTable, int]) -> str:

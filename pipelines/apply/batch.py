@@ -12,12 +12,12 @@ from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.names import SourceTable
-from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, pos_literal, reached
+from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
 from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.fold.states import listed, typed_states
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
-from ingest.sql.silver import ROW_CHANGES, silver_changes
+from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes
 from pipelines.apply import bounds
 from pipelines.silver.pending import BatchStats, spanned
 from pipelines.targets.progress import Watermarks, highest
@@ -233,10 +233,7 @@ class TableBatch:
 
     @property
     def _trimmed(self) -> str | None:
-        terms = [
-            f"(batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)})"
-            for horizon in self.watermarks.horizons
-        ]
+        terms = (past_horizon(each.pos, each.batch) for each in self.watermarks.horizons)
         return " OR ".join(terms) or None
 
     def _read(self, where: str) -> str:

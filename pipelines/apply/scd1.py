@@ -10,7 +10,7 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.fold.fold import Key
-from ingest.position import SOURCE_PART, Pos, pos_literal
+from ingest.position import SOURCE_PART, Pos
 from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
@@ -19,7 +19,7 @@ from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_e
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
-from ingest.sql.silver import ROW_CHANGES
+from ingest.sql.silver import ROW_CHANGES, above_pos
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
@@ -175,8 +175,8 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
     below, found = batch.below_truncates("_pos"), []
     if known.last_noop is not None and first <= known.last_noop:
-        above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(first)}")
-        found.append(rows_below(stored, batch.projection, below=below, above=above))
+        later = batch.earlier(f"{ROW_CHANGES} AND {above_pos(first)}")
+        found.append(rows_below(stored, batch.projection, below=below, above=later))
     narrow = known.partials or batch.partial or known.last_narrow is not None
     if narrow and not batch.soft and _come_late(batch):
         of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
-from ingest.position import EPOCH, PHASE, STREAMED, Pos, pos_literal
+from ingest.position import EPOCH, PHASE, STREAMED, Pos
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.merge import Truncate
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
-from ingest.sql.silver import ROW_CHANGES
+from ingest.sql.silver import ROW_CHANGES, above_pos
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
 from pipelines.apply.frames import Frames
@@ -133,7 +133,7 @@ def _overtaking(batch: TableBatch) -> str:
     lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
     if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return ROW_CHANGES
-    return f"{ROW_CHANGES} AND epoch >= {lowest[EPOCH]} AND pos > {pos_literal(lowest)}"
+    return f"{ROW_CHANGES} AND epoch >= {lowest[EPOCH]} AND {above_pos(lowest)}"
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
@@ -147,13 +147,13 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
         if applied is not None and truncate > applied:
             break
         first = all(earlier < truncate for earlier in batch.earlier_truncates)
-        above = batch.earlier(f"{ROW_CHANGES} AND pos > {pos_literal(truncate)}")
+        later = batch.earlier(f"{ROW_CHANGES} AND {above_pos(truncate)}")
         keys.append(
             versions_below(
                 batch.target_table,
                 batch.projection,
                 truncate=truncate,
-                above=above if first else None,
+                above=later if first else None,
             )
         )
     return keys

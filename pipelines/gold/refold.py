@@ -26,12 +26,12 @@ from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
 from ingest.sql.query import select
 from ingest.sql.rejects.waiting import baseless_among
-from ingest.sql.silver import ROW_CHANGES
+from ingest.sql.silver import ROW_CHANGES, below_pos
 from ingest.sql.tables.rows import overwritten
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.exact import Refolded, folded
@@ -348,7 +348,7 @@ def _not_told_apart(
         # As it was read before the change: what it takes away was there.
         lineage = tuple(step for step in projection.lineage if step.pos != below)
         projection = replace(projection, lineage=lineage)
-    where = f"pos < {pos_literal(below)}" if below is not None else "true"
+    where = below_pos(below) if below is not None else "true"
     if emptied and not batch.soft and batch.all_truncates:
         where += f" AND NOT ({batch.below_truncates('pos')})"
     changes = batch.history(f"{ROW_CHANGES} AND {where}")

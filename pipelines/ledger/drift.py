@@ -28,10 +28,10 @@ from ingest.ddl.changes import (
 from ingest.ddl.widening import canonical_type, outgrown
 from ingest.formats import FORMATS
 from ingest.names import SourceTable
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
 from ingest.sql.ledger import columns_sent
 from ingest.sql.metadata import renamed_in_gold, source_name
-from ingest.sql.silver import silver_changes
+from ingest.sql.silver import above_pos, silver_changes
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
 from pipelines.ledger.store import EntryStore
@@ -232,7 +232,7 @@ class Drift:
     ) -> Pos | None:
         """The lowest position of a row's change that shows the schema change; None where there is
         none."""
-        where = "true" if above is None else f"pos > {pos_literal(above)}"
+        where = "true" if above is None else above_pos(above)
         match change:
             case AddColumn(name):
                 where += f" AND {columns_sent.sends(source_name(name.lower()))}"

@@ -15,12 +15,12 @@ from ingest.ddl.changes import (
     TableChange,
 )
 from ingest.names import SourceTable
-from ingest.position import pos_literal
+from ingest.sql.ledger.columns_sent import sends
 from ingest.sql.ledger.entries import counts, holding_a_value
 from ingest.sql.metadata import source_name
-from ingest.sql.quoting import equal, sql_text
+from ingest.sql.quoting import equal
 from ingest.sql.rejects.rows import misfits_in
-from ingest.sql.silver import named
+from ingest.sql.silver import above_pos, named
 from pipelines.ledger.entries import WAITING, Entry, load_entries
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
@@ -89,16 +89,14 @@ def _held_back(entry: Entry) -> str | None:
             case RenameTable(db, schema, name):
                 terms.append(f"({named(SourceTable(table.source, db, schema, name))})")
             case RecreateTable() if entry.pos is not None:
-                terms.append(f"({named(table)} AND pos > {pos_literal(entry.pos)})")
+                terms.append(f"({named(table)} AND {above_pos(entry.pos)})")
             case AlterColumnType() | DropColumn() | TableChange():
                 pass
             case _:
                 assert_never(effect)
     if brought:
-        listed = ", ".join(sql_text(source_name(name)) for name in brought)
-        above = f" AND pos > {pos_literal(entry.pos)}" if entry.pos and entry.statement else ""
-        sends = f"coalesce(exists(map_keys(after), k -> lower(k) IN ({listed})), false)"
-        terms.append(f"({named(table)}{above} AND {sends})")
+        where = above_pos(entry.pos) if entry.pos and entry.statement else "true"
+        terms.append(f"({named(table)} AND {where} AND {sends(*map(source_name, brought))})")
     if not terms:
         return None
     return f"{equal(source=table.source)} AND ({' OR '.join(terms)})"

@@ -14,11 +14,11 @@ import time
 from dataclasses import replace
 from typing import NamedTuple
 
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
 from ingest.sql.fold import superseded as texts
 from ingest.sql.projection import events
 from ingest.sql.quoting import equal
-from ingest.sql.silver import ROW_CHANGES, newest_batch, silver_changes
+from ingest.sql.silver import ROW_CHANGES, newest_batch, past_horizon, silver_changes
 from ingest.sql.tables.rows import delete
 from ingest.sql.tables.upkeep import past_progress, without_progress
 from pipelines.apply.batch import TableBatch
@@ -131,7 +131,7 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
             silver_changes(
                 batch.silver,
                 (batch.table, *batch.later_names),
-                f"batch > {horizon.batch} AND pos < {pos_literal(horizon.pos)}",
+                past_horizon(horizon.pos, horizon.batch),
             )
         ).isEmpty()
     ]

@@ -55,9 +55,9 @@ def first_position(changes: str, where: str) -> str:
     return query(changes=changes, first=f"SELECT min(pos) FROM changes WHERE {where}")
 
 
-def sends(name: str) -> str:
-    """True for changes that have a column."""
-    return f"exists(map_keys(after), k -> lower(k) = {sql_text(name)})"
+def sends(*names: str) -> str:
+    """True for changes that have one of the columns."""
+    return f"exists(map_keys(after), k -> lower(k) IN ({sql_texts(names)}))"
 
 
 def typed_as(name: str, type_: str, *, schemas: str) -> str:

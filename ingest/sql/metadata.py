@@ -16,10 +16,14 @@ from ingest.ddl.model import Column, Statement
 from ingest.errors import TableError
 from ingest.sql.quoting import sql_text
 
-METADATA = (
-    *("_pos", "_event_time", "_source", "_source_table"),
-    *("_valid_from", "_valid_to", "_current", "_deleted_at"),
-)
+ROW_METADATA = {
+    "_pos": "array<bigint>",
+    "_event_time": "timestamp",
+    "_source": "string",
+    "_source_table": "string",
+}
+"""Columns that gold adds to every table, with their Spark types."""
+METADATA = (*ROW_METADATA, "_valid_from", "_valid_to", "_current", "_deleted_at")
 """Columns that gold adds to every table or to some; none of the user's has such a name there."""
 _SUFFIX = "_source"
 _PATTERN = rf"(?iu)^({'|'.join(METADATA)})({_SUFFIX})*"

@@ -24,6 +24,7 @@ from ingest.errors import TableError
 from ingest.names import SourceTable
 from ingest.sql.fold import reconstruction as texts
 from ingest.sql.history.asof import Moment
+from ingest.sql.metadata import ROW_METADATA
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.modes import MODES
@@ -55,7 +56,7 @@ from pipelines.silver.pending import ColumnValues, has_values
 from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
-from pipelines.targets.table import METADATA, columns_of, contract_of, wanted_columns
+from pipelines.targets.table import columns_of, contract_of, wanted_columns
 
 Result = TypeVar("Result")
 
@@ -126,7 +127,7 @@ class Reconstruction:
         self.batches = history_batches(warehouse, history.feeds, made, extent=extent)
         by_lower = {name.lower(): name for name in columns}
         self.keys = tuple(by_lower[key.lower()] for key in self.keys)
-        self.added = {**METADATA, **self.contract.keeps.added}
+        self.added = {**ROW_METADATA, **self.contract.keeps.added}
         if self.soft:
             self.added["_deleted_at"] = "timestamp"
         self.names = [*columns, *self.added]

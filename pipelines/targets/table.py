@@ -15,7 +15,7 @@ from ingest.config.routes import Route
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.sql.metadata import check_column_names
+from ingest.sql.metadata import METADATA, ROW_METADATA, check_column_names
 from ingest.sql.projection import Projection
 from ingest.sql.quoting import quoted
 from ingest.sql.tables.definition import add_columns, properties, set_properties
@@ -23,16 +23,7 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.progress import Horizon
 
 _KEY = re.compile(r"key ([0-9]+)")
-METADATA = {
-    "_pos": "array<bigint>",
-    "_event_time": "timestamp",
-    "_source": "string",
-    "_source_table": "string",
-}
 _DELETED = {"_deleted_at": "timestamp"}
-_OURS = (
-    METADATA.keys() | _DELETED.keys() | {name for kept in KEEPING.values() for name in kept.added}
-)
 _KEPT = "ingest.kept"
 _HORIZONS = "ingest.horizons"
 _DELTAS = ("delta.feature.", "delta.columnMapping.", "delta.min", "delta.rowTracking.")
@@ -53,7 +44,7 @@ def columns_of(warehouse: Warehouse, target: str) -> dict[str, str] | None:
         return None
     fields = warehouse.fields("gold", target)
     return {
-        field.name: field.dataType.simpleString() for field in fields if field.name not in _OURS
+        field.name: field.dataType.simpleString() for field in fields if field.name not in METADATA
     }
 
 
@@ -149,7 +140,7 @@ def create(
     comments = {name: f" COMMENT 'key {ordinal}'" for name, ordinal in ordinals.items()}
     data = [(name, type_ + comments.get(name.lower(), "")) for name, type_ in columns.items()]
     added = {
-        **METADATA,
+        **ROW_METADATA,
         **contract.keeps.added,
         **(_DELETED if soft and contract.keeps.keyed else {}),
     }

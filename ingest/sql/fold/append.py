@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ingest.identity import identity_sql
 from ingest.sql.fold.latest import SURPRISE
-from ingest.sql.fold.merge import METADATA
+from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection, as_today
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text
@@ -48,7 +48,7 @@ FROM lowest""",
 def named_rows(projection: Projection, rows: str) -> str:
     """SQL of `rows` with the target's own names, without their identity."""
     names = "".join(f"{slot} AS {quoted(name)}, " for name, slot in projection.slots.items())
-    return f"SELECT {names}{', '.join(METADATA)} FROM ({rows})"
+    return f"SELECT {names}{', '.join(ROW_METADATA)} FROM ({rows})"
 
 
 def _value(projection: Projection, name: str) -> str:
@@ -63,8 +63,8 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
     `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
     to the lower pos.
     """
-    listed = ", ".join([*map(quoted, projection.columns), *METADATA])
-    names = [*projection.slots.values(), *METADATA]
+    listed = ", ".join([*map(quoted, projection.columns), *ROW_METADATA])
+    names = [*projection.slots.values(), *ROW_METADATA]
     kept = ", ".join(f"r.{name}" for name in names if name != "_pos")
     change = identity_sql(projection.by_arrival)
     source = query(

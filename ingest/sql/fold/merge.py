@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from ingest import position
 from ingest.position import Pos, pos_literal
+from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import slots
 from ingest.sql.quoting import quoted, quoted_list, sql_text
-
-METADATA = ("_pos", "_event_time", "_source", "_source_table")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +91,7 @@ def sql(merge: Merge) -> str:
             f"WHERE t._pos IS NULL OR s._gone OR NOT ({newer}) OR NOT ({same}))"
         )
     gone = "" if merge.soft else f"WHEN MATCHED AND s._gone AND {newer} THEN DELETE"
-    names = [*merge.keys, *data, *METADATA, *(["_deleted_at"] if merge.soft else [])]
+    names = [*merge.keys, *data, *ROW_METADATA, *(["_deleted_at"] if merge.soft else [])]
     values = [
         *(f"s._k{i}" for i in range(len(merge.keys))),
         *(f"s.{places[name]}" for name in data),

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from ingest.position import message_of, source_part
 from ingest.sql.fold.latest import SURPRISE
-from ingest.sql.fold.merge import METADATA, Truncate, reached
+from ingest.sql.fold.merge import Truncate, reached
+from ingest.sql.metadata import ROW_METADATA
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text
@@ -206,7 +207,7 @@ def merge_sql(merge: Merge) -> str:
     ends += ["t._deleted_at = s._deleted_at"] if merge.soft else []
     written = {**data, **{name: name for name in ("_event_time", *added)}}
     same = " AND ".join(f"t.{name} <=> s.{slot}" for name, slot in written.items())
-    names = [*map(quoted, projection.keys), *data, *METADATA, *added]
+    names = [*map(quoted, projection.keys), *data, *ROW_METADATA, *added]
     values = [
         *(f"s._k{i}" for i in range(len(projection.keys))),
         *(f"s.{slot}" for slot in data.values()),

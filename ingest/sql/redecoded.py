@@ -1,4 +1,4 @@
-"""Which messages of a source gold has not come to, when all of them are decoded again."""
+"""Which messages of a source gold has not applied, when all of them are decoded again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from ingest.names import SourceTable
 from ingest.sql.delivery import MESSAGE
-from ingest.sql.query import query
+from ingest.sql.query import query, select
 from ingest.sql.quoting import equal, quoted_list
-from ingest.sql.silver import beyond, named
+from ingest.sql.silver import named
 
 _KEYS = quoted_list(MESSAGE)
 
@@ -18,23 +18,24 @@ def unseen(last: int, only: str) -> str:
     return f"(batch > {last} OR NOT coalesce({only}, false))"
 
 
-def waiting(silver: str, *, source: str, unseen: str, held_at: Mapping[SourceTable, int]) -> str:
-    """The messages of which something is not applied: MESSAGE, whether all of it is `unseen`, and
-    whether all is above its batch of `held_at` that is of those tables (`held`)."""
+def any_unseen(silver: str, *, source: str, unseen: str) -> str:
+    """Rows of a source, where there are any, that gold has not come to."""
+    return select(silver, f"{equal(source=source)} AND {unseen}", columns=_KEYS)
+
+
+def messages(silver: str, *, source: str, unseen: str) -> str:
+    """Each message of a source: MESSAGE, the batch in which it `came` first, and whether gold has
+    come to none of it (`unseen`)."""
     return query(
-        rows=f"SELECT {_KEYS}, {unseen} AS unseen, {beyond(held_at) or 'false'} AS held, "
-        f"{_of(held_at)} AS of_held FROM {silver} WHERE {equal(source=source)}",
-        some=f"SELECT DISTINCT {_KEYS} FROM rows WHERE unseen OR held",
-        waiting=f"SELECT {_KEYS}, bool_and(unseen) AS unseen, "
-        f"bool_and(held) FILTER (WHERE of_held) AS held "
-        f"FROM rows LEFT SEMI JOIN some USING ({_KEYS}) GROUP BY {_KEYS}",
+        rows=f"SELECT {_KEYS}, batch, {unseen} AS unseen FROM {silver} "
+        f"WHERE {equal(source=source)}",
+        messages=f"SELECT {_KEYS}, min(batch) AS came, bool_and(unseen) AS unseen "
+        f"FROM rows GROUP BY {_KEYS}",
     )
 
 
-def waits(held_at: Mapping[SourceTable, int]) -> str:
-    """True for a row, beside what `waiting` says of its message, that is not applied."""
-    return f"unseen OR (held AND ({_of(held_at)}))"
-
-
-def _of(tables: Mapping[SourceTable, int]) -> str:
-    return " OR ".join(f"({named(table)})" for table in tables) or "false"
+def is_unapplied(closed_at: Mapping[SourceTable, int]) -> str:
+    """True for a row, beside what `messages` says of its message, that is not applied: of tables
+    that wait for a decision that is told by the last batch of theirs that was."""
+    told = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in closed_at.items())
+    return f"CASE {told} ELSE unseen END" if told else "unseen"

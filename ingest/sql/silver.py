@@ -39,9 +39,10 @@ def past_horizon(pos: Pos, batch: int) -> str:
     return f"(batch > {batch} AND {below_pos(pos)})"
 
 
-def beyond(batches: Mapping[SourceTable, int]) -> str:
-    """SQL that is true for silver's rows of source tables above a batch of each."""
-    return " OR ".join(f"({named(table)} AND batch > {batch})" for table, batch in batches.items())
+def up_to_batches(batches: Mapping[SourceTable, int]) -> str:
+    """SQL that is true for silver's rows but for those of source tables above a batch of each."""
+    above = [f"({named(table)} AND batch > {batch})" for table, batch in batches.items()]
+    return f"coalesce(NOT ({' OR '.join(above)}), true)" if above else "true"
 
 
 def among(batches: Collection[int]) -> str:

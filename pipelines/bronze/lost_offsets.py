@@ -124,7 +124,7 @@ class SourceOffsets:
 
     def losses(self, held: Held, read: Mapping[Partition, int] | None) -> list[Loss]:
         """What is gone of that which is to be read next; `read` was so before `held` was asked."""
-        read, ends = self._followed(held, read or {}), None
+        read, ends = self._followed(held, read), None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
         for partition, offset in read.items():
@@ -184,7 +184,7 @@ class SourceOffsets:
         checkpoint does not do. What is lost of a topic that was away was noted when it went."""
         read = self.read()
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
-        followed = self._followed(held, read or {})
+        followed = self._followed(held, read)
         if not losses and not self._stops_spark(held):
             self._remember(held)
             return
@@ -194,32 +194,34 @@ class SourceOffsets:
         for partition, span in held.spans.items():
             # What nobody followed is read from where it begins now: less of it would be a loss.
             at = followed.get(partition, span.lowest)
-            if at >= 0:
+            if at >= 0 and partition in followed:
                 at = min(max(at, ends.get(partition, 0)), span.following)
             if partition in lost:
                 at = _EARLIEST if lost[partition].last is None else span.lowest
             begin.setdefault(partition.topic, {})[str(partition.number)] = at
         self._note["begin"] = begin
         self._note["losses"] = [[*loss.partition, *loss[1:]] for loss in losses]
-        self._note |= self._about(held, read or {})
+        self._note |= self._about(held, read)
         self._write()
         self._set_down()
 
-    def _followed(self, held: Held, read: Mapping[Partition, int]) -> dict[Partition, int]:
+    def _followed(self, held: Held, read: Mapping[Partition, int] | None) -> dict[Partition, int]:
         """The offsets that are to be read next of what is declared, by partition. Partitions that
-        were added, and topics that turned up by the same pattern, are to be read from 0."""
+        were added, and topics that turned up by the same pattern, are to be read from 0. `read`:
+        None where the stream has not begun."""
+        if read is None:
+            return {}
         followed = {at: offset for at, offset in read.items() if declares(self._kafka, at.topic)}
-        if read:
-            topics = {at.topic for at in followed}.union(self._turned_up(held, read))
-            for at in held.spans:
-                if at.topic in topics:
-                    followed.setdefault(at, 0)
+        topics = {at.topic for at in followed}.union(self._turned_up(held, read))
+        for at in held.spans:
+            if at.topic in topics:
+                followed.setdefault(at, 0)
         return followed
 
-    def _turned_up(self, held: Held, read: Mapping[Partition, int]) -> list[str]:
+    def _turned_up(self, held: Held, read: Mapping[Partition, int] | None) -> list[str]:
         """The topics that the pattern of before found since, and that are not read yet."""
         pattern = self._kafka.topics_pattern
-        if pattern is None or self._note.get("pattern") != pattern:
+        if read is None or pattern is None or self._note.get("pattern") != pattern:
             return []
         known = self._note.get("ids", {}).keys() - set(self._note.get("unread", ()))
         known |= {partition.topic for partition in read}
@@ -237,17 +239,17 @@ class SourceOffsets:
 
     def _remember(self, held: Held) -> None:
         """Notes which topics those are that are read now."""
-        about = self._about(held, self.read() or {})
+        about = self._about(held, self.read())
         if any(self._note.get(name) != value for name, value in about.items()):
             self._note |= about
             self._write()
 
-    def _about(self, held: Held, read: Mapping[Partition, int]) -> dict[str, object]:
+    def _about(self, held: Held, read: Mapping[Partition, int] | None) -> dict[str, object]:
         return {
             "ids": {**self._note.get("ids", {}), **held.ids},
             "epoch": self._source.epoch,
             "pattern": self._kafka.topics_pattern,
-            "unread": self._turned_up(held, read) if read else [],
+            "unread": self._turned_up(held, read),
         }
 
     @property

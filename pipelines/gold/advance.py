@@ -72,14 +72,14 @@ def advance(
     row = progress = _known(warehouse, route, progress.unparked())
     new = _new(coming)
     if not new:
-        return _up_to(row, pending)
+        return _up_to(row, coming, pending)
     stats = [each for of_table in new.values() for each in of_table]
     if progress.contract is None:
         pending = _with_schema_hints(warehouse, new, pending)
     keys = _keys(ledger, route, new, progress=progress, pending=pending)
     mode = mode_of(route, keys)
     if mode is None:
-        return _up_to(_without_key(warehouse, route, new, row=row), pending)
+        return _up_to(_without_key(warehouse, route, new, row=row), coming, pending)
     contract = TargetContract.by(route, mode, keys)
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
@@ -111,16 +111,22 @@ def advance(
         row, unfit = _applied(warehouse, row, batch, was_unkeyed=was_unkeyed)
         misfits += [feeding] if unfit else []
     _enter_outgrown(misfits)
-    row = replace(_up_to(row, pending), contract=contract)
+    row = replace(_up_to(row, coming, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
     frees = any(batch.total(name) for batch in batches for name in _FREEING)
     return try_again(ledger, route, row=row) if frees and shares_keys(route, row) else row
 
 
-def _up_to(row: Progress, pending: PendingChanges) -> Progress:
+def _up_to(row: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:
     """The progress, once all that was pending is applied."""
     limit = pending.limit
-    return replace(row, batch=pending.last, below=limit.below, partly_applied=limit.newest)
+    return replace(
+        row,
+        batch=pending.last,
+        below=limit.below,
+        partly_applied=limit.newest,
+        tables=coming.applied_batches,
+    )
 
 
 def _keys(

@@ -27,7 +27,7 @@ from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
-from ingest.sql.silver import TRUNCATES, beyond, truncates
+from ingest.sql.silver import TRUNCATES, truncates, up_to_batches
 from ingest.wire.declared import declared_for
 from pipelines.apply.batch import TableBatch
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
@@ -40,7 +40,7 @@ from pipelines.silver.pending import (
     with_key_changes,
     with_sequence_positions,
 )
-from pipelines.targets.progress import Names, Progress, Watermarks
+from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import keys_of, with_spellings
 
 _HARMLESS = {
@@ -86,33 +86,37 @@ class TargetTable:
 
 class Extent(NamedTuple):
     """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
-    `only`, and of each source table what `watermarks` say of where it was trimmed. `held_at`: by
-    name of a source table whose changes wait for a decision, the batch up to which they count."""
+    `only`, and of each source table what `watermarks` say of where it was trimmed. `closed_at`: of
+    each name of a source table whose changes wait for a decision, the batch up to which they
+    count."""
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
     last: int | None = None
     only: str = "true"
-    held_at: Mapping[Names, int] = MappingProxyType({})
+    closed_at: Mapping[SourceTable, int] = MappingProxyType({})
 
     @classmethod
     def applied(cls, progress: Progress, closed: Iterable[SourceTable]) -> Extent:
         """As much as was applied to a target; `closed`: the names of source tables whose changes
         wait for a decision."""
-        held_at = {table[1:]: progress.tables.get(table[1:], 0) for table in closed}
-        return cls(progress.watermarks, *progress.applied, held_at)
+        closed_at = last_applied(progress, closed)
+        if progress.tables.keys() <= {table[1:] for table in closed}:
+            # Nothing else brings the target forward, so that it stands where it stood then.
+            closed_at = {table: at for table, at in closed_at.items() if not at}
+        return cls(progress.watermarks, *progress.applied, closed_at)
 
-    def narrowed(self, batch: TableBatch) -> TableBatch:
-        """The history of a source table, so much of it as counts."""
-        held = {
-            name: self.held_at[name[1:]]
-            for name in (batch.table, *batch.later_names)
-            if name[1:] in self.held_at
-        }
-        only = f"{self.only} AND NOT ({beyond(held)})" if held else self.only
-        return replace(batch, only=only)
+    def counting(self, names: Iterable[SourceTable]) -> str:
+        """SQL that is true for silver's rows that count of a source table, under all its names."""
+        closed_at = {name: self.closed_at[name] for name in names if name in self.closed_at}
+        return f"{self.only} AND {up_to_batches(closed_at)}" if closed_at else self.only
 
 
 ALL_HISTORY = Extent()
+
+
+def last_applied(progress: Progress, tables: Iterable[SourceTable]) -> dict[SourceTable, int]:
+    """The last batch that a target has of source tables, by their names; 0: none."""
+    return {table: progress.tables.get(table[1:], 0) for table in tables}
 
 
 def histories(
@@ -126,12 +130,11 @@ def histories(
     """What silver has of source tables of one source under all their names, so much as counts."""
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
-    held_at = {name: extent.held_at[name[1:]] for name in names if name[1:] in extent.held_at}
+    only = Extent(closed_at=extent.closed_at).counting(names)
     pending = pending_changes(
-        *(warehouse, names[0].source, 0), tables=names, until=extent.last, apart=held_at
+        warehouse, names[0].source, 0, tables=names, until=extent.last, only=only
     )
-    counted = [s for s in pending.stats if s.first <= held_at.get(s.table, s.first)]
-    pending = under_first_names(pending._replace(stats=counted), first_names)
+    pending = under_first_names(pending, first_names)
     feeds = [
         Feed(
             route,
@@ -158,7 +161,10 @@ def history_batches(
             horizons=known.horizons, last_baseless=known.last_baseless
         )
     batches = _batches(warehouse, changed, target, watermarks=kept)
-    return with_truncates(warehouse, [extent.narrowed(batch) for batch in batches])
+    return with_truncates(
+        warehouse,
+        [replace(b, only=extent.counting((b.table, *b.later_names))) for b in batches],
+    )
 
 
 def table_batches(

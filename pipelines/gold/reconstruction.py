@@ -41,6 +41,7 @@ from pipelines.gold.plan import (
     histories,
     history_batches,
     key_of,
+    last_applied,
     shard_of,
 )
 from pipelines.gold.todays_columns import todays_columns
@@ -286,9 +287,12 @@ def as_made_today(warehouse: Warehouse, target: KnownTarget, progress: Progress)
 
 
 def _applied(warehouse: Warehouse, progress: Progress) -> Extent:
+    return Extent.applied(progress, _closed(warehouse, progress.source))
+
+
+def _closed(warehouse: Warehouse, source: str) -> set[SourceTable]:
     known = load_progress(warehouse)
-    ledger = Ledger(warehouse, progress.source, progress_by_target=known)
-    return Extent.applied(progress, ledger.closed_names())
+    return Ledger(warehouse, source, progress_by_target=known).closed_names()
 
 
 def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstruction:
@@ -304,7 +308,8 @@ def as_of(warehouse: Warehouse, target: KnownTarget, moment: Moment) -> Reconstr
                     f"the history of {label} was trimmed up to position {list(horizon.pos)}, "
                     f"event time {moment_of(horizon.time)}; ask for a later moment"
                 )
-    extent = _applied(warehouse, progress)._replace(last=None, only=moment.until)
+    closed_at = last_applied(progress, _closed(warehouse, target.source))
+    extent = Extent(progress.watermarks, only=moment.until, closed_at=closed_at)
     return Reconstruction(warehouse, target, extent=extent)
 
 

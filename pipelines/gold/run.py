@@ -420,7 +420,7 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
         if batch.error is not None:
             raise TableError(batch.error)
         row = advance(ledger, batch, pending, progress=progress)
-        return replace(row, tables=batch.applied_batches, seconds=time.monotonic() - began)
+        return replace(row, seconds=time.monotonic() - began)
     except OtherMasks as error:
         return parked(progress, str(error), why="masks")
     except IngestError as error:

@@ -176,8 +176,9 @@ class Ledger(EntryStore):
         names without a target, until that is decided; `coming` are those with changes now."""
         new = [
             self._stated(entry)
-            for table, entries in self._waiting.items()
-            for entry in entries
+            # Other targets are brought forward meanwhile, which takes entries away.
+            for table, entries in list(self._waiting.items())
+            for entry in list(entries)
             if table in coming or self._target_exists(table)
         ]
         waiting = self.held_tables(new)
@@ -190,7 +191,7 @@ class Ledger(EntryStore):
         return gone | recreated | waiting
 
     def closed_names(self) -> set[SourceTable]:
-        """The same, under each of their names."""
+        """The source tables whose changes stay in silver, under each of their names."""
         return {
             name
             for table in self.closed()

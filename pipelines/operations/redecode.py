@@ -16,9 +16,9 @@ yet stay where they are, for the stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -69,6 +69,9 @@ from pipelines.targets.progress import (
 )
 from pipelines.targets.table import keep_horizons
 
+_Numbering = Callable[[DataFrame, int], DataFrame]
+"""Gives rows their batch: the one that is named, or another."""
+
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
 
@@ -96,16 +99,17 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
         create_progress(warehouse)
         reordered = _reordered(warehouse, declared)
-        waiting = _waiting(warehouse, source)
-        _mark(warehouse, source)
-        counts, kept, batches = _decoded(warehouse, declared, waiting)
+        unapplied = _unapplied(warehouse, source)
+        numbers = _Numbers(last_batch(warehouse) + 1)
+        _mark(warehouse, source, numbers)
+        counts, kept = _decoded(warehouse, declared, unapplied, to=numbers)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)
         if reordered:
             _place_entries(warehouse, declared)
-        _empty_again(warehouse, source, batch=batches.applied)
+        _empty_again(warehouse, source, batch=numbers.applied)
         declarations.remember(warehouse, declared)
-        rebuilt = _reached(warehouse, source, batches)
+        rebuilt = _reached(warehouse, source, numbers)
     targets = {target: _rebuilt(warehouse, target) for target in rebuilt}
     _mark_unconfirmed(warehouse, source, targets)
     merged = merge_tables(warehouse, sources=[source])
@@ -186,15 +190,16 @@ def _mark_unconfirmed(
         record_progress(warehouse, waiting, progress_by_target)
 
 
-def _mark(warehouse: Warehouse, source: str) -> None:
-    """Let nothing be applied to what the source has fed, until it is rebuilt."""
+def _mark(warehouse: Warehouse, source: str, numbers: _Numbers) -> None:
+    """Let nothing be applied to what the source has fed, until it is rebuilt, and note the number
+    by which silver tells whether it was decoded again."""
     progress_by_target = load_progress(warehouse)
     own = targets_of(progress_by_target, source).values()
-    record_progress(
-        warehouse,
-        [_outdated(progress, "decoding") for progress in own if progress.watermarks],
-        progress_by_target,
-    )
+    outdated = [_outdated(progress, "decoding") for progress in own if progress.watermarks]
+    cursor = source_cursor(progress_by_target, source)
+    planned = {_lowest_batch(warehouse, source)}.intersection(cursor.redecoded)
+    cursor = replace(cursor.uncounted(), redecoded=(*planned, numbers.decoded))
+    record_progress(warehouse, [*outdated, cursor], progress_by_target)
 
 
 def _outdated(progress: Progress, how: Outdated) -> Progress:
@@ -202,7 +207,7 @@ def _outdated(progress: Progress, how: Outdated) -> Progress:
     return parked(progress, progress.why_outdated or "")
 
 
-class _Batches(NamedTuple):
+class _Numbers(NamedTuple):
     """Which of silver's batches a redecode makes: `decoded`, and above it those of what comes of
     that. Up to `applied` they are what gold has applied."""
 
@@ -230,38 +235,35 @@ class _Batches(NamedTuple):
         return self.decoded + 5
 
 
-class _Waiting(NamedTuple):
-    """What of a source is not applied: SQL that is true for silver's rows that gold has not come to
-    (`unseen`), and the last batch that is applied of names that wait for a decision (`held_at`)."""
+class _Unapplied(NamedTuple):
+    """What of a source gold has not applied: SQL that is true for silver's rows that it has not
+    come to (`unseen`), and of each name that waits for a decision the last batch that it has
+    (`closed_at`)."""
 
     unseen: str
-    held_at: dict[SourceTable, int]
+    closed_at: dict[SourceTable, int]
 
 
-def _waiting(warehouse: Warehouse, source: str) -> _Waiting:
+def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     own = [each for each in targets_of(progress_by_target, source).values() if each.watermarks]
+    if not own:
+        return _Unapplied("false", {})
     cursor = source_cursor(progress_by_target, source)
-    # A run may go on behind one that was killed, but what that has marked stands still.
-    stood_at = max(
-        (each.batch for each in own if each.outdated == "decoding"), default=cursor.batch
-    )
+    last, only = cursor.applied
     lowest = _lowest_batch(warehouse, source)
-    if own and lowest > stood_at:
-        # Killed behind the commit: silver has other batches than progress says.
-        applied = _Batches(lowest).applied
-        held_at = dict.fromkeys(ledger.closed_names(), applied)
-        return _Waiting(texts.unseen(applied, "true"), held_at)
-    held_at = {}
+    unreached = any(each.outdated == "decoding" for each in own)
+    renumbered = lowest in cursor.redecoded
+    if renumbered and (unreached or last < lowest):
+        # A run was killed behind the commit: silver has other batches than the cursor says.
+        last, only = _Numbers(lowest).applied, "true"
+    closed_at = {}
     for table in ledger.closed_names():
         route = ledger.route(ledger.first_name(table))
         tables = {} if route is None else progress_of_route(ledger, route).tables
-        applied = tables.get(table[1:], 0)
-        if applied < cursor.tables.get(table[1:], 0):
-            held_at[table] = applied
-    last, only = cursor.applied
-    return _Waiting(texts.unseen(last, only), held_at)
+        closed_at[table] = last if renumbered and unreached else tables.get(table[1:], 0)
+    return _Unapplied(texts.unseen(last, only), closed_at)
 
 
 def _lowest_batch(warehouse: Warehouse, source: str) -> int:
@@ -272,11 +274,9 @@ def _lowest_batch(warehouse: Warehouse, source: str) -> int:
 
 
 def _decoded(
-    warehouse: Warehouse, source: Source, waiting: _Waiting
-) -> tuple[Counts, int, _Batches]:
-    """Replace the source's rows; what there is of them now, how many messages keep theirs, and the
-    batches that they are in."""
-    batches = _Batches(last_batch(warehouse) + 1)
+    warehouse: Warehouse, source: Source, unapplied: _Unapplied, *, to: _Numbers
+) -> tuple[Counts, int]:
+    """Replace the source's rows; what there is of them now, and how many messages keep theirs."""
     silver = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     decoded_before = silver.select(*MESSAGE).distinct()
@@ -287,49 +287,58 @@ def _decoded(
     rest = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").drop("batch")
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
-    own, top = equal(source=source.name), batches.waiting_pairs
-    # Set down: once the commit is made, silver tells no more what was applied.
-    asked = texts.waiting(warehouse.name("silver", "cdc"), source=source.name, **waiting._asdict())
-    with set_down(warehouse, warehouse.session.sql(asked)) as table:
-        waits = warehouse.session.table(table)
-        numbered = partial(_numbered, waits=waits, waiting=waiting, to=batches)
-        rows = numbered(rows, batches.decoded).select(*silver.columns)
-        warehouse.replace(rows, "silver", "cdc", where=own, note=top)
+    with _numbering(warehouse, source.name, unapplied, to=to) as numbered:
+        rows = numbered(rows, to.decoded).select(*silver.columns)
+        own = equal(source=source.name)
+        warehouse.replace(rows, "silver", "cdc", where=own, note=to.waiting_pairs)
         now = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
-        counts = count(now.where(F.col("batch") >= batches.decoded))
-        if source.splits_updates:
-            pairs = (batches.decoded, batches.pairs), (batches.waiting, batches.waiting_pairs)
-            for batch, to in pairs:
-                once = ("silver/redecode/pairs", batch)
-                join_split_updates(
-                    *(warehouse, source, batch), counts=counts, once=once, to=to, top=top
-                )
-        if source.shards:
-            checkpoint = warehouse.checkpoint("silver", source.name)
-            walk_from(checkpoint, batches.decoded, anew=True)
-            span, came = (batches.decoded - 1, batches.pairs), bool(counts.shards)
-            join_shards(
-                *(warehouse, source, checkpoint), span=span, came=came, numbered=numbered, top=top
+        counts = count(now.where(F.col("batch") >= to.decoded))
+        _join(warehouse, source, counts, to=to, numbered=numbered)
+    return counts._replace(messages=counts.messages - kept), kept
+
+
+def _join(
+    warehouse: Warehouse, source: Source, counts: Counts, *, to: _Numbers, numbered: _Numbering
+) -> None:
+    """Append what the halves and the shards of the source's rows make."""
+    top = to.waiting_pairs
+    if source.splits_updates:
+        for batch, next_ in ((to.decoded, to.pairs), (to.waiting, to.waiting_pairs)):
+            once = ("silver/redecode/pairs", batch)
+            join_split_updates(
+                warehouse, source, batch, counts=counts, once=once, to=next_, top=top
             )
-    return counts._replace(messages=counts.messages - kept), kept, batches
+    if source.shards:
+        checkpoint = warehouse.checkpoint("silver", source.name)
+        walk_from(checkpoint, to.decoded, anew=True)
+        span, came = (to.decoded - 1, to.pairs), bool(counts.shards)
+        join_shards(warehouse, source, checkpoint, span=span, came=came, numbered=numbered, top=top)
 
 
-def _numbered(
-    rows: DataFrame,
-    batch: int,
-    *,
-    waits: DataFrame,
-    waiting: _Waiting,
-    to: _Batches,
-) -> DataFrame:
-    """The rows as `batch`, but for those that wait: `waits` are the messages that do. Shards stay,
+@contextmanager
+def _numbering(
+    warehouse: Warehouse, source: str, unapplied: _Unapplied, *, to: _Numbers
+) -> Iterator[_Numbering]:
+    """What gives rows their batch: those that are not applied that of what waits. Shards stay,
     whatever they are of: who puts them together looks no further, and what that makes waits."""
-    shard = F.array_contains("warnings", Code.SHARD.value)
-    above = F.when(
-        F.expr(texts.waits(waiting.held_at)) & ~F.coalesce(shard, F.lit(False)), F.lit(to.waiting)
-    )
-    numbers = F.coalesce(above, F.lit(batch)).cast("bigint")
-    return rows.join(waits, list(MESSAGE), "left").withColumn("batch", numbers)
+    unseen, closed_at = unapplied
+    silver = warehouse.name("silver", "cdc")
+    some = texts.any_unseen(silver, source=source, unseen=unseen)
+    if not closed_at and warehouse.session.sql(some).isEmpty():
+        yield lambda rows, batch: rows.withColumn("batch", F.lit(batch).cast("bigint"))
+        return
+    # Set down: once the commit is made, silver tells no more what was applied.
+    messages = warehouse.session.sql(texts.messages(silver, source=source, unseen=unseen))
+    with set_down(warehouse, messages) as table:
+
+        def numbered(rows: DataFrame, batch: int) -> DataFrame:
+            shard = F.coalesce(F.array_contains("warnings", Code.SHARD.value), F.lit(False))
+            waits = F.expr(texts.is_unapplied(closed_at)) & ~shard
+            number = F.when(waits, F.lit(to.waiting)).otherwise(F.lit(batch)).cast("bigint")
+            known = warehouse.session.table(table)
+            return rows.join(known, list(MESSAGE), "left").withColumn("batch", number)
+
+        yield numbered
 
 
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
@@ -346,7 +355,7 @@ def _empty_again(warehouse: Warehouse, source: str, *, batch: int) -> None:
     append_truncates(warehouse, applied, batch=batch)
 
 
-def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
+def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
     """Note how far each target of the source is once it is rebuilt from silver as it is now."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
@@ -356,8 +365,15 @@ def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
     fed: dict[str, dict[Names, int]] = {}
+
+    def known_before(target: str, progress: Progress) -> dict[Names, int]:
+        """Names that lead there still: of some nothing can be decoded this time."""
+        tables = {names: SourceTable(source, *names) for names in progress.tables}
+        ways = {names: ledger.route(ledger.first_name(table)) for names, table in tables.items()}
+        return {n: applied for n, way in ways.items() if way is not None and way.target == target}
+
     # What an open transaction keeps back is still to come.
-    applied = min(to.applied, to.applied if limit.last is None else limit.last)
+    applied = to.applied if limit.last is None else min(to.applied, limit.last)
     for db, schema, table, batch in rows:
         name = SourceTable(source, db, schema, table)
         route = ledger.route(ledger.first_name(name))
@@ -378,7 +394,7 @@ def _reached(warehouse: Warehouse, source: str, to: _Batches) -> list[str]:
             batch=applied,
             below=limit.below if partly else None,
             partly_applied=limit.newest if partly else None,
-            tables=fed.get(target, {}),
+            tables={**known_before(target, progress), **fed.get(target, {})},
         )
         noted.append(_outdated(now, "decoded"))
         kept = {label: known.horizons for label, known in watermarks.items()}

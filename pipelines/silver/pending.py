@@ -92,16 +92,17 @@ def pending_changes(
     tables: Iterable[SourceTable] = (),
     until: int | None = None,
     limit: PublishLimit = EVERYTHING,
+    only: str = "true",
     apart: Mapping[SourceTable, int] | None = None,
 ) -> PendingChanges:
     """Silver of `source` above batch `above`, and up to `until` where that is given, as far as
-    `limit`; of `tables` alone where given.
+    `limit`; of `tables` alone where given, and of rows for which SQL `only` is true.
 
     `apart`: source tables whose batches up to a number are counted apart from those above it.
     """
     newest = until if until is not None else warehouse.last_note("silver", "cdc")
     these = f"batch > {above}" if newest is None else among(range(above + 1, newest + 1))
-    where = f"{_of(source, tables)} AND {these}"
+    where = f"{_of(source, tables)} AND {these} AND {only}"
     if limit.waits is not None:
         where += f" AND {limit.only}"
     part = texts.part(apart or {}, limit.last)

@@ -173,9 +173,11 @@ class Progress:
     those that the target had, in lower case, when changes were last applied to it; None: not known.
     `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
     applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
-    a change. `version`: one higher with each row of the target, whatever the
-    clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
-    microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
+    a change. `redecoded`, of a source's cursor: the batches that its rows in silver begin with once
+    they are decoded again, as it was planned last. `version`: one higher with each row of the
+    target, whatever the clocks of the drivers that wrote them. `merged_at`: when changes were last
+    applied, in microseconds since 1970 UTC by the clock of the driver that did; None: never, or
+    longer ago than
     rows of runs are kept.
     """
 
@@ -208,6 +210,7 @@ class Progress:
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
+    redecoded: tuple[int, ...] = ()
     version: int = field(default=0, compare=False)
     merged_at: int | None = field(default=None, compare=False)
 
@@ -271,6 +274,7 @@ class Progress:
             columns=self.columns,
             outdated=self.outdated,
             parked_for=self.parked_for,
+            redecoded=self.redecoded,
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
@@ -302,6 +306,7 @@ class _State(msgspec.Struct, kw_only=True):
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
+    redecoded: tuple[int, ...] = ()
 
 
 def _state(text: str | None) -> _State:
@@ -353,6 +358,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             columns=state.columns,
             outdated=state.outdated,
             parked_for=state.parked_for,
+            redecoded=state.redecoded,
             version=last["version"],
             merged_at=merged_at,
         )

@@ -429,6 +429,18 @@ def test_topics_come_and_go_by_what_is_declared(kafka: str, tables: Warehouse) -
     ]
 
 
+def test_the_first_topic_that_turns_up_is_followed(kafka: str, tables: Warehouse) -> None:
+    source = topics(kafka, topics_pattern=r"b13\..*")
+    assert ingest_source(tables, source).messages == 0
+    create_topic(kafka, "b13.a")
+    produce(kafka, "b13.a", [Record(b"0"), Record(b"1")])
+    age_out(kafka, "b13.a", 1)
+    with pytest.raises(SourceError, match=r"b13\.a/0 lacks 0-0\. To go on"):
+        ingest_source(tables, source)
+    going_on = topics(kafka, topics_pattern=r"b13\..*", lost="go_on")
+    assert ingest_source(tables, going_on).messages == 1
+
+
 def test_what_is_lost_while_it_is_read_is_found_again(
     kafka: str, tables: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

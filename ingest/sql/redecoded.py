@@ -23,19 +23,20 @@ def any_unseen(silver: str, *, source: str, unseen: str) -> str:
     return select(silver, f"{equal(source=source)} AND {unseen}", columns=_KEYS)
 
 
-def messages(silver: str, *, source: str, unseen: str) -> str:
-    """Each message of a source: MESSAGE, the batch in which it `came` first, and whether gold has
-    come to none of it (`unseen`)."""
+def messages(silver: str, *, source: str, unseen: str, above: int | None) -> str:
+    """The messages of a source that came first `above` a batch, or of which gold has seen nothing:
+    MESSAGE, the batch in which each `came` first, and whether it is one of the latter (`new`)."""
+    late = f" OR min(batch) > {above}" if above is not None else ""
     return query(
         rows=f"SELECT {_KEYS}, batch, {unseen} AS unseen FROM {silver} "
         f"WHERE {equal(source=source)}",
-        messages=f"SELECT {_KEYS}, min(batch) AS came, bool_and(unseen) AS unseen "
-        f"FROM rows GROUP BY {_KEYS}",
+        messages=f"SELECT {_KEYS}, min(batch) AS came, bool_and(unseen) AS new "
+        f"FROM rows GROUP BY {_KEYS} HAVING bool_and(unseen){late}",
     )
 
 
-def is_unapplied(closed_at: Mapping[SourceTable, int]) -> str:
-    """True for a row, beside what `messages` says of its message, that is not applied: of tables
-    that wait for a decision that is told by the last batch of theirs that was."""
-    told = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in closed_at.items())
-    return f"CASE {told} ELSE unseen END" if told else "unseen"
+def is_unapplied(applied_at: Mapping[SourceTable, int]) -> str:
+    """True for a row, beside what `messages` says of its message, that is not applied: by the last
+    batch of its table that is, where that is told."""
+    told = " ".join(f"WHEN {named(table)} THEN came > {at}" for table, at in applied_at.items())
+    return f"CASE {told} ELSE new END" if told else "new"

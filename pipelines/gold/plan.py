@@ -8,7 +8,7 @@ of a target at once. Nothing is written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -88,10 +88,11 @@ class Extent(NamedTuple):
     """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
     `only`, and of each source table what `watermarks` say of where it was trimmed. `closed_at`: of
     each name of a source table whose changes wait for a decision, the batch up to which they
-    count."""
+    count; `partly` (SQL) says of the others what of the last batches does."""
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
     last: int | None = None
+    partly: str = "true"
     only: str = "true"
     closed_at: Mapping[SourceTable, int] = MappingProxyType({})
 
@@ -101,21 +102,24 @@ class Extent(NamedTuple):
         wait for a decision."""
         closed_at = last_applied(progress, closed)
         if progress.tables.keys() <= {table[1:] for table in closed}:
-            # Nothing else brings the target forward, so that it stands where it stood then.
-            closed_at = {table: at for table, at in closed_at.items() if not at}
-        return cls(progress.watermarks, *progress.applied, closed_at)
+            # Nothing else brings the target forward: it stands where it stood when they closed.
+            closed_at = {t: at for t, at in closed_at.items() if t[1:] not in progress.tables}
+        last, partly = progress.applied
+        return cls(progress.watermarks, last, partly, closed_at=closed_at)
 
-    def counting(self, names: Iterable[SourceTable]) -> str:
-        """SQL that is true for silver's rows that count of a source table, under all its names."""
+    def counting(self, names: Collection[SourceTable]) -> str:
+        """SQL that is true for silver's rows that count of source tables, by their names."""
         closed_at = {name: self.closed_at[name] for name in names if name in self.closed_at}
-        return f"{self.only} AND {up_to_batches(closed_at)}" if closed_at else self.only
+        partly = self.partly if closed_at.keys() != {*names} else "true"
+        terms = (self.only, partly, up_to_batches(closed_at))
+        return " AND ".join(f"({term})" for term in terms if term != "true") or "true"
 
 
 ALL_HISTORY = Extent()
 
 
 def last_applied(progress: Progress, tables: Iterable[SourceTable]) -> dict[SourceTable, int]:
-    """The last batch that a target has of source tables, by their names; 0: none."""
+    """The last batch that a target has whole of source tables, by their names; 0: none."""
     return {table: progress.tables.get(table[1:], 0) for table in tables}
 
 
@@ -130,9 +134,12 @@ def histories(
     """What silver has of source tables of one source under all their names, so much as counts."""
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
-    only = Extent(closed_at=extent.closed_at).counting(names)
+    closed_at = {name: extent.closed_at[name] for name in names if name in extent.closed_at}
     pending = pending_changes(
-        warehouse, names[0].source, 0, tables=names, until=extent.last, only=only
+        *(warehouse, names[0].source, 0),
+        tables=names,
+        until=extent.last,
+        only=up_to_batches(closed_at),
     )
     pending = under_first_names(pending, first_names)
     feeds = [

@@ -16,7 +16,7 @@ yet stay where they are, for the stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.codes import Code
 from ingest.config.declaration import Declaration
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
@@ -36,7 +35,7 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.quoting import equal
 from ingest.sql.silver import last_batches
 from ingest.sql.tables.rows import delete
-from pipelines.gold.backlog import progress_of_route
+from pipelines.gold.backlog import applied_beyond, progress_of_route
 from pipelines.gold.known_targets import known_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.ledger.decisions import Ledger
@@ -69,8 +68,8 @@ from pipelines.targets.progress import (
 )
 from pipelines.targets.table import keep_horizons
 
-_Numbering = Callable[[DataFrame, int], DataFrame]
-"""Gives rows their batch: the one that is named, or another."""
+_Numbering = Callable[[int], Callable[[DataFrame], DataFrame]]
+"""For a batch: what gives rows that one, or another."""
 
 REDECODED = ("kind", "source", "messages", "rows", "rejects", "kept")
 
@@ -101,7 +100,7 @@ def redecode(warehouse: Warehouse, source: str) -> Redecoded:
         reordered = _reordered(warehouse, declared)
         unapplied = _unapplied(warehouse, source)
         numbers = _Numbers(last_batch(warehouse) + 1)
-        _mark(warehouse, source, numbers)
+        _mark(warehouse, source, [*filter(None, [unapplied.begins]), numbers.decoded])
         counts, kept = _decoded(warehouse, declared, unapplied, to=numbers)
         forget_places(warehouse.checkpoint("silver", source))
         _forget_rejects(warehouse, source)
@@ -190,15 +189,14 @@ def _mark_unconfirmed(
         record_progress(warehouse, waiting, progress_by_target)
 
 
-def _mark(warehouse: Warehouse, source: str, numbers: _Numbers) -> None:
-    """Let nothing be applied to what the source has fed, until it is rebuilt, and note the number
-    by which silver tells whether it was decoded again."""
+def _mark(warehouse: Warehouse, source: str, begins: Sequence[int]) -> None:
+    """Let nothing be applied to what the source has fed, until it is rebuilt, and note the batch
+    that silver `begins` with once it is decoded again: by that it shows whether it was."""
     progress_by_target = load_progress(warehouse)
     own = targets_of(progress_by_target, source).values()
     outdated = [_outdated(progress, "decoding") for progress in own if progress.watermarks]
     cursor = source_cursor(progress_by_target, source)
-    planned = {_lowest_batch(warehouse, source)}.intersection(cursor.redecoded)
-    cursor = replace(cursor.uncounted(), redecoded=(*planned, numbers.decoded))
+    cursor = replace(cursor.uncounted(), redecoded=tuple(begins))
     record_progress(warehouse, [*outdated, cursor], progress_by_target)
 
 
@@ -237,11 +235,12 @@ class _Numbers(NamedTuple):
 
 class _Unapplied(NamedTuple):
     """What of a source gold has not applied: SQL that is true for silver's rows that it has not
-    come to (`unseen`), and of each name that waits for a decision the last batch that it has
-    (`closed_at`)."""
+    looked at (`unseen`); and of names for which that does not tell, the last batch that is applied
+    (`applied_at`). `begins`: the batch that silver begins with since a redecode that was killed."""
 
     unseen: str
-    closed_at: dict[SourceTable, int]
+    applied_at: dict[SourceTable, int]
+    begins: int | None = None
 
 
 def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
@@ -251,19 +250,22 @@ def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     if not own:
         return _Unapplied("false", {})
     cursor = source_cursor(progress_by_target, source)
-    last, only = cursor.applied
-    lowest = _lowest_batch(warehouse, source)
+    last, partly = cursor.applied
+    closed, lowest = ledger.closed_names(), _lowest_batch(warehouse, source)
     unreached = any(each.outdated == "decoding" for each in own)
-    renumbered = lowest in cursor.redecoded
-    if renumbered and (unreached or last < lowest):
-        # A run was killed behind the commit: silver has other batches than the cursor says.
-        last, only = _Numbers(lowest).applied, "true"
-    closed_at = {}
-    for table in ledger.closed_names():
+    # A redecode was killed behind its commit: neither the cursor nor, where that did not come to
+    # it, a target's progress has the numbers of now.
+    begins = lowest if lowest in cursor.redecoded and (unreached or last < lowest) else None
+    if begins is not None:
+        last, partly = _Numbers(begins).applied, "true"
+    if begins is not None and unreached:
+        return _Unapplied(texts.unseen(last, partly), dict.fromkeys(closed, last), begins)
+    applied_at = applied_beyond(ledger, cursor)
+    for table in closed:
         route = ledger.route(ledger.first_name(table))
         tables = {} if route is None else progress_of_route(ledger, route).tables
-        closed_at[table] = last if renumbered and unreached else tables.get(table[1:], 0)
-    return _Unapplied(texts.unseen(last, only), closed_at)
+        applied_at[table] = tables.get(table[1:], 0)
+    return _Unapplied(texts.unseen(last, partly), applied_at, begins)
 
 
 def _lowest_batch(warehouse: Warehouse, source: str) -> int:
@@ -288,17 +290,22 @@ def _decoded(
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
     with _numbering(warehouse, source.name, unapplied, to=to) as numbered:
-        rows = numbered(rows, to.decoded).select(*silver.columns)
+        rows = numbered(to.decoded)(rows).select(*silver.columns)
         own = equal(source=source.name)
         warehouse.replace(rows, "silver", "cdc", where=own, note=to.waiting_pairs)
         now = warehouse.read("silver", "cdc").where(F.col("source") == source.name)
         counts = count(now.where(F.col("batch") >= to.decoded))
-        _join(warehouse, source, counts, to=to, numbered=numbered)
+        _join(warehouse, source, counts, to=to, numbered=numbered(to.shards))
     return counts._replace(messages=counts.messages - kept), kept
 
 
 def _join(
-    warehouse: Warehouse, source: Source, counts: Counts, *, to: _Numbers, numbered: _Numbering
+    warehouse: Warehouse,
+    source: Source,
+    counts: Counts,
+    *,
+    to: _Numbers,
+    numbered: Callable[[DataFrame], DataFrame],
 ) -> None:
     """Append what the halves and the shards of the source's rows make."""
     top = to.waiting_pairs
@@ -311,34 +318,42 @@ def _join(
     if source.shards:
         checkpoint = warehouse.checkpoint("silver", source.name)
         walk_from(checkpoint, to.decoded, anew=True)
-        span, came = (to.decoded - 1, to.pairs), bool(counts.shards)
-        join_shards(warehouse, source, checkpoint, span=span, came=came, numbered=numbered, top=top)
+        span, came = (to.decoded - 1, top), bool(counts.shards)
+        join_shards(warehouse, source, checkpoint, span=span, came=came, numbered=numbered)
 
 
 @contextmanager
 def _numbering(
     warehouse: Warehouse, source: str, unapplied: _Unapplied, *, to: _Numbers
 ) -> Iterator[_Numbering]:
-    """What gives rows their batch: those that are not applied that of what waits. Shards stay,
-    whatever they are of: who puts them together looks no further, and what that makes waits."""
-    unseen, closed_at = unapplied
+    """What gives rows a batch, or that of what waits to those that are not applied."""
+    unseen, applied_at, _ = unapplied
     silver = warehouse.name("silver", "cdc")
+
+    def all_as(batch: int) -> Callable[[DataFrame], DataFrame]:
+        return lambda rows: rows.withColumn("batch", F.lit(batch).cast("bigint"))
+
     some = texts.any_unseen(silver, source=source, unseen=unseen)
-    if not closed_at and warehouse.session.sql(some).isEmpty():
-        yield lambda rows, batch: rows.withColumn("batch", F.lit(batch).cast("bigint"))
+    if not applied_at and warehouse.session.sql(some).isEmpty():
+        yield all_as
         return
     # Set down: once the commit is made, silver tells no more what was applied.
-    messages = warehouse.session.sql(texts.messages(silver, source=source, unseen=unseen))
-    with set_down(warehouse, messages) as table:
+    least = min(applied_at.values(), default=None)
+    asked = texts.messages(silver, source=source, unseen=unseen, above=least)
+    with set_down(warehouse, warehouse.session.sql(asked)) as table:
+        messages = warehouse.session.table(table)
+        if messages.isEmpty():
+            yield all_as
+            return
 
-        def numbered(rows: DataFrame, batch: int) -> DataFrame:
-            shard = F.coalesce(F.array_contains("warnings", Code.SHARD.value), F.lit(False))
-            waits = F.expr(texts.is_unapplied(closed_at)) & ~shard
-            number = F.when(waits, F.lit(to.waiting)).otherwise(F.lit(batch)).cast("bigint")
-            known = warehouse.session.table(table)
-            return rows.join(known, list(MESSAGE), "left").withColumn("batch", number)
+        def split(batch: int) -> Callable[[DataFrame], DataFrame]:
+            waits = F.when(F.expr(texts.is_unapplied(applied_at)), F.lit(to.waiting))
+            number = F.coalesce(waits, F.lit(batch)).cast("bigint")
+            return lambda rows: rows.join(messages, list(MESSAGE), "left").withColumn(
+                "batch", number
+            )
 
-        yield numbered
+        yield split
 
 
 def _forget_rejects(warehouse: Warehouse, source: str) -> None:
@@ -362,28 +377,28 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
     limit = publish_limit(warehouse, source, above=0)
-    # A source table that is parked by itself is in no rebuild, and comes after it.
-    led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
-    fed: dict[str, dict[Names, int]] = {}
-
-    def known_before(target: str, progress: Progress) -> dict[Names, int]:
-        """Names that lead there still: of some nothing can be decoded this time."""
-        tables = {names: SourceTable(source, *names) for names in progress.tables}
-        ways = {names: ledger.route(ledger.first_name(table)) for names, table in tables.items()}
-        return {n: applied for n, way in ways.items() if way is not None and way.target == target}
-
+    closed = ledger.closed_names()
     # What an open transaction keeps back is still to come.
     applied = to.applied if limit.last is None else min(to.applied, limit.last)
-    for db, schema, table, batch in rows:
-        name = SourceTable(source, db, schema, table)
-        route = ledger.route(ledger.first_name(name))
-        if route is not None and name in led:
-            fed.setdefault(route.target, {})[db, schema, table] = min(batch, applied)
-    partly = applied < to.applied
+    # Of some that were applied nothing may be decoded this time.
+    own = targets_of(progress_by_target, source)
+    found = {SourceTable(source, *names): to.applied for p in own.values() for names in p.tables}
+    # A source table that is parked by itself is in no rebuild, and comes after it.
+    led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
+    tables = {SourceTable(source, *names): batch for *names, batch in rows}
+    found |= {table: batch for table, batch in tables.items() if table in led}
+    fed: dict[str, dict[Names, int]] = {}
+    for table, batch in found.items():
+        route = ledger.route(ledger.first_name(table))
+        if route is not None:
+            most = to.applied if table in closed else applied
+            fed.setdefault(route.target, {})[table[1:]] = min(batch, most)
     noted: list[Progress] = []
-    for target, progress in targets_of(progress_by_target, source).items():
+    for target, progress in own.items():
         if progress.outdated is None:
             continue
+        names = fed.get(target, {})
+        whole = applied == to.applied or names.keys() <= {table[1:] for table in closed}
         watermarks = {
             label: _with_horizons_at(known, to.applied)
             for label, known in progress.watermarks.items()
@@ -391,10 +406,10 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
         now = replace(
             progress,
             watermarks=watermarks,
-            batch=applied,
-            below=limit.below if partly else None,
-            partly_applied=limit.newest if partly else None,
-            tables={**known_before(target, progress), **fed.get(target, {})},
+            batch=to.applied if whole else applied,
+            below=None if whole else limit.below,
+            partly_applied=None if whole else limit.newest,
+            tables=names,
         )
         noted.append(_outdated(now, "decoded"))
         kept = {label: known.horizons for label, known in watermarks.items()}

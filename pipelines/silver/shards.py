@@ -56,14 +56,12 @@ def join_shards(
     *,
     span: tuple[int, int],
     came: bool,
-    numbered: Callable[[DataFrame, int], DataFrame] | None = None,
-    top: int | None = None,
+    numbered: Callable[[DataFrame], DataFrame] | None = None,
 ) -> int:
     """Append what the shards make, as the next batch; how many rows.
 
     `span`: the last batch before this run's and the last one now; `came`: shards are among them.
-    `numbered` gives rows their batch, where that is not the next one for all of them; `top`: the
-    highest that there is then, where that is above the next.
+    `numbered` gives the rows their batches, where these are others, none above the last one.
     """
     note = _Note(checkpoint)
     before, last = span
@@ -92,17 +90,15 @@ def join_shards(
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
     made = ended.count()
     if made:
-        ended = (numbered or _as_batch)(ended, last + 1).select(*silver.columns)
+        if numbered is None:
+            top, ended = last + 1, ended.withColumn("batch", F.lit(last + 1).cast("bigint"))
+        else:
+            top, ended = last, numbered(ended).select(*silver.columns)
         once = ("silver/shards", warehouse.next_version("silver", "cdc"))
-        warehouse.append(ended, "silver", "cdc", once=once, note=top or last + 1)
+        warehouse.append(ended, "silver", "cdc", once=once, note=top)
     waiting = waiting_from([(row[0], row[1], row[2]) for row in known], last + 1)
     note.write(waiting, clear=waiting > last)
     return made
-
-
-def _as_batch(rows: DataFrame, batch: int) -> DataFrame:
-    """The rows as one batch."""
-    return rows.withColumn("batch", F.lit(batch).cast("bigint"))
 
 
 def _walked(recent: DataFrame, shards: DataFrame, earlier: DataFrame) -> DataFrame:

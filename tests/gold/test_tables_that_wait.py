@@ -100,7 +100,7 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         for target in ("side", "shop_alone"):
             done(project, "rebuild", target)
         assert settled(project) == before
-        # Killed behind its commit, and done again; silver is ahead of gold.
+        # Killed behind its commit, and done again, after a run; silver is ahead of gold.
         project.land("4.jsonl", [row("side_a", 14, type_="UPDATE", id=4, n=40)])
         done(project, "silver")
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
@@ -110,12 +110,21 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         done(project, "redecode", "--source", "canal")
         before["side"][2] = (4, 40)
         assert settled(project) == before
-        project.land("5.jsonl", [row("side_b", 15, id=8, n=8), row("alone", 15, id=9, n=9)])
+        # Once more, killed before its commit.
+        project.land("5.jsonl", [row("side_a", 15, type_="UPDATE", id=4, n=41)])
+        done(project, "run")
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(redecoding, "_numbering", killed)
+            project.ingest("redecode", "--source", "canal")
+        done(project, "redecode", "--source", "canal")
+        before["side"][2] = (4, 41)
+        assert settled(project) == before
+        project.land("6.jsonl", [row("side_b", 16, id=8, n=8), row("alone", 16, id=9, n=9)])
         for entry in json_rows(project, "ddl", "list"):
             if entry["status"] == "pending":
                 done(project, "ddl", "approve", entry["id"])
         done(project, "run")
-        after = {"side": [(1, 10), (4, 40), (6, 6), (8, 8)], "shop_alone": [(7, 7), (9, 9)]}
+        after = {"side": [(1, 10), (4, 41), (6, 6), (8, 8)], "shop_alone": [(7, 7), (9, 9)]}
         assert settled(project) == after
 
 

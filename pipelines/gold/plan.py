@@ -102,8 +102,10 @@ class Extent(NamedTuple):
         wait for a decision."""
         closed_at = last_applied(progress, closed)
         if progress.tables.keys() <= {table[1:] for table in closed}:
-            # Nothing else brings the target forward: it stands where it stood when they closed.
-            closed_at = {t: at for t, at in closed_at.items() if t[1:] not in progress.tables}
+            # Nothing brings the target forward since the last of them closed: it stands there.
+            last = max(progress.tables.values(), default=0)
+            open_then = {names for names, at in progress.tables.items() if at == last}
+            closed_at = {t: at for t, at in closed_at.items() if t[1:] not in open_then}
         last, partly = progress.applied
         return cls(progress.watermarks, last, partly, closed_at=closed_at)
 

@@ -174,7 +174,7 @@ def foreseen(
     """What `merge_tables` would do for a source; nothing is written."""
     cursor = source_cursor(progress_by_target, source)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
-    limit = publish_limit(warehouse, source, above=cursor.batch)
+    limit = publish_limit(warehouse, source, above=cursor.whole)
     coming = _coming(ledger, cursor, limit=limit, backlog=backlog_of(ledger, cursor))
     ledger.log_statements(coming.pending)
     batches, apart = _target_batches(ledger, cursor, _under_first_names(ledger, coming))
@@ -203,7 +203,7 @@ def _pass(ledger: Ledger, request: Request) -> tuple[list[Merged], bool]:
     # A run ended in the middle of a schema change, or a rebuild before it had reviewed what waits.
     ledger.review_retyped()
     _finish(ledger)
-    limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.batch)
+    limit = publish_limit(ledger.warehouse, ledger.source, above=cursor.whole)
     backlog = backlog_of(ledger, cursor)
     if request.at is not None:
         backlog = cadence.awake(ledger, backlog, at=request.at)

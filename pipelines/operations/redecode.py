@@ -53,7 +53,6 @@ from pipelines.silver.counts import Counts, count
 from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.silver.stream import DECODED, INPUT, last_batch
-from pipelines.silver.transactions import publish_limit
 from pipelines.targets.progress import (
     Names,
     Outdated,
@@ -289,6 +288,9 @@ def _decoded(
     rest = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").drop("batch")
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded
+    if source.shards:
+        # If this is killed behind its commit and not done again, the next run joins them.
+        walk_from(warehouse.checkpoint("silver", source.name), to.decoded)
     with _numbering(warehouse, source.name, unapplied, to=to) as numbered:
         rows = numbered(to.decoded)(rows).select(*silver.columns)
         own = equal(source=source.name)
@@ -376,29 +378,23 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     batches = last_batches(warehouse.name("silver", "cdc"), source=source)
     rows = warehouse.session.sql(batches).collect()
-    limit = publish_limit(warehouse, source, above=0)
-    closed = ledger.closed_names()
-    # What an open transaction keeps back is still to come.
-    applied = to.applied if limit.last is None else min(to.applied, limit.last)
-    # Of some that were applied nothing may be decoded this time.
     own = targets_of(progress_by_target, source)
-    found = {SourceTable(source, *names): to.applied for p in own.values() for names in p.tables}
     # A source table that is parked by itself is in no rebuild, and comes after it.
     led = {table for known in known_targets(warehouse).fed.values() for table, _ in known.tables}
-    tables = {SourceTable(source, *names): batch for *names, batch in rows}
-    found |= {table: batch for table, batch in tables.items() if table in led}
+    came = {SourceTable(source, *names): batch for *names, batch in rows}
+    before = {SourceTable(source, *names) for p in own.values() for names in p.tables}
+    # Of some that were applied nothing may be decoded this time.
+    found = dict.fromkeys(before - came.keys(), to.applied)
+    found |= {table: batch for table, batch in came.items() if table in led}
     fed: dict[str, dict[Names, int]] = {}
     for table, batch in found.items():
         route = ledger.route(ledger.first_name(table))
         if route is not None:
-            most = to.applied if table in closed else applied
-            fed.setdefault(route.target, {})[table[1:]] = min(batch, most)
+            fed.setdefault(route.target, {})[table[1:]] = min(batch, to.applied)
     noted: list[Progress] = []
     for target, progress in own.items():
         if progress.outdated is None:
             continue
-        names = fed.get(target, {})
-        whole = applied == to.applied or names.keys() <= {table[1:] for table in closed}
         watermarks = {
             label: _with_horizons_at(known, to.applied)
             for label, known in progress.watermarks.items()
@@ -406,16 +402,18 @@ def _reached(warehouse: Warehouse, source: str, to: _Numbers) -> list[str]:
         now = replace(
             progress,
             watermarks=watermarks,
-            batch=to.applied if whole else applied,
-            below=None if whole else limit.below,
-            partly_applied=None if whole else limit.newest,
-            tables=names,
+            batch=to.applied,
+            below=None,
+            partly_applied=None,
+            tables=fed.get(target, {}),
         )
         noted.append(_outdated(now, "decoded"))
         kept = {label: known.horizons for label, known in watermarks.items()}
         if any(kept.values()) and warehouse.exists("gold", target):
             keep_horizons(warehouse, target, kept)
-    record_progress(warehouse, noted, progress_by_target)
+    cursor = source_cursor(progress_by_target, source)
+    cursor = replace(cursor.uncounted(), reached=to.applied)
+    record_progress(warehouse, [*noted, cursor], progress_by_target)
     return [row.target for row in noted]
 
 

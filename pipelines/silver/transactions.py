@@ -99,7 +99,7 @@ def waiting(warehouse: Warehouse, sources: Iterable[str]) -> list[str]:
     sentences = []
     for source in sources:
         cursor = source_cursor(progress_by_target, source)
-        waits = publish_limit(warehouse, source, above=cursor.batch).waits
+        waits = publish_limit(warehouse, source, above=cursor.whole).waits
         if waits is not None:
             sentences.append(f"source {source}: gold waits for the rest of {waits}")
     return sentences

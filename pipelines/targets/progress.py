@@ -174,7 +174,8 @@ class Progress:
     `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
     applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
     a change. `redecoded`, of a source's cursor: the batches that its rows in silver begin with once
-    they are decoded again, as it was planned last. `version`: one higher with each row of the
+    they are decoded again, as it was planned last; `reached`: the last batch that was applied
+    before that, by its number of now. `version`: one higher with each row of the
     target, whatever the clocks of the drivers that wrote them. `merged_at`: when changes were last
     applied, in microseconds since 1970 UTC by the clock of the driver that did; None: never, or
     longer ago than
@@ -211,6 +212,7 @@ class Progress:
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
     redecoded: tuple[int, ...] = ()
+    reached: int = 0
     version: int = field(default=0, compare=False)
     merged_at: int | None = field(default=None, compare=False)
 
@@ -260,6 +262,11 @@ class Progress:
             return self.batch, "true"
         return self.partly_applied, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
 
+    @property
+    def whole(self) -> int:
+        """Of a source's cursor, the last batch of which everything was applied or set aside."""
+        return max(self.batch, self.reached)
+
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
         state = _State(
@@ -275,6 +282,7 @@ class Progress:
             outdated=self.outdated,
             parked_for=self.parked_for,
             redecoded=self.redecoded,
+            reached=self.reached,
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
@@ -307,6 +315,7 @@ class _State(msgspec.Struct, kw_only=True):
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
     redecoded: tuple[int, ...] = ()
+    reached: int = 0
 
 
 def _state(text: str | None) -> _State:
@@ -359,6 +368,7 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             outdated=state.outdated,
             parked_for=state.parked_for,
             redecoded=state.redecoded,
+            reached=state.reached,
             version=last["version"],
             merged_at=merged_at,
         )

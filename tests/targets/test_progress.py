@@ -51,7 +51,7 @@ def test_all_of_it_comes_back() -> None:
     assert state.watermarks == FAR.watermarks
     assert {tuple(row[:3]): row[3] for row in state.tables} == FAR.tables
     named = ("below", "partly_applied", "contract", "untyped", "declared", "unsent", "columns")
-    for name in (*named, "outdated", "parked_for", "redecoded"):
+    for name in (*named, "outdated", "parked_for", "redecoded", "reached"):
         assert getattr(state, name) == getattr(FAR, name), name
     assert contract_in(_stored(FAR)) == CONTRACT
 

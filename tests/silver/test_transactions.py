@@ -151,3 +151,28 @@ def test_gold_publishes_whole_transactions(
     assert held(project) == {"debit": [10, 20, 30, 40], "credit": [10, 20, 90]}
     reconciled = [project.ingest("reconcile", f"bank_{table}") for table in ("debit", "credit")]
     assert [answer.code for answer in reconciled] == [0, 0]
+
+
+def test_decoded_again_beside_transactions_that_are_open(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What gold has stays, also of a transaction that was passed before whole ones were asked for
+    and that nothing will end; what waits for one goes on waiting."""
+    project, log = Project(tmp_path, capsys.readouterr), Log()
+    project.write("conf/sources/bank.yml", SOURCE)
+    project.write("conf/tables/bank.yml", TABLES.replace("publish: transaction\n", ""))
+    passed = log.row("debit", 1, 1, 10, "t0"), log.row("credit", 2, 1, 10, None)
+    project.land("1.jsonl", passed)
+    assert project.ingest("run").code == 0
+    project.write("conf/tables/bank.yml", TABLES)
+    waiting = log.row("debit", 3, 2, 20, "t2"), log.row("credit", 4, 2, 20, None)
+    project.land("2.jsonl", waiting)
+    assert project.ingest("run").code == 0
+    before = {"debit": [10], "credit": [10]}
+    assert held(project) == before
+    answer = project.ingest("redecode", "--source", "bank")
+    assert answer.code == 0, answer.out + answer.err
+    assert held(project) == before
+    project.land("3.jsonl", [log.bound("END", "t2", 3, 1)])
+    assert "waits" not in project.ingest("run").err
+    assert held(project) == {"debit": [10, 20], "credit": [10, 20]}

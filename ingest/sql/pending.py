@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ingest.names import SourceTable
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
 from ingest.sql.projection import CHANGES_KEY, LEAVES_KEY, Projection
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_texts
 from ingest.sql.sequence import sequence_position
-from ingest.sql.silver import named
+from ingest.sql.silver import above_pos, below_pos, named
 
 _WIDTH = " + ".join(
     f"coalesce(octet_length(array_join(map_values({image}), '')), 0)"
@@ -119,9 +119,7 @@ def sequence_positions(projection: Projection, changes: str, *, number: int) -> 
 
 def between(above: Pos, below: Pos | None) -> str:
     """True for rows above a position, and below another one where that is given."""
-    return f"pos > {pos_literal(above)}" + (
-        f" AND pos < {pos_literal(below)}" if below is not None else ""
-    )
+    return above_pos(above) + (f" AND {below_pos(below)}" if below is not None else "")
 
 
 def of_tables(tables: Collection[SourceTable]) -> str:

@@ -20,6 +20,7 @@ from pipelines.platform.secrets import without_secrets
 
 KEY_HEADER = "__kafka_key__"
 """Where Aliyun DataHub keeps the key of a message whose topic has no column for it."""
+_OF_JAVA = re.compile(r"\\[pP]\{")
 _INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 FAILURES = (OSError, ValueError, Unsupported)
 """What asking may raise."""
@@ -33,7 +34,9 @@ class Topics(NamedTuple):
 
     def held(self) -> Held:
         """What they are now, and what each partition holds; raises FAILURES."""
-        declares(self.declared, "")  # where nobody can tell, whatever is there
+        pattern = self.declared.topics_pattern
+        if pattern is not None and _OF_JAVA.search(pattern):
+            raise Unsupported(f"a pattern of Java's own, {pattern}")
         with self.cluster.open() as client:
             topics = {
                 name: topic
@@ -99,11 +102,9 @@ def topics_of(kafka: Kafka) -> Topics:
 
 
 def declares(kafka: Kafka, topic: str) -> bool:
-    """Whether a source reads a topic; raises Unsupported for a pattern of Java's own."""
+    """Whether a source reads a topic, by its name or by a pattern that is not Java's own."""
     if kafka.topics_pattern is None:
         return topic in (kafka.topics or ())
-    if re.search(r"\\[pP]\{", kafka.topics_pattern):
-        raise Unsupported(f"a pattern of Java's own, {kafka.topics_pattern}")
     return topic not in _INTERNAL and re.fullmatch(kafka.topics_pattern, topic) is not None
 
 

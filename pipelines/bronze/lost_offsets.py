@@ -124,10 +124,10 @@ class SourceOffsets:
 
     def losses(self, held: Held, read: Mapping[Partition, int] | None) -> list[Loss]:
         """What is gone of that which is to be read next; `read` was so before `held` was asked."""
-        read, ends = self._followed(held, read), None
+        followed, ends = self._followed(held, read), None
         ids, epoch = self._note.get("ids", {}), self._note.get("epoch", self._source.epoch)
         found = []
-        for partition, offset in read.items():
+        for partition, offset in followed.items():
             known = held.ids.get(partition.topic)
             other = partition.topic in ids and known is not None and ids[partition.topic] != known
             span = held.spans.get(partition)
@@ -141,7 +141,7 @@ class SourceOffsets:
                 if first < span.lowest:
                     found.append(Loss(partition, first, span.lowest - 1, self._source.epoch))
         # What came back after it was gone for a while is read nowhere.
-        there = {partition.topic for partition in read}
+        there = {partition.topic for partition in followed}
         back = [name for name in held.ids if name not in there and name in ids]
         found += (
             Loss(Partition(name, 0), 0, None, epoch, recreated=True)
@@ -186,7 +186,7 @@ class SourceOffsets:
         losses = [loss for loss in losses if not loss.recreated or loss.partition in (read or {})]
         followed = self._followed(held, read)
         if not losses and not self._stops_spark(held):
-            self._remember(held)
+            self._remember(held, read)
             return
         begin: dict[str, dict[str, int]] = {}
         lost = {loss.partition: loss for loss in losses}
@@ -237,9 +237,9 @@ class SourceOffsets:
             partition not in read and span.lowest > 0 for partition, span in held.spans.items()
         )
 
-    def _remember(self, held: Held) -> None:
+    def _remember(self, held: Held, read: Mapping[Partition, int] | None) -> None:
         """Notes which topics those are that are read now."""
-        about = self._about(held, self.read())
+        about = self._about(held, read)
         if any(self._note.get(name) != value for name, value in about.items()):
             self._note |= about
             self._write()

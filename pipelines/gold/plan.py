@@ -97,7 +97,7 @@ class Extent(NamedTuple):
     closed_at: Mapping[SourceTable, int] = MappingProxyType({})
 
     @classmethod
-    def applied(cls, progress: Progress, closed: Iterable[SourceTable]) -> Extent:
+    def applied(cls, progress: Progress, closed: Collection[SourceTable]) -> Extent:
         """As much as was applied to a target; `closed`: the names of source tables whose changes
         wait for a decision."""
         closed_at = last_applied(progress, closed)
@@ -111,10 +111,13 @@ class Extent(NamedTuple):
 
     def counting(self, names: Collection[SourceTable]) -> str:
         """SQL that is true for silver's rows that count of source tables, by their names."""
-        closed_at = {name: self.closed_at[name] for name in names if name in self.closed_at}
-        partly = self.partly if closed_at.keys() != {*names} else "true"
-        terms = (self.only, partly, up_to_batches(closed_at))
+        partly = "true" if all(name in self.closed_at for name in names) else self.partly
+        terms = (self.only, partly, self.let_in(names))
         return " AND ".join(f"({term})" for term in terms if term != "true") or "true"
+
+    def let_in(self, names: Iterable[SourceTable]) -> str:
+        """SQL that is true for silver's rows of source tables that wait for no decision."""
+        return up_to_batches({n: self.closed_at[n] for n in names if n in self.closed_at})
 
 
 ALL_HISTORY = Extent()
@@ -136,12 +139,11 @@ def histories(
     """What silver has of source tables of one source under all their names, so much as counts."""
     later = {table: later_names(table, first_names) for table in routes}
     names = [name for table in routes for name in (table, *later[table])]
-    closed_at = {name: extent.closed_at[name] for name in names if name in extent.closed_at}
     pending = pending_changes(
         *(warehouse, names[0].source, 0),
         tables=names,
         until=extent.last,
-        only=up_to_batches(closed_at),
+        only=extent.let_in(names),
     )
     pending = under_first_names(pending, first_names)
     feeds = [

@@ -243,6 +243,7 @@ class _Unapplied(NamedTuple):
 
 
 def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
+    """What gold has not applied, by its own progress or, behind a kill, by silver's numbers."""
     progress_by_target = load_progress(warehouse)
     ledger = Ledger(warehouse, source, progress_by_target=progress_by_target)
     own = [each for each in targets_of(progress_by_target, source).values() if each.watermarks]

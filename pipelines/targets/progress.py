@@ -175,10 +175,9 @@ class Progress:
     applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
     a change. `redecoded`, of a source's cursor: the batches that its rows in silver begin with once
     they are decoded again, as it was planned last; `reached`: the last batch that was applied
-    before that, by its number of now. `version`: one higher with each row of the
-    target, whatever the clocks of the drivers that wrote them. `merged_at`: when changes were last
-    applied, in microseconds since 1970 UTC by the clock of the driver that did; None: never, or
-    longer ago than
+    before that, by its number of now. `version`: one higher with each row of the target, whatever
+    the clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
+    microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
     rows of runs are kept.
     """
 

@@ -103,9 +103,7 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         # Killed behind its commit, and done again, after a run; silver is ahead of gold.
         project.land("4.jsonl", [row("side_a", 14, type_="UPDATE", id=4, n=40)])
         done(project, "silver")
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(redecoding, "_reached", killed)
-            project.ingest("redecode", "--source", "canal")
+        killed_redecode(project, at="_reached")
         assert project.ingest("run").code == 1
         done(project, "redecode", "--source", "canal")
         before["side"][2] = (4, 40)
@@ -113,9 +111,7 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         # Once more, killed before its commit.
         project.land("5.jsonl", [row("side_a", 15, type_="UPDATE", id=4, n=41)])
         done(project, "run")
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(redecoding, "_numbering", killed)
-            project.ingest("redecode", "--source", "canal")
+        killed_redecode(project, at="_numbering")
         done(project, "redecode", "--source", "canal")
         before["side"][2] = (4, 41)
         assert settled(project) == before
@@ -128,8 +124,15 @@ def test_nothing_lets_them_in(spark: SparkSession, tmp_path: Path) -> None:
         assert settled(project) == after
 
 
-def killed(*_: Any, **__: Any) -> Any:
-    raise Killed
+def killed_redecode(project: Project, *, at: str) -> None:
+    """A redecode that gets as far as one of its steps."""
+
+    def die(*_: Any, **__: Any) -> Any:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(redecoding, at, die)
+        project.ingest("redecode", "--source", "canal")
 
 
 def json_rows(project: Project, *arguments: str) -> list[dict[str, Any]]:

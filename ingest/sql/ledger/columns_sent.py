@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text, sql_texts
+from ingest.sql.silver import above_pos, below_pos
 
 _SENT = "map_keys(after)"
 _KNOWN = "concat(coalesce(map_keys(after), array()), coalesce(unavailable, array()))"
@@ -42,7 +43,7 @@ def _each(known: str, names: Sequence[str]) -> str:
 
 def new_rows_above(changes: str, positions: Iterable[Pos]) -> str:
     """A row: above each of the positions, the position of the first new row."""
-    each = ", ".join(f"min(pos) FILTER (WHERE pos > {pos_literal(pos)})" for pos in positions)
+    each = ", ".join(f"min(pos) FILTER (WHERE {above_pos(pos)})" for pos in positions)
     return query(
         changes=changes,
         first=f"SELECT {each} FROM changes "
@@ -75,7 +76,7 @@ def schema_of_last(changes: str, *, below: Pos) -> str:
     return query(
         changes=changes,
         last="SELECT max(struct(pos, schema_id)) AS last FROM changes "
-        f"WHERE schema_id IS NOT NULL AND pos < {pos_literal(below)}",
+        f"WHERE schema_id IS NOT NULL AND {below_pos(below)}",
     )
 
 
@@ -93,7 +94,7 @@ def schema_behind(changes: str, schemas: str, *, above: Pos) -> str:
     return query(
         changes=changes,
         behind="SELECT min_by(schema_id, pos) AS first FROM changes "
-        f"WHERE schema_id IS NOT NULL AND pos > {pos_literal(above)}",
+        f"WHERE schema_id IS NOT NULL AND {above_pos(above)}",
         schemas=schemas,
         listed="SELECT columns FROM schemas WHERE schema_id = (SELECT first FROM behind) LIMIT 1",
     )

@@ -207,6 +207,9 @@ CHANGES_KEY = (
     " OR map_keys(key_before) <> map_keys(key)))"
 )
 
+NAMED_KEYS = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
+"""Each key that an event names: of a change of the key both."""
+
 LEAVES_KEY = f"(op = 'delete' AND element_at(pos, {HALF}) = 0)"
 """True for the delete of a change of the key that came in two messages."""
 

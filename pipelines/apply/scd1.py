@@ -167,7 +167,7 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
 
     A change above it may have been skipped because it changed nothing (38): after the truncate it
     brings the row back. And a row above it has what it kept from below it, where some image did not
-    have all columns.
+    have all columns: from its own key there, or from the one that it had before.
     """
     known, first = batch.watermarks, min(batch.new_truncates, default=None)
     if first is None:
@@ -180,7 +180,11 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     narrow = known.partials or batch.partial or known.last_narrow is not None
     if narrow and not batch.soft and _come_late(batch):
         of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
-        found.append(rows_below(stored, batch.projection, below=f"NOT ({below})", above=of_before))
+        moved = batch.earlier(f"{batch.projection.may_change_key} AND {above_pos(first)}")
+        found += [
+            rows_below(stored, batch.projection, below=f"NOT ({below})", above=changes)
+            for changes in (of_before, moved)
+        ]
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ingest.identity import identity_sql
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import as_text
-from ingest.sql.projection import Projection, events, key_bytes
+from ingest.sql.projection import NAMED_KEYS, Projection, events, key_bytes
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text, sql_texts
 
@@ -59,8 +59,8 @@ def stored_versions(target: str, projection: Projection, *, changes: str) -> str
 
 
 def versions_below(target: str, projection: Projection, *, truncate: Pos, above: str | None) -> str:
-    """The keys with versions below a truncate, of which there are events in `above` (SQL of
-    silver's rows) where that is given."""
+    """The keys with versions below a truncate, which events in `above` (SQL of silver's rows) name
+    where that is given."""
     below = (
         f"SELECT DISTINCT {_key_of_row(projection)} AS key FROM {target} "
         f"WHERE _pos < {pos_literal(truncate)} AND {_own(projection)}"
@@ -70,7 +70,8 @@ def versions_below(target: str, projection: Projection, *, truncate: Pos, above:
     return query(
         below=below,
         above=events(projection, above),
-        put_back="SELECT b.key FROM below b LEFT SEMI JOIN above a ON a.key = b.key",
+        named=f"SELECT {NAMED_KEYS} AS key FROM above",
+        put_back="SELECT b.key FROM below b LEFT SEMI JOIN named n ON n.key = b.key",
     )
 
 
@@ -176,8 +177,7 @@ def named_above(projection: Projection, keys: str, *, earlier: str) -> str:
     rows) names above that position."""
     return query(
         earlier=events(projection, earlier),
-        named="SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key, "
-        "pos FROM earlier",
+        named=f"SELECT {NAMED_KEYS} AS key, pos FROM earlier",
         late=f"SELECT DISTINCT k.key FROM {keys} k JOIN named n ON n.key = k.key AND n.pos > k.pos",
     )
 

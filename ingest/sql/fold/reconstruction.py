@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.projection import Projection, slots
+from ingest.sql.projection import NAMED_KEYS, Projection, slots
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, quoted_list, sql_text
 
@@ -127,7 +127,7 @@ def keys_of_partial_images(events: str) -> str:
     such an image is based on is an event of one of these."""
     return query(
         events=events,
-        keys="SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
+        keys=f"SELECT {NAMED_KEYS} AS key "
         "FROM events WHERE key IS NOT NULL AND (partial OR key_before IS NOT NULL)",
     )
 
@@ -141,6 +141,5 @@ def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool) -> str:
     ) + (" OR op = 'delete'" if soft else "")
     return query(
         events=events,
-        odd="SELECT explode(IF(key_before IS NULL, array(key), array(key, key_before))) AS key "
-        f"FROM events WHERE key IS NOT NULL AND ({odd})",
+        odd=f"SELECT {NAMED_KEYS} AS key FROM events WHERE key IS NOT NULL AND ({odd})",
     )

@@ -14,6 +14,7 @@ the batch is folded:
 | there | below the row, if it is a partial image or partial images came before (44, 45) |
 | there | below the row, if that came before the target had all its columns (28) |
 | there, soft-deleted | below the row: what it held is decided by what lies below the delete (30) |
+| there, soft-deleted, of another source table | whatever it is: it has no base there (27) |
 | there | above the row, but below a change that was not written as it changed nothing (38) |
 | not there | that is a partial image, with no whole image of the batch before it |
 
@@ -69,15 +70,20 @@ class Verdict(NamedTuple):
 
 
 def classify(
-    events: Sequence[Change], stored: Pos | None, bounds: LatenessBounds, *, marked: bool = False
+    events: Sequence[Change],
+    stored: Pos | None,
+    bounds: LatenessBounds,
+    *,
+    marked: bool = False,
+    of_another: bool = False,
 ) -> Verdict:
     """Judge one key by its events of the batch (any order) and its stored row's position.
 
-    `marked`: the stored row is a soft-deleted one.
+    `marked`: the stored row is a soft-deleted one. `of_another`: another source table brought it.
     """
     ordered = sorted(events, key=lambda event: event.pos)
     lowest = ordered[0].pos
-    late = any(changes_key(event) for event in ordered) or tied(ordered)
+    late = of_another or any(changes_key(event) for event in ordered) or tied(ordered)
     doubtful = False
     if stored is None:
         late = late or baseless(ordered)

@@ -111,10 +111,10 @@ def decoder(options: FormatOptions) -> Decoder:
             )
             rows = tables.of((event.db, event.schema, event.table), keys=event.key_columns)
             event.types = rows.types
-            _images(event, envelope, rows, warnings=warnings)
+            old = _images(event, envelope, rows, warnings=warnings)
+            if not whole and event.op == "update":
+                _without_nulls(event, old, warnings)
             _name_keys(event)
-            if not whole:
-                _doubt(event, warnings)
         yield event
 
     return decode
@@ -188,8 +188,9 @@ def _state(
     event.columns, event.key_columns = table_columns(envelope.definition, spark)
 
 
-def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: list[str]) -> None:
-    """Gives a change its images: before = data overlaid with old, by presence of the name."""
+def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: list[str]) -> Row:
+    """Gives a change its images: before = data overlaid with old, by presence of the name. Returns
+    what an update's `old` has, which may be nothing."""
     data, word = rows.read(envelope.data, warnings)
     if data is None:
         raise DecodeError(Code.NO_IMAGE, f"expected columns in data of a {event.op}, got none")
@@ -197,16 +198,16 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
     if event.op == "delete":
         refuse_after(event.op, envelope.old)
         event.before, event.before_image = data, word
-        return
+        return {}
     event.after, event.after_image = data, word
     if event.op != "update":
         if has_columns(envelope.old):
             warnings.append(Code.BEFORE_ON_INSERT.value)
-        return
+        return {}
     old, _ = rows.read(envelope.old, warnings)
     if old is None:
         warnings.append(Code.OLD_MISSING.value)
-        return
+        return {}
     canonicalize_row(old, envelope.old, rows)
     before: Row = {**data, **old}
     if len(before) > len(data):
@@ -214,6 +215,7 @@ def _images(event: Event, envelope: _Envelope, rows: TypedRows, *, warnings: lis
         warnings.append(Code.PARTIAL_IMAGE.value)
         event.after_image = word = "partial"
     event.before, event.before_image = before, word
+    return old
 
 
 def _name_keys(event: Event) -> None:
@@ -228,12 +230,15 @@ def _name_keys(event: Event) -> None:
     )
 
 
-def _doubt(event: Event, warnings: list[str]) -> None:
-    """Columns that are NULL were not sent: of a row that may be there already, who knows which."""
-    if event.op == "update":
+def _without_nulls(event: Event, old: Row, warnings: list[str]) -> None:
+    """Columns that are NULL were not sent: of a row that may be there already, who knows which. A
+    column that `old` alone has changed, so it is NULL now (Maxwell leaves NULLs out)."""
+    if Code.PARTIAL_IMAGE.value not in warnings:
         warnings.append(Code.PARTIAL_IMAGE.value)
-        event.after_image = "partial"
-        event.before_image = "partial" if event.before is not None else None
+    event.after_image = "partial"
+    event.before_image = "partial" if event.before is not None else None
+    after = event.after or {}
+    event.after = {**after, **dict.fromkeys(name for name in old if name not in after)}
 
 
 def _recognise(top: TopLevel) -> bool:

@@ -60,7 +60,9 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
 
 def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
-    columns = "t._pos AS stored, t.marked"
+    # Of a target of its own every row is: its table may have had another name.
+    of_another = "t.of_another" if batch.shared else "false"
+    columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
     put_back = [*_put_back_by_truncates(batch), *soft_deleted_below(batch)]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)

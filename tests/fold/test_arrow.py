@@ -27,7 +27,7 @@ EVENTS = pa.schema(
         *(("tx", pa.string()), ("digest", pa.int64()), ("epoch", pa.int64())),
         *(("topic", pa.string()), ("partition", pa.int64()), ("offset", pa.int64())),
         *(("row", pa.int64()), ("fits", pa.bool_()), ("stored", pa.list_(pa.int64()))),
-        *(("opened", pa.list_(pa.int64())), ("marked", pa.bool_())),
+        *(("opened", pa.list_(pa.int64())), ("marked", pa.bool_()), ("of_another", pa.bool_())),
     ]
 )
 
@@ -35,7 +35,15 @@ EVENTS = pa.schema(
 def _event(change: Change, component: str) -> dict[str, Any]:
     row = change._asdict()
     row |= {"component": component, "label": change.table, "tx": change.transaction}
-    row |= {"fits": True, "marked": False, "epoch": 0, "topic": "t", "partition": 0, "row": 0}
+    row |= {
+        "fits": True,
+        "marked": False,
+        "of_another": False,
+        "epoch": 0,
+        "topic": "t",
+        "partition": 0,
+        "row": 0,
+    }
     for name in ("image", "before"):
         row[name] = {n: None if v is None else str(v) for n, v in (row[name] or {}).items()} or None
     return {name: row.get(name) for name in EVENTS.names}

@@ -90,14 +90,15 @@ class RowReader:
 
         `old` holds what changed, or the whole row before: both read alike. before = after overlaid
         with old, by presence of the name: a null in old was NULL. Without old there is no before
-        (`old_missing`), and an after without its key columns is partial: that is how a minimal
-        binlog row image looks.
+        (`old_missing`), nor where old has fewer rows than data: some Canal servers leave empty ones
+        out, and which row is whose is not told. Then an after without its key columns is
+        partial: that is how a minimal binlog row image looks.
         """
         warnings = _warnings(event)
         after, shape = self._row(data, index, warnings)
         word = doubtful(shape.word, warnings) if shape.short else shape.word
         event.after = after
-        changed = old.rows[index] if index < len(old.rows) else None
+        changed = old.rows[index] if len(old.rows) == len(data.rows) else None
         if changed:
             raw = old.text(index)
             old_values = self.changed(changed, raw, textual=old.textual, warnings=warnings)

@@ -20,12 +20,12 @@ from ingest.sql.quoting import quoted, sql_text, sql_texts
 def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
     """The target's keys, with each row's position and source table.
 
-    `marked`: the row is a soft-deleted one.
+    `marked`: the row is a soft-deleted one. `of_another`: another source table brought it.
     """
     marked = "_deleted_at IS NOT NULL" if soft else "false"
     return (
-        f"SELECT {_key_of_row(projection)} AS key, _pos, _source_table, {marked} AS marked "
-        f"FROM {target}"
+        f"SELECT {_key_of_row(projection)} AS key, _pos, _source_table, {marked} AS marked, "
+        f"NOT {_own(projection)} AS of_another FROM {target}"
     )
 
 
@@ -34,8 +34,7 @@ def held_by_others(target: str, projection: Projection, *, soft: bool, versions:
     return query(
         held=f"SELECT * FROM {target}{' WHERE _current' if versions else ''}",
         stored=stored_rows("held", projection, soft=soft and not versions),
-        of_others="SELECT key, _source_table FROM stored "
-        f"WHERE NOT marked AND NOT {_own(projection)}",
+        of_others="SELECT key, _source_table FROM stored WHERE NOT marked AND of_another",
     )
 
 

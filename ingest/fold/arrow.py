@@ -238,7 +238,13 @@ def origin_of(event: Mapping[str, Any]) -> Origin:
 
 
 def _states(folded: Folded) -> Rows:
-    yield from (result_of_state(key, state) for key, state in folded.states.items())
+    states = dict(folded.states)
+    for change in folded.baseless:
+        # A row that it made once, when it had a base, goes.
+        if change.key is not None:
+            none = State(None, change.pos, change.table, change.event_time)
+            states.setdefault(change.key, none)
+    yield from (result_of_state(key, state) for key, state in states.items())
     yield from map(result_of_baseless, folded.baseless)
 
 

@@ -151,16 +151,13 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
 
 def fold(changes: Iterable[Change], *, soft: bool = False, base: bool = False) -> Folded:
     """The states of all keys that `changes` name, truncates among them included: of each key that
-    of its last step (see `steps`); where it has none but found no base there is no row."""
+    of its last step (see `steps`)."""
     folded = Folded({}, [])
     for step in steps(changes, soft=soft, base=base):
         if isinstance(step, Step):
             folded.states[step.key] = step.state
         else:
             folded.baseless.append(step)
-            assert step.key is not None
-            none = State(None, step.pos, step.table, step.event_time)
-            folded.states.setdefault(step.key, none)
     return folded
 
 

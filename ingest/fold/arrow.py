@@ -80,8 +80,8 @@ def judge_rows(
         if not changes:
             return
         stored = _pos(events[0]["stored"])
-        about = {name: bool(events[0][name]) for name in ("marked", "of_another")}
-        verdict = classify(changes, stored, bounds, **about)
+        marked, of_another = bool(events[0]["marked"]), bool(events[0]["of_another"])
+        verdict = classify(changes, stored, bounds, marked=marked, of_another=of_another)
         if truncates and any(voided(change, truncates) for change in changes):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())

@@ -14,7 +14,7 @@ the batch is folded:
 | there | below the row, if it is a partial image or partial images came before (44, 45) |
 | there | below the row, if that came before the target had all its columns (28) |
 | there, soft-deleted | below the row: what it held is decided by what lies below the delete (30) |
-| there, soft-deleted, of another source table | whatever it is: it has no base there (27) |
+| there, soft-deleted, of another source table | whatever it is: that row is no base (27) |
 | there | above the row, but below a change that was not written as it changed nothing (38) |
 | not there | that is a partial image, with no whole image of the batch before it |
 

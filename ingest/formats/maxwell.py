@@ -231,13 +231,14 @@ def _name_keys(event: Event) -> None:
 
 
 def _without_nulls(event: Event, old: Row, warnings: list[str]) -> None:
-    """Columns that are NULL were not sent: of a row that may be there already, who knows which. A
-    column that `old` alone has changed, so it is NULL now (Maxwell leaves NULLs out)."""
+    """Columns that are NULL were not sent. One that `old` has and the row has not became NULL; of
+    the others that are missing nobody knows which are NULL, so both images are partial."""
     if Code.PARTIAL_IMAGE.value not in warnings:
         warnings.append(Code.PARTIAL_IMAGE.value)
     event.after_image = "partial"
     event.before_image = "partial" if event.before is not None else None
     after = event.after or {}
+    # Columns keep the order in which they were sent.
     event.after = {**after, **dict.fromkeys(name for name in old if name not in after)}
 
 

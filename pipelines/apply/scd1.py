@@ -60,7 +60,7 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
 
 def exact(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
-    # Of a target of its own every row is: its table may have had another name.
+    # In a target that one table feeds all rows are its own, also those from before a new name.
     of_another = "t.of_another" if batch.shared else "false"
     columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))

@@ -35,15 +35,8 @@ EVENTS = pa.schema(
 def _event(change: Change, component: str) -> dict[str, Any]:
     row = change._asdict()
     row |= {"component": component, "label": change.table, "tx": change.transaction}
-    row |= {
-        "fits": True,
-        "marked": False,
-        "of_another": False,
-        "epoch": 0,
-        "topic": "t",
-        "partition": 0,
-        "row": 0,
-    }
+    row |= {"fits": True, "marked": False, "of_another": False}
+    row |= {"epoch": 0, "topic": "t", "partition": 0, "row": 0}
     for name in ("image", "before"):
         row[name] = {n: None if v is None else str(v) for n, v in (row[name] or {}).items()} or None
     return {name: row.get(name) for name in EVENTS.names}

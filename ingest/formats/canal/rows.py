@@ -90,9 +90,9 @@ class RowReader:
 
         `old` holds what changed, or the whole row before: both read alike. before = after overlaid
         with old, by presence of the name: a null in old was NULL. Without old there is no before
-        (`old_missing`), nor where old has fewer rows than data: some Canal servers leave empty ones
-        out, and which row is whose is not told. Then an after without its key columns is
-        partial: that is how a minimal binlog row image looks.
+        (`old_missing`), and an after without its key columns is partial: that is how a minimal
+        binlog row image looks. An old with fewer rows than data counts as none: some Canal servers
+        leave empty rows out of it, so which row is whose is not known.
         """
         warnings = _warnings(event)
         after, shape = self._row(data, index, warnings)

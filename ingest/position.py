@@ -116,6 +116,22 @@ def reached(truncate: Pos, pos: str, *, by_arrival: bool) -> str:
     return f"{pos} < {pos_literal(truncate)}{same}"
 
 
+def may_follow(later: Pos, pos: Pos, *, by_arrival: bool) -> bool:
+    """Whether the change at `later` may come after the one at `pos`: at one place of the source's
+    log the transport does not say which came first."""
+    return later > pos if by_arrival else later[:SOURCE_PART] >= pos[:SOURCE_PART]
+
+
+def may_follow_sql(later: str, pos: str, *, by_arrival: bool) -> str:
+    """SQL of `may_follow`, both being SQL."""
+    return f"{later} > {pos}" if by_arrival else f"{source_part(later)} >= {source_part(pos)}"
+
+
+def tied(pos: Pos, other: Pos, *, by_arrival: bool) -> bool:
+    """Whether only the transport tells which of two changes came first."""
+    return not by_arrival and pos[:SOURCE_PART] == other[:SOURCE_PART]
+
+
 def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
     """Of truncates those that void whatever the others void: the last one, by arrival the last of
     each stream that has its own."""
@@ -123,6 +139,14 @@ def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
         own_stream(truncate, by_arrival=by_arrival): truncate for truncate in sorted(truncates)
     }
     return sorted(newest.values())
+
+
+def lowest_copies(truncates: Iterable[Pos]) -> set[Pos]:
+    """Of several deliveries of one truncate, by the source's order, the lowest (16)."""
+    lowest: dict[tuple[Pos, Pos], Pos] = {}
+    for pos in sorted(truncates):
+        lowest.setdefault((pos[:SOURCE_PART], pos[ROW:]), pos)
+    return {*lowest.values()}
 
 
 def source_part(pos: str) -> str:

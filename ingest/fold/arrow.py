@@ -16,7 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.fold.fold import Change, Folded, Key, Origin, State, Step, fold, steps, voided
+from ingest.fold.fold import (
+    Change,
+    Folded,
+    Key,
+    Origin,
+    State,
+    Step,
+    beside_truncate,
+    fold,
+    steps,
+    voided,
+)
 from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
 from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
@@ -69,8 +80,8 @@ def judge_rows(
     """The function for `mapInArrow` over events of a batch, each with its row's `stored` position
     and whether it `fits`: has a key and no misfits.
 
-    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: those that
-    leave rows behind, so that what lies below them still counts.
+    `fresh`: nothing is stored yet, so the batch is the whole history. `truncates`: all there were;
+    where deletes are `soft` what lies below one still counts.
     """
 
     def results(events: list[dict[str, Any]]) -> Rows:
@@ -82,7 +93,10 @@ def judge_rows(
         stored = _pos(events[0]["stored"])
         marked, of_another = bool(events[0]["marked"]), bool(events[0]["of_another"])
         verdict = classify(changes, stored, bounds, marked=marked, of_another=of_another)
-        if truncates and any(voided(change, truncates) for change in changes):
+        if any(
+            beside_truncate(change, truncates) or (soft and voided(change, truncates))
+            for change in changes
+        ):
             verdict = verdict._replace(late=True)
         key = list(changes[0].key or ())
         fields = {"pos": list(verdict.lowest), "whole": not any(c.partial for c in changes)}

@@ -26,7 +26,16 @@ from typing import NamedTuple
 
 from ingest import identity as identities
 from ingest.events import Row
-from ingest.position import HALF, SOURCE_PART, STREAM, Pos, delete_half, own_stream, reaches
+from ingest.position import (
+    HALF,
+    SOURCE_PART,
+    STREAM,
+    Pos,
+    delete_half,
+    own_stream,
+    reaches,
+    tied,
+)
 
 Key = tuple[str, ...]
 Origin = tuple[int, str, int, int, int]
@@ -145,6 +154,16 @@ def voided(change: Change, truncates: Iterable[Change]) -> bool:
     return any(
         change.table == truncate.table
         and reaches(truncate.pos, change.pos, by_arrival=truncate.by_arrival)
+        for truncate in truncates
+    )
+
+
+def beside_truncate(change: Change, truncates: Iterable[Change]) -> bool:
+    """Whether a truncate of the change's source table stands at its very place in the source's log:
+    a copy of the change may stand on the other side of it."""
+    return any(
+        change.table == truncate.table
+        and tied(change.pos, truncate.pos, by_arrival=truncate.by_arrival)
         for truncate in truncates
     )
 

@@ -10,6 +10,7 @@ the batch is folded:
 | there or not | that changes the key, or is a half of such a change |
 | there or not | that shares its place in the source's log with another change of the key |
 | there or not | that is a partial image, where the batch also deletes the key |
+| there or not | at the place of a truncate in the source's log (43) |
 | there | at the row's place in the source's log, but another delivery than the row's (43) |
 | there | below the row, if it is a partial image or partial images came before (44, 45) |
 | there | below the row, if that came before the target had all its columns (28) |
@@ -20,7 +21,8 @@ the batch is folded:
 
 Where no row is stored, an event may also lie below a delete, a key change or a truncate that was
 applied before and left nothing behind, or below a partial image that found no base. Such a key is
-*doubtful*: only silver can tell whether one of them names it (41, 49), and then it is late.
+*doubtful*: only silver can tell whether one of them names it (41, 49), and then it is late. "Below"
+is said of the source's own order: what stands at one place there may be either.
 
 Of a table that keeps versions (31), a key is on time only where every event lies above all that was
 applied to it: its next versions then go on from the open one.
@@ -34,11 +36,11 @@ let one pass that holds any event of the table above.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ingest.fold.fold import Change, identity, voided
-from ingest.position import HALF, SOURCE_PART, Pos
+from ingest.fold.fold import Change, beside_truncate, identity, voided
+from ingest.position import HALF, SOURCE_PART, Pos, may_follow
 
 
 class LatenessBounds(NamedTuple):
@@ -88,7 +90,7 @@ def classify(
     if stored is None:
         late = late or baseless(ordered)
         bounds_of_none = (bounds.last_removal, bounds.last_baseless)
-        doubtful = any(bound is not None and lowest < bound for bound in bounds_of_none)
+        doubtful = _reached(ordered[0], bounds_of_none)
         passed = ordered[-1].op == "delete"
     else:
         late = late or any(_overtaken(event, stored, bounds) for event in ordered)
@@ -142,13 +144,22 @@ def classify_versions(
         or any(_at_or_below(event, stored.newest) for event in newer)
         or (not stored.opened and baseless(ordered))
         or (partial and any(event.op == "delete" for event in ordered))
-        # Applied once before, such an event changed nothing and began no version. Now that the last
-        # version has ended it would begin one, in the middle of what is already past.
-        or (stored.ended and any(event.op != "delete" for event in newer))
+        or any(beside_truncate(event, stored.truncates) for event in ordered)
+        # Applied once before, such an event may have changed nothing and begun no version. Now that
+        # the last one has ended it would begin one, in the middle of what is already past; or the
+        # event is the first to end it, which the others of the batch have done since.
+        or (stored.ended and bool(newer))
     )
     hidden = (bounds.last_noop, bounds.last_removal, bounds.last_baseless)
-    doubtful = any(bound is not None and lowest < bound for bound in hidden)
-    return VersionsVerdict(late, doubtful, lowest, newer)
+    return VersionsVerdict(late, _reached(ordered[0], hidden), lowest, newer)
+
+
+def _reached(event: Change, bounds: Iterable[Pos | None]) -> bool:
+    """Whether what stands at one of the bounds may come after the event."""
+    return any(
+        bound is not None and may_follow(bound, event.pos, by_arrival=event.by_arrival)
+        for bound in bounds
+    )
 
 
 def _at_or_below(event: Change, newest: Pos | None) -> bool:
@@ -187,7 +198,7 @@ def _overtaken(event: Change, stored: Pos, bounds: LatenessBounds) -> bool:
         # What came before a column was known, and lacks it, leaves it to what lies below.
         narrow = bounds.last_narrow is not None and stored <= bounds.last_narrow
         return event.partial or bounds.partials or narrow
-    return bounds.last_noop is not None and event.pos < bounds.last_noop
+    return _reached(event, (bounds.last_noop,))
 
 
 def baseless(ordered: Sequence[Change]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest.names import SourceTable
-from ingest.position import Pos, pos_literal
+from ingest.position import SOURCE_PART, Pos, may_follow_sql, pos_literal, source_part
 from ingest.sql.metadata import in_gold
 from ingest.sql.quoting import sql_text, sql_texts
 
@@ -31,6 +31,17 @@ def above_pos(pos: Pos) -> str:
 def below_pos(pos: Pos) -> str:
     """SQL that is true for rows below a position."""
     return f"pos < {pos_literal(pos)}"
+
+
+def after_pos(pos: Pos, *, by_arrival: bool) -> str:
+    """SQL that is true for rows that may come after one at a position (`may_follow`)."""
+    return may_follow_sql("pos", pos_literal(pos), by_arrival=by_arrival)
+
+
+def tied_to(positions: Iterable[Pos], pos: str) -> str:
+    """SQL that is true where `pos` has the place of one of the positions in the source's log."""
+    places = ", ".join(pos_literal(each[:SOURCE_PART]) for each in positions)
+    return f"{source_part(pos)} IN ({places})" if places else "false"
 
 
 def past_horizon(pos: Pos, batch: int) -> str:

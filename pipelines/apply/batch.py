@@ -12,12 +12,12 @@ from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.names import SourceTable
-from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
+from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached, tied
 from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.fold.states import listed, typed_states
 from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
-from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes
+from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes, tied_to
 from pipelines.apply import bounds
 from pipelines.silver.pending import BatchStats, spanned
 from pipelines.targets.progress import Watermarks, highest
@@ -174,7 +174,10 @@ class TableBatch:
         """Whether an image of the batch leaves a column of the target as it is."""
         lower_names = ({name.lower() for name in image} for image in self.images)
         every = {name.lower() for name in self.projection.columns}
-        return bool(self.total("partials")) or any(not every <= names for names in lower_names)
+        narrow = any(not every <= names for names in lower_names)
+        # What waits for its approval is not read from the images that have it.
+        waiting = any(entry.hidden for entry in self.projection.lineage)
+        return bool(self.total("partials")) or narrow or waiting
 
     @property
     def keeps(self) -> Keeping:
@@ -256,11 +259,13 @@ class TableBatch:
     def changes(self) -> str:
         """SQL of this batch's changes of rows, without what a truncate voids.
 
-        Where rows stay it voids nothing: what they held counts.
+        Where rows stay it voids nothing: what they held counts. A change at its very place may have
+        a copy on the other side of it.
         """
         where = f"{self.these} AND {ROW_CHANGES}"
         if self.all_truncates and not self.soft and self.keeps.latest:
-            where += f" AND NOT ({self.below_truncates('pos')})"
+            tied = self.beside_truncates("pos")
+            where += f" AND (NOT ({self.below_truncates('pos')}) OR {tied})"
         return self._read(where)
 
     @property
@@ -280,6 +285,24 @@ class TableBatch:
             f"({reached(truncate, pos, by_arrival=by_arrival)})"
             for truncate in outermost(self.all_truncates, by_arrival=by_arrival)
         )
+
+    def beside_truncates(self, pos: str) -> str:
+        """SQL that is true where `pos` is the place of a truncate in the source's log."""
+        return tied_to(() if self.projection.by_arrival else self.all_truncates, pos)
+
+    @property
+    def lowered_truncates(self) -> list[Pos]:
+        """The truncates of this batch of which a copy was applied that stands higher: what lies
+        between the two was gone, and is back."""
+        by_arrival = self.projection.by_arrival
+        return [
+            pos
+            for pos in self.first_truncates
+            if any(
+                pos < known and tied(pos, known, by_arrival=by_arrival)
+                for known in self.watermarks.truncates
+            )
+        ]
 
     @cached_property
     def truncates(self) -> list[Change]:

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from ingest.errors import TableError
 from ingest.fold.fold import Key
-from ingest.position import TOP, Pos
+from ingest.position import TOP, Pos, may_follow
 from ingest.sql.fold.late_history import UNHASHED
 from ingest.sql.fold.late_keys import (
+    keys_named,
     keys_of,
     late_relation,
     named_above,
@@ -29,7 +30,7 @@ from ingest.sql.fold.late_keys import (
     with_groups,
 )
 from ingest.sql.query import union
-from ingest.sql.silver import among
+from ingest.sql.silver import ROW_CHANGES, among, tied_to
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.linked_keys import groups_around, linked_keys
@@ -121,12 +122,23 @@ def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late
 
 def soft_deleted_below(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
-    before; none where there is no such truncate."""
+    before; none where there is no such truncate. A run of this very batch that was cut off may have
+    marked them."""
     unseen = batch.first_truncates
-    above = [truncate for truncate in batch.earlier_truncates if unseen and truncate > unseen[0]]
+    above = [truncate for truncate in batch.all_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []
     return [rows_at(stored_rows(batch.target_table, batch.projection, soft=True), above)]
+
+
+def beside_lowered_truncates(batch: TableBatch) -> list[str]:
+    """SQL of the keys that stand at the place of a truncate which a lower copy of it has
+    moved; none where there is no such truncate."""
+    lowered = batch.lowered_truncates
+    if not lowered:
+        return []
+    beside = batch.earlier(f"{ROW_CHANGES} AND {tied_to(lowered, 'pos')}")
+    return [keys_named(batch.projection, beside)]
 
 
 def check_found(target: str, lost: Sequence[Key], *, more: int = 0) -> None:
@@ -191,14 +203,20 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
 def _named_above(
     frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, prior: PriorImages | None
 ) -> set[Key]:
-    """Those of the keys (`key`, `pos`) that an earlier change names above that position: one that
-    moves its key, or for which the SQL `what` is true, which `prior` was asked for."""
+    """Those of the keys (`key`, `pos`) that an earlier change names which may come after that
+    position: one that moves its key, or for which the SQL `what` is true, which `prior` was asked
+    for."""
     found: set[Key] = set()
     narrowed = "true"
     if prior is not None:
         lowest = _positions(doubtful)
         known = hashes(batch, lowest) or {}
-        found = {key for key, pos in lowest.items() if prior.named.get(known[key], ()) > pos}
+        found = {
+            key
+            for key, pos in lowest.items()
+            if (newest := prior.named.get(known[key]))
+            and may_follow(newest, pos, by_arrival=batch.projection.by_arrival)
+        }
         if not prior.unhashed:
             return found
         narrowed = f"{UNHASHED} AND {among(prior.unhashed)}"

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ingest.decode.keys import hash_values
 from ingest.fold.fold import Key
-from ingest.position import SOURCE_PART, Pos
+from ingest.position import SOURCE_PART, Pos, may_follow
 from ingest.sql.fold import late_history
 from ingest.sql.fold.late_history import UNHASHED, by_batch, of_hashes
 from ingest.sql.silver import ROW_CHANGES, among
@@ -116,7 +116,7 @@ def find_prior_images(
     A base that is found is a candidate: it may lack a column or hold a value that does not fit,
     which shows when its image is read (`late_history.unfounded`).
     """
-    doubts = doubts or {}
+    doubts, by_arrival = doubts or {}, batch.projection.by_arrival
     seen, searched, pending = _Seen(), set[Key](), set(known)
     unhashed = without_hash(frames, batch)
     for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
@@ -130,8 +130,12 @@ def find_prior_images(
                 pending.remove(key)
             elif key in doubts:
                 # Named above its position, it is late, and its base is still to be found.
-                late = named > doubts[key]
-                if below is None if late else span.top <= doubts[key]:
+                late = bool(named) and may_follow(named, doubts[key], by_arrival=by_arrival)
+                if (
+                    below is None
+                    if late
+                    else not may_follow(span.top, doubts[key], by_arrival=by_arrival)
+                ):
                     pending.remove(key)
         if not pending:
             break

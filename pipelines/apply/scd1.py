@@ -10,8 +10,8 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.fold.fold import Key
-from ingest.position import SOURCE_PART, Pos
-from ingest.sql.fold.late_keys import rows_above, rows_below, stored_rows
+from ingest.position import Pos, may_follow
+from ingest.sql.fold.late_keys import any_above, rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
 from ingest.sql.fold.merge import sql as merge_sql
@@ -19,13 +19,18 @@ from ingest.sql.fold.reconstruction import changes_of_other_keys, keys_to_fold_e
 from ingest.sql.fold.states import leaving_rows, no_states, not_gone
 from ingest.sql.projection import events
 from ingest.sql.query import union_all
-from ingest.sql.silver import ROW_CHANGES, above_pos
+from ingest.sql.silver import ROW_CHANGES, after_pos
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
 from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import LateKeys, late_keys, soft_deleted_below
+from pipelines.apply.late_keys import (
+    LateKeys,
+    beside_lowered_truncates,
+    late_keys,
+    soft_deleted_below,
+)
 from pipelines.apply.merge import carry_out, merged_truncates
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
@@ -64,7 +69,11 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     of_another = "t.of_another" if batch.shared else "false"
     columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
-    put_back = [*_put_back_by_truncates(batch), *soft_deleted_below(batch)]
+    put_back = [
+        *_put_back_by_truncates(frames, batch),
+        *soft_deleted_below(batch),
+        *beside_lowered_truncates(batch),
+    ]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
@@ -147,7 +156,7 @@ def _run(batch: TableBatch) -> Run:
         soft=batch.soft,
         by_arrival=batch.projection.by_arrival,
         fresh=batch.fresh,
-        truncates=batch.truncates if batch.soft else (),
+        truncates=batch.truncates,
         bounds=lateness.LatenessBounds(
             last_noop=watermarks.last_noop,
             last_removal=watermarks.last_removal,
@@ -163,7 +172,7 @@ def _overtaking(batch: TableBatch) -> str:
     return "op = 'delete'" + (" OR after_image = 'partial'" if baseless else "")
 
 
-def _put_back_by_truncates(batch: TableBatch) -> list[str]:
+def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
     """SQL of the keys that a truncate which comes late concerns beyond the rows below it; none
     where there is no such truncate.
 
@@ -175,27 +184,24 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     if first is None:
         return []
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
-    below, found = batch.below_truncates("_pos"), []
-    if known.last_noop is not None and first <= known.last_noop:
-        later = batch.earlier(f"{ROW_CHANGES} AND {above_pos(first)}")
+    found: list[str] = []
+    below, below_changes = batch.below_truncates("_pos"), batch.below_truncates("pos")
+    by_arrival = batch.projection.by_arrival
+    after = after_pos(first, by_arrival=by_arrival)
+    if known.last_noop is not None and may_follow(known.last_noop, first, by_arrival=by_arrival):
+        later = batch.earlier(f"{ROW_CHANGES} AND {after}")
         found.append(rows_below(stored, batch.projection, below=below, above=later))
     narrow = known.partials or batch.partial or known.last_narrow is not None
-    if narrow and not batch.soft and _come_late(batch):
-        of_before = batch.earlier(f"{ROW_CHANGES} AND {batch.below_truncates('pos')}")
-        moved = batch.earlier(f"{batch.projection.may_change_key} AND {above_pos(first)}")
-        found += [
-            rows_below(stored, batch.projection, below=f"NOT ({below})", above=changes)
-            for changes in (of_before, moved)
-        ]
+    # Rows above it there may be of this very batch, where a run of it was cut off.
+    if narrow and not batch.soft and batch.first_truncates:
+        if not frames.sql(any_above(stored, below)).isEmpty():
+            of_before = batch.history(f"{ROW_CHANGES} AND ({below_changes})")
+            moved = batch.earlier(f"{batch.projection.may_change_key} AND {after}")
+            found += [
+                rows_below(stored, batch.projection, below=f"NOT ({below})", above=changes)
+                for changes in (of_before, moved)
+            ]
     return found
-
-
-def _come_late(batch: TableBatch) -> bool:
-    """Whether some truncate lies below what was applied, and is no copy of one that was."""
-    applied = batch.watermarks.applied
-    copies = {pos[:SOURCE_PART] for pos in batch.earlier_truncates}
-    new = [pos for pos in batch.first_truncates if pos[:SOURCE_PART] not in copies]
-    return applied is not None and any(pos < applied for pos in new)
 
 
 def _on_time(
@@ -236,7 +242,9 @@ def _odd_keys(frames: Frames, batch: TableBatch) -> set[Key] | None:
         return None
     lacking = len(batch.projection.columns) - len(batch.sets)
     changed = events(batch.projection, batch.changes())
-    return frames.few_keys(keys_to_fold_exactly(changed, lacking=lacking, soft=batch.soft))
+    tied = batch.beside_truncates("pos")
+    odd = keys_to_fold_exactly(changed, lacking=lacking, soft=batch.soft, tied=tied)
+    return frames.few_keys(odd)
 
 
 def _none(frames: Frames, batch: TableBatch) -> str:

@@ -17,16 +17,16 @@ from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.merge import Truncate
 from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
-from ingest.sql.silver import ROW_CHANGES, above_pos
+from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import late_keys, soft_deleted_below
+from pipelines.apply.late_keys import beside_lowered_truncates, late_keys, soft_deleted_below
 from pipelines.apply.merge import carry_out, merged_truncates
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.apply.watermarks import watermarks_after
-from pipelines.targets.progress import Watermarks
+from pipelines.targets.progress import Watermarks, highest
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -61,7 +61,11 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         columns="t.newest AS stored, t.opened",
         run=_run(batch, again=batch.version is None),
     )
-    put_back = [*_put_back_by_truncates(batch), *soft_deleted_below(batch)]
+    put_back = [
+        *_put_back_by_truncates(batch),
+        *soft_deleted_below(batch),
+        *beside_lowered_truncates(batch),
+    ]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
@@ -115,10 +119,13 @@ def _of_history(batch: TableBatch, states: str) -> str:
 
 def _run(batch: TableBatch, *, again: bool) -> Run:
     watermarks, truncates = batch.watermarks, batch.truncates
+    # Where what the batch holds was applied before, any change may have been made one that changes
+    # nothing, of which no count says.
+    last_noop = highest([watermarks.last_noop, watermarks.applied if again else None])
     return judge_versions(
         by_arrival=batch.projection.by_arrival,
         bounds=LatenessBounds(
-            last_noop=watermarks.last_noop,
+            last_noop=last_noop,
             last_removal=watermarks.last_removal,
             last_baseless=watermarks.last_baseless,
         ),
@@ -133,21 +140,25 @@ def _overtaking(batch: TableBatch) -> str:
     lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
     if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return ROW_CHANGES
-    return f"{ROW_CHANGES} AND epoch >= {lowest[EPOCH]} AND {above_pos(lowest)}"
+    after = after_pos(lowest, by_arrival=batch.projection.by_arrival)
+    return f"{ROW_CHANGES} AND epoch >= {lowest[EPOCH]} AND {after}"
 
 
 def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys with versions below a truncate that comes late, and changes above it.
 
-    Where that change is a truncate itself, it concerns them all.
+    Where that change is a truncate itself, it concerns them all. What a run of this very batch that
+    was cut off has ended counts as applied.
     """
-    applied = batch.watermarks.applied
+    applied, again = batch.watermarks.applied, batch.version is None
+    known = batch.all_truncates if again else batch.earlier_truncates
     keys: list[str] = []
     for truncate in batch.first_truncates:
-        if applied is not None and truncate > applied:
+        if not again and applied is not None and truncate > applied:
             break
-        first = all(earlier < truncate for earlier in batch.earlier_truncates)
-        later = batch.earlier(f"{ROW_CHANGES} AND {above_pos(truncate)}")
+        first = all(other <= truncate for other in known)
+        where = f"{ROW_CHANGES} AND {above_pos(truncate)}"
+        later = batch.history(where) if again else batch.earlier(where)
         keys.append(
             versions_below(
                 batch.target_table,

@@ -22,14 +22,14 @@ from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
+from ingest.position import Pos, lowest_copies
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
 from ingest.sql.projection import OrderColumn, Projection
 from ingest.sql.query import union_all
 from ingest.sql.silver import TRUNCATES, truncates, up_to_batches
 from ingest.wire.declared import declared_for
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import TableBatch, Truncates
 from pipelines.ledger.renames import FirstNames, later_names, under_first_names
 from pipelines.platform.mask_secret import maskings, offer_secret
 from pipelines.platform.warehouse import Warehouse
@@ -278,9 +278,20 @@ def with_truncates(warehouse: Warehouse, batches: Sequence[TableBatch]) -> list[
                 if came:
                     found[row["number"]][at] = row["time"]
     return [
-        replace(batch, new_truncates=these, earlier_truncates=those)
+        _with_truncates_once(batch, these, those)
         for batch, these, those in zip(batches, new, earlier, strict=True)
     ]
+
+
+def _with_truncates_once(batch: TableBatch, new: Truncates, earlier: Truncates) -> TableBatch:
+    """The batch with its truncates, each once where a batch brings copies of one."""
+    everything = {*earlier, *new}
+    once = everything if batch.projection.by_arrival else lowest_copies(everything)
+    return replace(
+        batch,
+        new_truncates={pos: time for pos, time in new.items() if pos in once},
+        earlier_truncates={pos: time for pos, time in earlier.items() if pos in once},
+    )
 
 
 def _known_truncates(batch: TableBatch) -> tuple[Mapping[Pos, int | None], str | None]:

@@ -58,6 +58,16 @@ KILLED = (
     "r39_key_shift_over_two_batches",
     "r45_late_image_above_one_that_lacks_a_column",
 )
+WIDER = (
+    "r30_soft_late_truncate_below_a_truncate",
+    "r31_scd2_equal_version_that_comes_late",
+    "r31_scd2_late_delete_below_a_delete",
+    "r31_scd2_late_truncate_below_a_change",
+    "r31_scd2_late_truncate_below_a_truncate",
+    "r32_append_copies_the_lower_one_last",
+    "r42_late_truncate_below_a_narrow_image",
+    "r42_late_truncate_below_a_partial_image",
+)
 VERIFIED = "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled"
 ADDED = {"_pos", "_event_time", "_source", "_source_table"}
 
@@ -353,6 +363,29 @@ def test_runs_killed_before_they_record_progress(
             if expected is not None:
                 found = _told(laboratory.rows(scenario.name), expected)
                 assert found == expected, (scenario.name, number)
+
+
+def test_a_batch_that_was_applied_comes_again_with_more(
+    abroad: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second round's run is killed before it records progress: the third applies both rounds,
+    to a target that holds what the second left, and no trace of what that did not write."""
+    played = [scenario for scenario in SCENARIOS if scenario.name in WIDER]
+    laboratory = Laboratory(tmp_path, abroad, played)
+    for number in range(1, ROUNDS + 1):
+        laboratory.land(number)
+        laboratory.decode()
+        for source in laboratory.config.sources if number == 2 else ():
+            with monkeypatch.context() as patch:
+                patch.setattr("pipelines.gold.run.record_progress", _killed)
+                with pytest.raises(Killed):
+                    laboratory.merge(sources=[source])
+        laboratory.begin_again()
+        if number != 2:
+            laboratory.merge()
+    expected = {scenario.name: scenario.expected("gold") or [] for scenario in played}
+    found = {name: _told(laboratory.rows(name), rows) for name, rows in expected.items()}
+    assert found == expected
 
 
 class Killed(Exception):

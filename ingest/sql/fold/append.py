@@ -19,7 +19,8 @@ IMAGES = "op IN ('insert', 'snapshot', 'update') AND after IS NOT NULL"
 
 
 def rows(projection: Projection, changes: str, *, checked: bool) -> str:
-    """The images as rows of the target, its columns by their slots, with `_change`, their identity.
+    """The images as rows of the target, its columns by their slots, with `_change`, their identity,
+    and `_higher`, the positions of copies that stand higher.
 
     `changes` is SQL of silver rows. `checked` raises SURPRISE where a key is NULL or a value does
     not fit; else such rows are left out.
@@ -37,10 +38,11 @@ def rows(projection: Projection, changes: str, *, checked: bool) -> str:
         images=f"SELECT {identity_sql(projection.by_arrival)} AS _change, {pos} AS pos, "
         f"struct({values}event_time AS _event_time) AS image "
         f"FROM ({as_today(projection, changes)}) WHERE {where}",
-        lowest="SELECT _change, min(pos) AS pos, min_by(image, pos) AS image FROM images "
-        "GROUP BY _change",
-        rows=f"""SELECT _change, {names}pos AS _pos, image._event_time AS _event_time,
-  {sql_text(projection.source)} AS _source, {sql_text(projection.label)} AS _source_table
+        lowest="SELECT _change, min(pos) AS pos, min_by(image, pos) AS image, "
+        "array_except(collect_set(pos), array(min(pos))) AS higher FROM images GROUP BY _change",
+        rows=f"""SELECT _change, higher AS _higher, {names}pos AS _pos,
+  image._event_time AS _event_time, {sql_text(projection.source)} AS _source,
+  {sql_text(projection.label)} AS _source_table
 FROM lowest""",
     )
 
@@ -61,7 +63,7 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
     """The MERGE that adds what the target lacks of the rows `new`.
 
     `earlier` is SQL of the silver rows applied before. A change whose lower copy comes later moves
-    to the lower pos.
+    to the lower pos, also where a run that was cut off has put down the higher one.
     """
     listed = ", ".join([*map(quoted, projection.columns), *ROW_METADATA])
     names = [*projection.slots.values(), *ROW_METADATA]
@@ -73,7 +75,9 @@ def merge_sql(target: str, projection: Projection, new: str, *, earlier: str) ->
         "GROUP BY _change",
         source=f"""SELECT {kept}, inline(IF(held > _pos,
     array(struct(_pos, false AS _gone), struct(held AS _pos, true AS _gone)),
-    array(struct(coalesce(held, _pos) AS _pos, false AS _gone))))
+    array(struct(coalesce(held, _pos) AS _pos, false AS _gone)))
+  || transform(array_except(_higher, array(coalesce(held, _pos))),
+    x -> struct(x AS _pos, true AS _gone)))
 FROM new r LEFT JOIN known k ON k._change = r._change""",
     )
     values = ", ".join(f"s.{name}" for name in names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingest.identity import identity_sql
-from ingest.position import Pos, pos_literal
+from ingest.position import Pos, may_follow_sql, pos_literal
 from ingest.sql.casts import as_text
 from ingest.sql.projection import NAMED_KEYS, Projection, events, key_bytes
 from ingest.sql.query import query
@@ -84,9 +84,23 @@ def rows_below(stored: str, projection: Projection, *, below: str, above: str) -
     )
 
 
+def keys_named(projection: Projection, changes: str) -> str:
+    """The keys that changes (SQL of silver's rows) name."""
+    return query(
+        changed=events(projection, changes),
+        named=f"SELECT {NAMED_KEYS} AS key FROM changed",
+        known="SELECT DISTINCT key FROM named WHERE key IS NOT NULL",
+    )
+
+
 def rows_above(stored: str, below: str) -> str:
     """The rows `stored` for which `below` is not true."""
     return f"SELECT * FROM ({stored}) WHERE NOT ({below})"
+
+
+def any_above(stored: str, below: str) -> str:
+    """A row where `below` is not true for some row `stored` that the source table brought."""
+    return f"SELECT 1 FROM ({stored}) WHERE NOT of_another AND NOT ({below}) LIMIT 1"
 
 
 def rows_at(stored: str, positions: Sequence[Pos]) -> str:
@@ -173,11 +187,12 @@ def few_keys(keys: str, *, most: int, bytes_most: int) -> str:
 
 def named_above(projection: Projection, keys: str, *, earlier: str) -> str:
     """Those of the keys, a relation (`key`, `pos`), that a change in `earlier` (SQL of silver's
-    rows) names above that position."""
+    rows) names that may come after it."""
+    follows = may_follow_sql("n.pos", "k.pos", by_arrival=projection.by_arrival)
     return query(
         earlier=events(projection, earlier),
         named=f"SELECT {NAMED_KEYS} AS key, pos FROM earlier",
-        late=f"SELECT DISTINCT k.key FROM {keys} k JOIN named n ON n.key = k.key AND n.pos > k.pos",
+        late=f"SELECT DISTINCT k.key FROM {keys} k JOIN named n ON n.key = k.key AND {follows}",
     )
 
 

@@ -132,12 +132,13 @@ def keys_of_partial_images(events: str) -> str:
     )
 
 
-def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool) -> str:
+def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool, tied: str) -> str:
     """The keys of the events that SQL alone cannot fold: of partial images, of those that lack more
-    than `lacking` columns, of changed keys, of what does not fit."""
+    than `lacking` columns, of changed keys, of what does not fit. `tied`: SQL that is true for
+    those at the place of a truncate."""
     odd = (
         "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
-        f"OR (op <> 'delete' AND lacks > {lacking})"
+        f"OR (op <> 'delete' AND lacks > {lacking}) OR {tied}"
     ) + (" OR op = 'delete'" if soft else "")
     return query(
         events=events,

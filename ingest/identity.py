@@ -26,14 +26,16 @@ from ingest.wire.contract import Message
 _CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
-def change_hash(event: Event, message: Message) -> int:
+def change_hash(event: Event, message: Message, *, by_arrival: bool) -> int:
     """The signed xxh64 of what happened: equal for equal changes, whatever their messages say
     beside it, and in whichever order they name the columns.
 
-    Where neither a key nor the source's order tells changes apart, each delivery is one (66).
+    Where neither a key nor the source's order tells changes apart, each delivery is one (66); by
+    arrival its place does.
     """
     what: tuple[object, ...] = event.op, event.key, event.before, event.after, event.unavailable
-    if event.crowded and not event.key_columns and event.op != "truncate":
+    crowded = event.crowded and not by_arrival
+    if crowded and not event.key_columns and event.op != "truncate":
         what = *what, message.topic, message.partition, message.offset
     return signed(xxhash.xxh64_intdigest(_CANONICAL.encode(what)))
 

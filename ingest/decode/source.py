@@ -206,7 +206,11 @@ class SourceDecoder:
             if wide:
                 check_columns(event, self._limits)
             hashed = self._filled_in(event, message, name)
-            digest = change_hash(event, message) if kind == "change" else bytes_hash(value)
+            digest = (
+                change_hash(event, message, by_arrival=place[1])
+                if kind == "change"
+                else bytes_hash(value)
+            )
             pos = self._position(event, message, epoch, row=row, name=name, place=place)
             if types is not None:
                 known = event.db, event.schema, event.table, types.id

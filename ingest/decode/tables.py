@@ -89,14 +89,15 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
         complete(event, reader.defaults)
     keys = reader.declared_keys(event) or event.key_columns or None
     messages = [batch.messages[at] for at in changes.at]
+    _, by_arrival = reader.place(batch.format, messages[0].topic, messages[0].partition)
     if keys is None:
-        if event.crowded or any(message.key is not None for message in messages):
+        crowded = event.crowded and not by_arrival
+        if crowded or any(message.key is not None for message in messages):
             return None
     elif not set(keys) <= set(changes.names):
         return None
     elif len({key.lower() for key in keys}) < len(keys):
         return None
-    _, by_arrival = reader.place(batch.format, messages[0].topic, messages[0].partition)
     orders = changes.each("order")
     if not by_arrival and None in orders:
         placed = zip(orders, changes.each("snapshot"), strict=True)

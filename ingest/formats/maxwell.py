@@ -29,6 +29,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TopLevel,
+    equal_changes_of_a_row,
     repeats_without_key,
 )
 from ingest.wire.contradictions import has_columns, refuse_after, refuse_rows
@@ -294,6 +295,7 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key("without xoffset the rows of one transaction have one place"),
+        equal_changes_of_a_row("and no xoffset the rows of one transaction have one place"),
         Loss(
             "updates that change nothing",
             "their old is empty, as where previous values were not sent",

@@ -171,6 +171,16 @@ def repeats_without_key(why: str) -> Loss:
     )
 
 
+def equal_changes_of_a_row(why: str) -> Loss:
+    """The loss where a place in the source's log does not tell the changes of a row apart, and a
+    source goes by it all the same; `why`: which changes have one."""
+    return Loss(
+        "equal changes of a row",
+        f"with order: source {why}, and equal changes there count as one: a row that is inserted, "
+        "deleted and inserted again as it was is gone: leave order: auto",
+    )
+
+
 class Format(NamedTuple):
     """One row of FORMATS.
 

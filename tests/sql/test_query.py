@@ -32,6 +32,8 @@ QUERIES = {
     "versions_below": late_keys.versions_below(
         "gold.t", PROJECTION, truncate=TOP, above="SELECT * FROM silver.cdc"
     ),
+    "any_above": late_keys.any_above("SELECT * FROM t", "_pos < x"),
+    "keys_named": late_keys.keys_named(PROJECTION, "SELECT * FROM silver.cdc"),
     "rows_below": late_keys.rows_below(
         STORED, PROJECTION, below="_pos < array(1L)", above="SELECT * FROM silver.cdc"
     ),

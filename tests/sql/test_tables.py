@@ -87,7 +87,9 @@ QUERIES = {
     "events_that_fit": reconstruction.events_that_fit(CHANGES, among="odd", linked="linked"),
     "events_that_fit, all": reconstruction.events_that_fit(CHANGES, among=None, linked=None),
     "keys_of_partial_images": reconstruction.keys_of_partial_images(CHANGES),
-    "keys_to_fold_exactly": reconstruction.keys_to_fold_exactly(CHANGES, lacking=1, soft=True),
+    "keys_to_fold_exactly": reconstruction.keys_to_fold_exactly(
+        CHANGES, lacking=1, soft=True, tied=silver.tied_to([TOP], "pos")
+    ),
     "superseded": superseded.superseded(CHANGES, CHANGES, soft=False),
     "highest": superseded.highest("past"),
     "superseded.delete": superseded.delete("silver.cdc", "past", table=TABLE),

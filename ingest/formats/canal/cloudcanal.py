@@ -30,6 +30,8 @@ from ingest.wire.contract import (
     Message,
     Option,
     TopLevel,
+    equal_changes_of_a_row,
+    repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
 from ingest.wire.declared import Texts, sql_converter, sql_spark_type
@@ -165,6 +167,7 @@ def _event(envelope: _Envelope, op: str, options: FormatOptions, *, warnings: li
         key_columns=None if control else envelope.pks or None,
         id=text_of(envelope.bid),
         order=None if happened is None else (happened // 1000,),
+        crowded=True,
         event_time=happened,
         sent_time=sent_micros_of(envelope.sendTs, warnings),
         warnings=warnings,
@@ -266,5 +269,9 @@ FORMAT = Format(
         "unavailable": "the message has no word for a value that could not be supplied",
         "snapshot": "the page names no action for rows of the full load: they come as INSERT",
     },
-    losses=(SPACES_OF_JSON,),
+    losses=(
+        repeats_without_key("with order: source the rows of one millisecond have one place"),
+        equal_changes_of_a_row("the changes of one millisecond have one place"),
+        SPACES_OF_JSON,
+    ),
 )

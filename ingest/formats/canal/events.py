@@ -46,8 +46,8 @@ def event_of(envelope: Envelope, op: str, options: FormatOptions, *, warnings: l
         order=None if happened is None or second is None else (happened // 1000, second),
         snapshot=op == "snapshot",
         broadcast=tidb is not None,
-        # The rows of one transaction have one commit time.
-        crowded=options.options["order_key"] == "commit_ts",
+        # The rows of one transaction have one commit time, those of one batch of Canal one id.
+        crowded=True,
         event_time=happened,
         sent_time=sent_micros_of(envelope.ts, warnings),
         tx_id=envelope.gtid or None,

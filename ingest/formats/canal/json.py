@@ -32,6 +32,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TableDecoder,
+    equal_changes_of_a_row,
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_after, refuse_rows
@@ -249,7 +250,10 @@ FORMAT = Format(
         "storeDataSequence": "FlatMessage has no such field",
     },
     losses=(
-        repeats_without_key("with order_key: commit_ts the rows of one transaction have one place"),
+        repeats_without_key("with order: source the rows of one batch of Canal have one id"),
+        equal_changes_of_a_row(
+            "the changes of one batch of Canal within a millisecond have one id"
+        ),
         Loss(
             "updates that change nothing",
             "their old is empty, as where previous values were not sent",

@@ -149,8 +149,7 @@ class Tables:
             elif sent.op == "update":
                 word = details.without_old(word, warnings)
             found.append(_Change(number, sent.at, word, before, None if deleted else row))
-        by_commit = self._options.options["order_key"] == "commit_ts"
-        return _table_changes(table, said, found, types=reader.types, crowded=by_commit)
+        return _table_changes(table, said, found, types=reader.types)
 
 
 class _Change(msgspec.Struct, gc=False):
@@ -164,7 +163,7 @@ class _Change(msgspec.Struct, gc=False):
 
 
 def _table_changes(
-    table: _Table, said: Varying, found: list[_Change], *, types: Types | None, crowded: bool
+    table: _Table, said: Varying, found: list[_Change], *, types: Types | None
 ) -> list[Changes]:
     """The changes of a table that are read by column."""
     if not found:
@@ -185,7 +184,7 @@ def _table_changes(
                 table=name,
                 key_columns=table.keys,
                 types=types,
-                crowded=crowded,
+                crowded=True,
             ),
             fields,
             table.columns,

@@ -48,6 +48,11 @@ _DIALECT_NAMES = {
 # gh-ost: _t_gho, _t_ghc, _t_del, with the time in its name under --timestamp-old-table;
 # pt-online-schema-change: _t_new, _t_old.
 _OLD = re.compile(r"_+(.+?)_old", re.IGNORECASE | re.DOTALL)
+_CHANGES_ROWS = re.compile(
+    r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+"
+    r"(?:with\b.*?\b)?(?:insert|update|delete|replace|merge|load)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _GHOST = re.compile(r"_(.+?)(?:_\d{14})?_(gho|ghc|del|new|old)", re.IGNORECASE | re.DOTALL)
 _TRUNCATE = re.compile(
     r"(?>\s|;|/\*(?!M?!).*?\*/|--[^\n]*(?:\n|\Z)|\#[^\n]*(?:\n|\Z))*+"
@@ -107,6 +112,11 @@ def ghost(table: str | None) -> str | None:
 def is_truncate(sql: str | None) -> bool:
     """Does the statement truncate a table? One regular expression; needs no sqlglot."""
     return sql is not None and _TRUNCATE.match(sql) is not None
+
+
+def changes_rows(sql: str) -> bool:
+    """Does the statement change rows, and no schema? One regular expression, as `is_truncate`."""
+    return _CHANGES_ROWS.match(sql) is not None
 
 
 def empties(word: str | None, sql: str | None) -> bool:

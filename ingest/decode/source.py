@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 from ingest import position as order
 from ingest.codes import Code
 from ingest.ddl.dialect import declared_dialect
+from ingest.ddl.parse import changes_rows
 from ingest.ddl.secrets import masked
 from ingest.decode.keys import key_hash, keyed, message_key_columns
 from ingest.decode.truncates import truncated_tables
@@ -302,10 +303,19 @@ class SourceDecoder:
         return None
 
     def _emptied(self, events: list[Event], name: str | None) -> list[Event]:
-        """The events, their truncates one for each table that a statement empties."""
+        """The events, their truncates one for each table that a statement empties.
+
+        Raises statement_dml where a statement changed rows: no image says which.
+        """
         table = self.defaults[2] if self.defaults is not None else None
         found: list[Event] = []
         for event in events:
+            if event.ddl is not None and changes_rows(event.ddl):
+                raise DecodeError(
+                    Code.STATEMENT_DML,
+                    f"expected row images, got the statement {event.ddl[:80]!r}; set the source's "
+                    f"binlog_format to ROW",
+                )
             if event.ddl is not None and event.dialect is None:
                 event.dialect = self._dialect(event, event.format or name)
             if event.ddl is None or not _larger(event.ddl, self._limits.ddl_bytes):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from ingest.codes import Code
 from ingest.ddl.parse import empties
 from ingest.errors import DecodeError
@@ -27,28 +25,13 @@ STATEMENTS = frozenset(
 )
 """ERASE is Canal's word for DROP."""
 
-_CHANGES_ROWS = re.compile(
-    r"(?>\s|/\*.*?\*/|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$))*+"
-    r"(?:with\b.*?\b)?(?:insert|update|delete|replace|merge|load)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-
 
 def statement_op(word: str, sql: str | None, warnings: list[str]) -> str:
-    """`truncate`, `ddl`, or `query` for a QUERY without text; warns `ddl_text_missing`.
-
-    Raises statement_dml where the statement changed rows: no image says which.
-    """
+    """`truncate`, `ddl`, or `query` for a QUERY without text; warns `ddl_text_missing`."""
     if not sql:
         if word == "QUERY":
             return "query"
         warnings.append(Code.DDL_TEXT_MISSING.value)
-    elif word in ("QUERY", "DDL") and _CHANGES_ROWS.match(sql):
-        raise DecodeError(
-            Code.STATEMENT_DML,
-            f"expected row images, got the statement {sql[:80]!r} in a message of type {word}; "
-            f"set the source's binlog_format to ROW",
-        )
     return "truncate" if empties(word, sql) else "ddl"
 
 

@@ -12,6 +12,7 @@ from ingest.identity import change_hash
 from ingest.wire.contract import Message
 from tests.support.decoding import code_of, decoder, events
 from tests.support.messages import reader_of
+from tests.support.wires import as_dicts
 
 PLACE = {"ts_ms": 1_700_000_000_000, "db": "shop", "name": "s", "snapshot": "false"}
 BINLOG = {"connector": "mysql", "table": "t", "file": "b.000003", "pos": 100, "row": 0, **PLACE}
@@ -213,3 +214,29 @@ def test_columns_behind_a_block_of_no_types_stay() -> None:
     value = {"prevStruct": None, "postStruct": {"b": 2, "__light_type": {}, "a": 1}}
     [event] = events(decode, {**value, "allMetaData": {"checkpoint": None, **meta}, **meta})
     assert event.after == {"b": "2", "a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("canal", {"type": "QUERY", "isDdl": True, "database": "d", "table": "t", "sql": "{}"}),
+        ("canal", {"type": "ALTER", "isDdl": True, "database": "d", "table": "t", "sql": "{}"}),
+        ("cloudcanal", {"action": "QUERY", "isDdl": True, "db": "d", "table": "t", "sql": "{}"}),
+        ("maxwell", {"type": "table-alter", "database": "d", "ts": 1, "sql": "{}", "def": {}}),
+        ("oms_default", {"recordType": "DDL", "prevStruct": None, "postStruct": {"ddl": "{}"}}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("/* x */ INSERT INTO t VALUES (1)", "statement_dml"),
+        ("ALTER TABLE t ADD COLUMN updated int", None),
+    ],
+)
+def test_a_statement_that_changes_rows_is_no_schema_change(
+    name: str, value: dict[str, Any], sql: str, code: str | None
+) -> None:
+    text = json.dumps(value).replace('{}"', f'{sql}"')
+    message = Message(text.encode(), topic="t", partition=0, offset=1)
+    [*_, row] = as_dicts(reader_of(name).rows(message))
+    assert (row["error_code"], row["ddl"]) == (code, None if code else sql)

@@ -159,7 +159,7 @@ def _keys(schema: _Schema, source: _Source) -> tuple[str, ...] | None:
 
 
 def op_of(record: Record, warnings: list[str]) -> str:
-    """What happened, in the product's words. Raises unknown_op, statement_dml."""
+    """What happened, in the product's words. Raises unknown_op."""
     payload = record.payload
     word = (payload.op or "").upper()
     op = _OPS.get(word)

@@ -109,7 +109,11 @@ class Code(StrEnum):
         "warning",
         "a value contradicts its declared type; its text stays as sent",
     )
-    TIME_AMBIGUOUS = "time_ambiguous", "warning", "parts of a time contradict each other"
+    TIME_AMBIGUOUS = (
+        "time_ambiguous",
+        "warning",
+        "parts of a time contradict each other, or the zone's clocks show it twice or never",
+    )
     INVALID_ENUM = "invalid_enum", "warning", "an ENUM or SET number outside the declared members"
     ENUM_NUMBER = (
         "enum_number",

@@ -211,7 +211,9 @@ def civil_text(text: str, warnings: list[str]) -> str:
 def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
     """An instant in UTC of text with or without zone; zone-less text is read in `zone`.
 
-    Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. Impossible
+    Zone-less text with no zone declared is read as UTC, with the warning `tz_assumed`. A time that
+    the zone's clocks show twice or never, as they are turned, is read as by the clocks before that,
+    with the warning `time_ambiguous`. Impossible
     dates and text of no known form stay as sent; with `value_not_of_type` what has a zone that is
     not known, or is no instant of the years 1 to 9999.
     """
@@ -233,15 +235,23 @@ def instant_text(text: str, zone: str | None, warnings: list[str]) -> str:
     if zone is None and not parts[4]:
         warnings.append(Code.TZ_ASSUMED.value)
         return civil.replace(" ", "T") + "Z"
-    instant = text if parts[4] or zone is None else instant_in(civil, zone, text)
+    if parts[4] or zone is None:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return text
+    instant = instant_in(civil, zone, text)
     if instant == text:
         warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+    elif _clocks_turned(civil[:19], zone):
+        warnings.append(Code.TIME_AMBIGUOUS.value)
     return instant
+
+
+_UTC = frozenset(("Z", "UTC", "+00:00", "+00", "Etc/UTC", "GMT"))
 
 
 def instant_in(civil: str, zone: str, text: str) -> str:
     """The instant, in UTC, of a time `yyyy-MM-dd HH:mm:ss[.f]` in `zone` (offset or region)."""
-    if zone in {"Z", "UTC", "+00:00", "+00", "Etc/UTC", "GMT"}:
+    if zone in _UTC:
         return civil.replace(" ", "T") + "Z"
     try:
         return _shifted(civil[:19], zone) + civil[19:] + "Z"
@@ -253,8 +263,8 @@ def instant_in(civil: str, zone: str, text: str) -> str:
 def _hour_in(hour: str, zone: str) -> str | None:
     """`yyyy-MM-dd HH` of `zone` in UTC as `yyyy-MM-ddTHH`.
 
-    None where the zone's shift is not whole hours or changes inside the hour; for another form,
-    an impossible date, an unknown zone.
+    None where the zone's shift is not whole hours, or its clocks are turned; for another form, an
+    impossible date, an unknown zone.
     """
     starts = instant_in(f"{hour[:10]} {hour[11:]}:00:00", zone, "")
     ends = instant_in(f"{hour[:10]} {hour[11:]}:59:59", zone, "")
@@ -262,7 +272,18 @@ def _hour_in(hour: str, zone: str) -> str | None:
         datetime.fromisoformat(starts)
     except ValueError:
         return None
-    return starts[:13] if starts[13:] == ":00:00Z" and ends == f"{starts[:13]}:59:59Z" else None
+    whole = starts[13:] == ":00:00Z" and ends == f"{starts[:13]}:59:59Z"
+    turned = any(_clocks_turned(f"{hour[:10]} {hour[11:]}:{at}", zone) for at in ("00:00", "59:59"))
+    return starts[:13] if whole and not turned else None
+
+
+@lru_cache(maxsize=65_536)
+def _clocks_turned(civil: str, zone: str) -> bool:
+    """Whether the clocks of a zone show `yyyy-MM-dd HH:mm:ss` twice or never."""
+    if zone in _UTC or _shift(zone) is not None:
+        return False
+    local = datetime.fromisoformat(civil).replace(tzinfo=ZoneInfo(zone))
+    return local.utcoffset() != local.replace(fold=1).utcoffset()
 
 
 @lru_cache(maxsize=65_536)

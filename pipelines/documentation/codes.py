@@ -212,7 +212,10 @@ CURES: Mapping[Code, Cure] = {
         "Its text stands in silver; gold sets it aside if it does not fit. Correct `columns`.",
     ),
     Code.TIME_AMBIGUOUS: Cure(
-        "Parts of one time contradict each other.", "Report it to the producer."
+        "Parts of one time contradict each other, or it has no zone and the clocks of "
+        "`time_zone` show it twice or never, as they are turned.",
+        "Report the first to the producer. The second is read as by the clocks before they were "
+        "turned; a connection in UTC at the producer ends it.",
     ),
     Code.INVALID_ENUM: Cure(
         "The number of an ENUM or SET is none of the members that are declared.",

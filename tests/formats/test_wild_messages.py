@@ -601,3 +601,24 @@ def test_a_date_of_dataworks_that_is_a_text_is_read_in_the_source_s_zone(
     value = {"schema": schema, "payload": payload, "version": "0.0.1"}
     (row,) = rows("dataworks", value, **given)
     assert (row["after"], row["warnings"]) == ({"at": text}, warnings)
+
+
+@pytest.mark.parametrize(
+    ("sent", "text", "warnings"),
+    [
+        ("2024-11-03 01:30:00", "2024-11-03T05:30:00Z", ["time_ambiguous"]),
+        ("2024-11-03 01:59:59.5", "2024-11-03T05:59:59.5Z", ["time_ambiguous"]),
+        ("2024-11-03 02:00:00", "2024-11-03T07:00:00Z", None),
+        ("2024-03-10 02:30:00", "2024-03-10T07:30:00Z", ["time_ambiguous"]),
+        ("2024-03-10 03:00:00", "2024-03-10T07:00:00Z", None),
+    ],
+)
+def test_a_time_that_clocks_show_twice_or_never_is_told(
+    sent: str, text: str, warnings: list[str] | None
+) -> None:
+    value = {
+        **{"type": "INSERT", "database": "d", "table": "t", "isDdl": False, "id": 7, "es": 1},
+        **{"mysqlType": {"at": "timestamp(1)"}, "data": [{"at": sent}], "pkNames": None},
+    }
+    (row,) = rows("canal", value, time_zone="America/New_York")
+    assert (row["after"], row["warnings"]) == ({"at": text}, warnings)

@@ -153,15 +153,16 @@ class TypedRows:
         In an update OMS leaves out, as NULL on both sides, every large object that did not change;
         in a delete no NULL of a large object can be trusted (OMS, limits of synchronisation to
         Kafka). A column without a type may be a large object too, so in an update it goes as well.
-        Listed as unavailable, they are never written as NULL. A key says what it says: `keys` are
-        those that the message tells besides.
+        Where an update has no row before, no NULL of a large object can be told from that. Listed
+        as unavailable, they are never written as NULL. A key says what it says: `keys` are those
+        that the message tells besides.
         """
-        if before is None or None not in before.values():
+        sent = after if before is None else before
+        if op not in ("update", "delete") or sent is None or None not in sent.values():
             return []
         if op == "delete":
-            empty = [name for name, value in before.items() if value is None]
+            empty = [name for name, value in sent.items() if value is None]
         elif after is not None:
-            sent = before
             empty = [
                 name
                 for name, value in after.items()
@@ -169,21 +170,23 @@ class TypedRows:
             ]
         else:
             return []
-        lost = self.withheld(op, empty, keys=keys)
-        for name in lost:
-            del before[name]
-            if after is not None:
-                del after[name]
+        lost = self.withheld(op, empty, keys=keys, paired=before is not None)
+        for image in (before, after):
+            if image is not None:
+                for name in lost:
+                    del image[name]
         return lost
 
-    def withheld(self, op: str, names: Iterable[str], *, keys: Collection[str] = ()) -> list[str]:
-        """Those of the columns whose NULL says nothing, see `withhold`; in an update, a NULL on
-        both sides."""
+    def withheld(
+        self, op: str, names: Iterable[str], *, keys: Collection[str] = (), paired: bool = True
+    ) -> list[str]:
+        """Those of the columns whose NULL says nothing, see `withhold`; in an update that is
+        `paired` with its row before, a NULL on both sides."""
         lobs, known = self._lobs, self._columns.names
         if op == "delete":
             found = [name for name in names if name in lobs]
         elif op == "update":
-            found = [name for name in names if name in lobs or name not in known]
+            found = [name for name in names if name in lobs or (paired and name not in known)]
         else:
             return []
         return [name for name in found if name not in self._keys and name not in keys]

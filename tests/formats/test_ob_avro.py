@@ -65,6 +65,14 @@ def test_no_values_are_no_image() -> None:
     assert (row["kind"], row["before"], row["after"]["label"]) == ("change", None, "rye")
 
 
+def test_a_large_object_s_null_says_nothing_without_the_row_before() -> None:
+    change = ob_change(Change("update", COLUMNS, ROW, {**ROW, "photo": None}, number=7))
+    update = {**change, "beforeImages": []}
+    [_, row] = as_dicts(silver_reader("ob_avro").rows(Message(written(OB, update))))
+    assert (row["after"], row["after_image"]) == ({"id": "1", "label": "rye"}, "partial")
+    assert row["unavailable"] == ["photo"]
+
+
 def test_shards_in_containers_of_their_own_are_put_together() -> None:
     boxed = [
         container(fastavro.schemaless_reader(io.BytesIO(part), OB)) for part in ob_shards("rye", 2)

@@ -617,7 +617,14 @@ def test_a_time_that_clocks_show_twice_or_never_is_told(
     sent: str, text: str, warnings: list[str] | None
 ) -> None:
     value = {
-        **{"type": "INSERT", "database": "d", "table": "t", "isDdl": False, "id": 7, "es": 1},
+        **{
+            "type": "INSERT",
+            "database": "d",
+            "table": "t",
+            "isDdl": False,
+            "id": 7,
+            "es": 1717200000000,
+        },
         **{"mysqlType": {"at": "timestamp(1)"}, "data": [{"at": sent}], "pkNames": None},
     }
     (row,) = rows("canal", value, time_zone="America/New_York")

@@ -68,19 +68,21 @@ class _Table:
 
         OceanBase's log leaves out, as NULL on both sides, every large object that an update does
         not change, and of a delete no NULL of one can be trusted (OMS, limits of synchronisation).
+        Where an update has no row before, nothing tells the two apart.
         """
-        if before is None or None not in before.values():
+        sent = after if before is None else before
+        if sent is None or None not in sent.values():
             return []
         lobs = self._sure if after is None else self._perhaps
         lost = [
             name
-            for name, value in before.items()
+            for name, value in sent.items()
             if value is None and name in lobs and (after is None or after.get(name, "") is None)
         ]
-        for name in lost:
-            del before[name]
-            if after is not None:
-                del after[name]
+        for image in (before, after):
+            if image is not None:
+                for name in lost:
+                    del image[name]
         return lost
 
 

@@ -170,22 +170,22 @@ def _losses(
     table: _Table, group: list[_Sent], rows: TextRows, *, keys: frozenset[str]
 ) -> list[tuple[int, ...]]:
     """The columns of each change whose NULL says nothing, as their places."""
-    withheld: dict[str, list[int]] = {}
+    withheld: dict[tuple[str, bool], list[int]] = {}
     for op in _ROWS:
-        names = set(table.rows.withheld(op, table.columns, keys=keys))
-        withheld[op] = [at for at, name in enumerate(table.columns) if name in names]
+        for paired in (True, False):
+            names = set(table.rows.withheld(op, table.columns, keys=keys, paired=paired))
+            places = [at for at, name in enumerate(table.columns) if name in names]
+            withheld[op, paired] = places
     if not any(withheld.values()):
         return [()] * len(group)
     befores = rows.of([sent.before for sent in group])
     afters = rows.of([sent.after for sent in group])
     return [
-        ()
-        if before is None
-        else tuple(
+        tuple(
             [
                 at
-                for at in withheld[sent.op]
-                if before[at] is None and (after is None or after[at] is None)
+                for at in withheld[sent.op, before is not None]
+                if (before is None or before[at] is None) and (after is None or after[at] is None)
             ]
         )
         for sent, before, after in zip(group, befores, afters, strict=True)

@@ -128,7 +128,8 @@ def spark_type(source_type: str, family: str = "mysql") -> str:
         return "boolean"
     if name == "date":
         return "date"
-    if name in {"datetime", "datetime2", "smalldatetime", "timestamp_ntz"}:
+    zoneless = name == "timestamp" and "without time zone" in " ".join(source_type.lower().split())
+    if zoneless or name in {"datetime", "datetime2", "smalldatetime", "timestamp_ntz"}:
         return "timestamp_ntz"
     if name in _INSTANTS or name == "timestamp":
         return "timestamp"

@@ -52,3 +52,10 @@ def test_words_that_are_no_type() -> None:
 )
 def test_unsigned_integers_by_their_bits(text: str, spark: str) -> None:
     assert spark_type(text) == spark
+
+
+@pytest.mark.parametrize("family", ["mysql", "oracle", "postgres", "db2", "sqlserver"])
+def test_a_timestamp_without_time_zone_is_no_instant(family: str) -> None:
+    found = spark_type("timestamp(3) without time zone", family)
+    assert found == ("binary" if family == "sqlserver" else "timestamp_ntz")
+    assert spark_type("timestamp with time zone", family) == "timestamp"

@@ -297,8 +297,20 @@ FORMAT = Format(
         repeats_without_key("without xoffset the rows of one transaction have one place"),
         equal_changes_of_a_row("and no xoffset the rows of one transaction have one place"),
         Loss(
+            "truncates",
+            "Maxwell leaves TRUNCATE TABLE out, so the rows that it took stay; DELETE tells of each",
+        ),
+        Loss(
             "updates that change nothing",
             "their old is empty, as where previous values were not sent",
+        ),
+        Loss(
+            "nulls of the row before",
+            "with output_nulls=false a column that was NULL shows what the update made of it",
+        ),
+        Loss(
+            "columns that a minimal binlog row image leaves out",
+            "nothing names them: such an update looks whole; set binlog_row_image to FULL",
         ),
         Loss(
             "JSON null",

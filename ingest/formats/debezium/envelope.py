@@ -18,7 +18,13 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.values import canonical
 from ingest.wire.clock import epoch_micros
-from ingest.wire.contract import SPACES_OF_JSON, Loss, TableName, repeats_without_key
+from ingest.wire.contract import (
+    SPACES_OF_JSON,
+    Loss,
+    TableName,
+    equal_changes_of_a_row,
+    repeats_without_key,
+)
 
 Number = int | str | None
 
@@ -297,6 +303,12 @@ LOSSES = (
     repeats_without_key(
         "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC one "
         "commit timestamp"
+    ),
+    equal_changes_of_a_row("the changes of a transaction of MongoDB have one place"),
+    Loss(
+        "the order of compressed transactions",
+        "with MySQL's binlog_transaction_compression the rows of a transaction have one position, "
+        "and each statement counts them anew: turn it off, or set order: arrival",
     ),
     Loss(
         "zero dates",

@@ -298,7 +298,7 @@ FORMAT = Format(
         equal_changes_of_a_row("and no xoffset the rows of one transaction have one place"),
         Loss(
             "truncates",
-            "Maxwell leaves TRUNCATE TABLE out, so the rows that it took stay; DELETE tells of each",
+            "Maxwell leaves TRUNCATE TABLE out: the rows that it took stay; DELETE tells of each",
         ),
         Loss(
             "updates that change nothing",

@@ -39,12 +39,13 @@ def check_encodings(
     stats: Sequence[BatchStats],
     met: Callable[[ColumnValues], bool],
 ) -> None:
-    """See that `columns:` reads the changes as the statements before them say.
+    """Check that `columns:` reads the changes as the statements before them require.
 
     `types`: the lists of column types that the changes came with, or that were declared for them.
-    `met`: whether the changes have such values. The statements are read only where something
-    depends on them, the changes only where a statement leaves it open, and some of them may be in
-    doubt: values from before a point was moved back leave later changes alone.
+    `met`: whether the changes have such values. A statement is parsed only where a declared column
+    depends on it, and the changes are looked at only where the statement leaves the question open.
+    Where a decimal point was moved and moved back, values of the time between are in doubt, later
+    ones are not.
 
     Raises:
         TableError: a statement made a column that is read by its declaration one that is read in

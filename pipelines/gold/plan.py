@@ -85,10 +85,13 @@ class TargetTable:
 
 
 class Extent(NamedTuple):
-    """How much of history counts: up to batch `last` (None: all there is), narrowed by the SQL
-    `only`, and of each source table what `watermarks` say of where it was trimmed. `closed_at`: of
-    each name of a source table whose changes wait for a decision, the batch up to which they
-    count; `partly` (SQL) says of the others what of the last batches does."""
+    """How much of history counts.
+
+    `last`: the batch up to which it does; None: all there is. `only`: SQL that narrows it.
+    `watermarks`: of each source table, which tell where it was trimmed. `closed_at`: a name of a
+    source table whose changes wait for a decision -> the batch up to which those before count.
+    `partly`: SQL of what counts of all other names, where only a part of the last batches does.
+    """
 
     watermarks: Mapping[str, Watermarks] = MappingProxyType({})
     last: int | None = None

@@ -160,12 +160,13 @@ def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
 def fill(
     reconstruction: Reconstruction, write: Callable[[str], None], known: ProgressByTarget
 ) -> Filled:
-    """What `write` leads to, which replaces the table's rows by those of a relation in one commit.
+    """Have `write` replace the table's rows, in one commit, by those of a relation: all that
+    history makes.
 
-    What the fold leaves out is entered before and resolved after: a process that is killed in
-    between leaves no change that neither the rows nor the rejects have. And what tells late changes
-    from others then is recorded before in `known`, so that it holds for the rows of before and for
-    those that history makes.
+    A kill does no harm at any point. The changes that the fold leaves out become rejects before the
+    rows are written, and those that it has taken in are resolved after: every change is among the
+    rows or the rejects. And `known` gets, before the rows are written, watermarks that hold for the
+    old rows as well as for the new ones: by these a change that comes late is told.
     """
     began = datetime.now(UTC)
     entered: list[Entered] = []
@@ -330,10 +331,10 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
         ).first()
         if row is not None and (row["unknown"] or row["several"]):
             raise TableError(
-                f"expected ({', '.join(keys[-1])}) to tell the rows of {route.target} from before "
-                f"apart, got {counted(row['several'], 'values')} of it that several keys "
-                f"({', '.join(old)}) had, and {counted(row['unknown'], 'keys')} with a "
-                f"change that does not say it; {way}"
+                f"expected ({', '.join(keys[-1])}) to tell apart the rows that {route.target} has, "
+                f"got {counted(row['several'], 'values')} of it that belong to several rows by "
+                f"({', '.join(old)}), and {counted(row['unknown'], 'rows')} of which some change "
+                f"lacks it; {way}"
             )
 
 

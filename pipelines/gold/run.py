@@ -61,9 +61,12 @@ from pipelines.targets.rejects import create_rejects
 
 
 class Merged(NamedTuple):
-    """What one run did to one target; `late`: keys whose changes came after newer ones and were
-    folded again, `stale`: changes that newer ones had overtaken; `error` says why it was parked.
-    What `updated` counts depends on the `contract`; None: it was never created."""
+    """What one run did to one target.
+
+    `late`: keys whose changes came after newer ones and were folded again. `stale`: changes that
+    newer ones had overtaken. `updated`: rows or versions, as the `contract` has it, which is None
+    where the target was never created. `error`: why the target is parked.
+    """
 
     target: str
     source: str

@@ -92,11 +92,12 @@ def without_others(
     *,
     columns: Mapping[str, str],
 ) -> tuple[ColumnChange, ...]:
-    """What an entry proposes for the target's `columns`, but for what others still have: a column
-    that goes stays, one that is renamed gets another beside it.
+    """What an entry proposes for the target's `columns`, without what would take a column from
+    another source table: what that still has is not dropped, and a rename adds the new name beside
+    the old one.
 
-    What was approved takes away no more than it proposed then: who has the rest may be unknown to
-    the run that finishes what another was killed in.
+    Of an approved entry nothing is taken away but what it proposed then. A run that finishes the
+    work of a killed one may not know any more which source tables have the rest.
     """
     proposed = tuple(proposed)
     if takes_over(entry.effects):

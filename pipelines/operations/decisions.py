@@ -40,8 +40,11 @@ def find(warehouse: Warehouse, ids: Sequence[str], verb: str) -> list[Entry]:
         fits = [entries[id_]] if id_ in entries else []
         fits = fits or [entry for known, entry in entries.items() if known.startswith(id_)]
         if len(fits) != 1:
-            got = f"that of {len(fits)}" if fits else f"none's{nearest(id_, list(entries))}"
-            text = f"expected the id of one schema change, `{id_}` is {got}; `ddl list` shows them"
+            got = f"with which {len(fits)} ids begin" if fits else "with which no id begins"
+            text = (
+                f"expected the id of a schema change, got `{id_}`, {got}"
+                f"{'' if fits else nearest(id_, list(entries))}; `ingest ddl list` shows them"
+            )
             mistakes.append(Mistake("command line", None, text))
         elif fits[0].status not in (*DECIDABLE[verb], *SETTLED[verb]):
             text = f"expected a schema change to {verb}, got {fits[0].id}, which is"

@@ -233,9 +233,12 @@ class _Numbers(NamedTuple):
 
 
 class _Unapplied(NamedTuple):
-    """What of a source gold has not applied: SQL that is true for silver's rows that it has not
-    looked at (`unseen`); and of names for which that does not tell, the last batch that is applied
-    (`applied_at`). `begins`: the batch that silver begins with since a redecode that was killed."""
+    """What of a source gold has not applied.
+
+    `unseen`: SQL of the rows of silver that gold has not looked at. `applied_at`: the last batch
+    that was applied of each name whose rows gold has looked at and left waiting. `begins`: silver's
+    first batch since a redecode that was killed.
+    """
 
     unseen: str
     applied_at: dict[SourceTable, int]

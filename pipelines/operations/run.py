@@ -70,9 +70,9 @@ class Source:
 
 @dataclass
 class Rest:
-    """A source whose messages could not be had, or a target that is parked, and when it is tried
-    again: what waits for a server that does not answer holds up the sources after it, and what is
-    tried in vain again and again only costs."""
+    """How long a source whose messages could not be had, or a target that is parked, is left alone:
+    a server that does not answer holds up the sources after it, and an attempt in vain costs as
+    much as any other."""
 
     error: Exception | None
     until: float

@@ -254,8 +254,11 @@ def test_mistakes_touch_nothing(project: Project) -> None:
     drop, rename = (e["id"] for e in before if e["table"] == "freed")
     wrong = known[:-1] + ("0" if known[-1] != "0" else "1")
     for arguments, said in (
-        (["ddl", "approve", known, wrong], f"`{wrong}` is none's; nearest: {known}"),
-        (["ddl", "reject", "nothing"], "`nothing` is none's"),
+        (
+            ["ddl", "approve", known, wrong],
+            f"got `{wrong}`, that no id begins with; nearest: {known}",
+        ),
+        (["ddl", "reject", "nothing"], "got `nothing`, with which no id begins"),
         (["ddl", "approve"], "Missing argument"),
         (["ddl", "reject", known], f"got {known}, which is applied"),
         (["ddl", "approve", rename], f"a column's name that {drop} frees: approve that one first"),

@@ -184,23 +184,23 @@ def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
     if first is None:
         return []
     stored = stored_rows(batch.target_table, batch.projection, soft=batch.soft)
-    found: list[str] = []
     below, below_changes = batch.below_truncates("_pos"), batch.below_truncates("pos")
+    found: list[str] = []
     by_arrival = batch.projection.by_arrival
     after = after_pos(first, by_arrival=by_arrival)
     if known.last_noop is not None and may_follow(known.last_noop, first, by_arrival=by_arrival):
         later = batch.earlier(f"{ROW_CHANGES} AND {after}")
         found.append(rows_below(stored, batch.projection, below=below, above=later))
     narrow = known.partials or batch.partial or known.last_narrow is not None
+    late = narrow and not batch.soft and bool(batch.first_truncates)
     # Rows above it there may be of this very batch, where a run of it was cut off.
-    if narrow and not batch.soft and batch.first_truncates:
-        if not frames.sql(any_above(stored, below)).isEmpty():
-            of_before = batch.history(f"{ROW_CHANGES} AND ({below_changes})")
-            moved = batch.earlier(f"{batch.projection.may_change_key} AND {after}")
-            found += [
-                rows_below(stored, batch.projection, below=f"NOT ({below})", above=changes)
-                for changes in (of_before, moved)
-            ]
+    if late and not frames.sql(any_above(stored, below)).isEmpty():
+        of_before = batch.history(f"{ROW_CHANGES} AND ({below_changes})")
+        moved = batch.earlier(f"{batch.projection.may_change_key} AND {after}")
+        found += [
+            rows_below(stored, batch.projection, below=f"NOT ({below})", above=changes)
+            for changes in (of_before, moved)
+        ]
     return found
 
 

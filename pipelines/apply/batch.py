@@ -150,13 +150,11 @@ class TableBatch:
         """What gold is to remember of the names that images had for the target's columns; see
         `Watermarks.spellings`."""
         columns = {name.lower(): name for name in self.projection.columns}
-        known, sent = self.watermarks.spellings, {name for image in self.images for name in image}
-        others = {name for name in (*known, *sent) if columns.get(name.lower(), name) != name}
+        sent = {name for image in self.images for name in image}
+        met = self.watermarks.names_before(columns.values(), sent) | sent
+        others = {name for name in met if columns.get(name.lower(), name) != name}
         own = {columns[name.lower()] for name in others}
-        if self.watermarks.applied is not None:
-            # Until now only gold's own spelling of such a column had come: it is remembered too.
-            sent |= own - {columns[name.lower()] for name in known if name.lower() in columns}
-        return tuple(sorted(others | (own & {*known, *sent})))
+        return tuple(sorted(others | (own & met)))
 
     @property
     def image(self) -> tuple[str, ...] | None:

@@ -223,7 +223,9 @@ def _projected(
 ) -> ProjectedStats:
     if feed.route.mask_secret is not None:
         offer_secret(warehouse.session, warehouse.config.mask_secret)
-    projection = projection_of(warehouse.config, feed, target, known=known.spellings)
+    sent = {name for stats in feed.stats for image in stats.images for name in image}
+    before = tuple(sorted(known.names_before(target.columns, sent)))
+    projection = projection_of(warehouse.config, feed, target, known=before)
     projection = replace(projection, keeps_states=not target.contract.keeps.latest)
     if known.key_overridden:
         # Silver's own keys and hashes then are not the target's.

@@ -113,6 +113,17 @@ class Watermarks:
     changes: int = 0
     widest: int = 0
 
+    def names_before(self, columns: Iterable[str], sent: Iterable[str]) -> set[str]:
+        """The names that images from before may have for the target's `columns`, where a batch's
+        images have the names `sent`: those that are remembered and, of a column that had no other
+        name until now, the target's own, which was not worth remembering."""
+        if self.applied is None:
+            return {*self.spellings}
+        own = {name.lower(): name for name in columns}
+        seen = {name.lower() for name in self.spellings}
+        others = {name.lower() for name in sent if own.get(name.lower(), name) != name}
+        return {*self.spellings, *(own[name] for name in others - seen)}
+
     def high_positions_after(
         self, above: int, last: int, high: Pos | None
     ) -> tuple[tuple[int, Pos], ...]:

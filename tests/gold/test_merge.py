@@ -67,6 +67,7 @@ WIDER = (
     "r32_append_copies_the_lower_one_last",
     "r42_late_truncate_below_a_narrow_image",
     "r42_late_truncate_below_a_partial_image",
+    "t17_late_version_above_another_case",
 )
 VERIFIED = "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled"
 ADDED = {"_pos", "_event_time", "_source", "_source_table"}

@@ -229,8 +229,8 @@ class TableBatch:
 
     @property
     def span(self) -> str:
-        """SQL that is true for silver's batches of this one."""
-        return f"batch > {self.above} AND batch <= {self.last}"
+        """SQL that is true for silver's rows of this batch, also for those that it sets aside."""
+        return f"batch > {self.above} AND batch <= {self.last} AND {self.only}"
 
     @property
     def _trimmed(self) -> str | None:

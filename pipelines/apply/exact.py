@@ -30,6 +30,7 @@ from pipelines.apply.linked_keys import linked_keys
 from pipelines.apply.rejects import baseless_rejects, resolve_rejects
 from pipelines.apply.verdicts import Judged, by_component, run_here
 from pipelines.platform.rows import rows
+from pipelines.targets.rejects import have_rejects
 
 
 class Refolded(NamedTuple):
@@ -91,6 +92,21 @@ def fold_again(
     counts["keys_refolded"] += late.keys
     counts["files_read"] += refolded.files
     return refolded
+
+
+def resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded | None) -> None:
+    """Take back the partial images of the batch that have a base and are among the rejects all the
+    same: a run that was cut off may have set them aside before their base came."""
+    if not batch.total("partials"):
+        return
+    code, source = Code.NO_BASE_IMAGE, batch.projection.source
+    if not have_rejects(frames.warehouse, source, batch.target, code=code.value):
+        return
+    still = None
+    if refolded is not None and refolded.last_baseless is not None:
+        still = refolded.of_kind("baseless")
+    where = f"{batch.these} AND after_image = 'partial'"
+    resolve_rejects(frames, batch, None, code=code, where=where, still=still)
 
 
 def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:

@@ -70,21 +70,26 @@ def order_key_rejects(frames: Frames, batch: TableBatch) -> int:
 def resolve_rejects(
     frames: Frames,
     batch: TableBatch,
-    keys: str,
+    keys: str | None,
     *,
     code: Code,
     where: str,
     still: str | None = None,
 ) -> None:
-    """Mark as resolved the rejects with `code` of changes of the relation `keys`, but for those in
-    `still`, a relation of results of `ingest.fold.arrow`.
+    """Mark as resolved the rejects with `code` of changes of the relation `keys`, or of all that
+    fit, but for those in `still`, a relation of results of `ingest.fold.arrow`.
 
     `where` narrows silver to changes that can have been rejected so.
     """
     warehouse = frames.warehouse
     changes = events(batch.projection, batch.history(where))
     wanted = is_open(batch.projection.source, batch.target, code.value)
-    found = waiting.of_keys(select(table_of(warehouse), wanted), changes, keys=keys)
+    opened = select(table_of(warehouse), wanted)
+    found = (
+        waiting.of_events(opened, changes)
+        if keys is None
+        else waiting.of_keys(opened, changes, keys=keys)
+    )
     if still is not None:
         found = waiting.without_results(found, still)
     resolved = waiting.resolved(found)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ingest.fold import lateness
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_rows
 from ingest.fold.fold import Key
-from ingest.position import Pos, may_follow
+from ingest.position import may_follow
 from ingest.sql.fold.late_keys import any_above, rows_above, rows_below, stored_rows
 from ingest.sql.fold.latest import latest
 from ingest.sql.fold.merge import Merge, Truncate
@@ -23,7 +23,7 @@ from ingest.sql.silver import ROW_CHANGES, after_pos
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
-from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
+from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time, resolve_based
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import (
     LateKeys,
@@ -77,11 +77,13 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
-    last_baseless = None
+    refolded = None
     if late.keys:
-        refolded, left, last_baseless = _fold_again(frames, batch, late, counts=counts)
-        states += refolded
-        expected += left
+        refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
+        if refolded.states:
+            states.append(batch.typed_states(refolded.of_kind("state"), exact=True))
+        expected += refolded.rows
+    resolve_based(frames, batch, refolded)
     if states or batch.new_truncates:
         rows, truncates = union_all(states) or _none(frames, batch), merged_truncates(batch)
         _merge(
@@ -96,7 +98,10 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
     unwritten = written < expected or (batch.soft and bool(batch.new_truncates))
     watermarks = watermarks_after(
-        batch, unwritten=unwritten, partial=batch.partial, last_baseless=last_baseless
+        batch,
+        unwritten=unwritten,
+        partial=batch.partial,
+        last_baseless=None if refolded is None else refolded.last_baseless,
     )
     return Applied(watermarks, counts)
 
@@ -215,16 +220,6 @@ def _on_time(
         return [batch.listed(rows)], batch.total("changes")
     states, left = on_time(frames, batch, judged=judged, late=late)
     return ([batch.typed_states(states, exact=False)] if states is not None else []), left
-
-
-def _fold_again(
-    frames: Frames, batch: TableBatch, late: LateKeys, *, counts: Counter[str]
-) -> tuple[list[str], int, Pos | None]:
-    """SQL of the states of the late keys, how many rows they leave, and the highest place of a
-    partial image without base."""
-    refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
-    states = batch.typed_states(refolded.of_kind("state"), exact=True)
-    return [states] if refolded.states else [], refolded.rows, refolded.last_baseless
 
 
 def _history_states(frames: Frames, batch: TableBatch, among: str | None = None) -> str:

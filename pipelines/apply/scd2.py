@@ -19,7 +19,7 @@ from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
-from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time
+from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time, resolve_based
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import beside_lowered_truncates, late_keys, soft_deleted_below
 from pipelines.apply.merge import carry_out, merged_truncates
@@ -70,11 +70,12 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
-    last_baseless = None
+    refolded = None
     if late.keys:
         refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
         rows += _versions(batch, refolded)
-        last_baseless = refolded.last_baseless
+    resolve_based(frames, batch, refolded)
+    last_baseless = None if refolded is None else refolded.last_baseless
     if rows or batch.new_truncates:
         merged = union_all(rows) or _of_history(batch, frames.view(SCHEMA.empty_table()))
         truncates = merged_truncates(batch)

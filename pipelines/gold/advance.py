@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ingest.codes import Code
 from ingest.config.modes import TargetContract, declared_keeping, mode_of
 from ingest.config.routes import Route
 from ingest.ddl.changes import names_through, renamed
@@ -28,11 +29,11 @@ from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import Feeding, create_target, evolve
 from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.decisions import Ledger
-from pipelines.ledger.renames import under_first_names
+from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
-from pipelines.targets.rejects import no_key_rejects
+from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
 _FREEING = ("deletes", "key_changes", "truncates")
@@ -64,7 +65,11 @@ def advance(
 ) -> Progress:
     """Apply what is coming; raises TableError where the target cannot take it."""
     warehouse, route = ledger.warehouse, coming.route
-    was_unkeyed = unkeyed(progress)
+    # A run that was cut off may have left rejects for want of a key, and no word of it.
+    was_unkeyed = unkeyed(progress) or (
+        progress.contract is None
+        and have_rejects(warehouse, route.source, route.target, code=Code.NO_KEY.value)
+    )
     if (why := progress.why_outdated) is not None:
         raise TableError(why)
     if gone(warehouse, progress):
@@ -79,7 +84,7 @@ def advance(
     keys = _keys(ledger, route, new, progress=progress, pending=pending)
     mode = mode_of(route, keys)
     if mode is None:
-        return _up_to(_without_key(warehouse, route, new, row=row), coming, pending)
+        return _up_to(_without_key(ledger, route, new, row=row, pending=pending), coming, pending)
     contract = TargetContract.by(route, mode, keys)
     check_masks(route, progress.contract)
     _check_contract(route, progress, contract)
@@ -315,25 +320,24 @@ def _new(coming: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
 
 
 def _without_key(
-    warehouse: Warehouse,
+    ledger: Ledger,
     route: Route,
     new: Mapping[SourceTable, list[BatchStats]],
     *,
     row: Progress,
+    pending: PendingChanges,
 ) -> Progress:
     """The progress, once every change of tables whose rows nothing tells apart is a reject."""
     for table, stats in new.items():
+        changes = silver_changes(
+            ledger.warehouse.name("silver", "cdc"),
+            [table, *later_names(table, ledger.first_names)],
+            f"{spanned(stats)} AND {pending.limit.only}",
+        )
+        rejected = no_key_rejects(ledger.warehouse, table.source, route.target, changes=changes)
         row = replace(
             row,
-            rejected=row.rejected + _reject_keyless(warehouse, table, route, stats=stats),
+            rejected=row.rejected + rejected,
             events=row.events + sum(each.changes for each in stats),
         )
     return row
-
-
-def _reject_keyless(
-    warehouse: Warehouse, table: SourceTable, route: Route, *, stats: Sequence[BatchStats]
-) -> int:
-    """Set the changes of a table without a key aside; how many were new there."""
-    changes = silver_changes(warehouse.name("silver", "cdc"), [table], spanned(stats))
-    return no_key_rejects(warehouse, table.source, route.target, changes=changes)

@@ -67,6 +67,8 @@ Verdicts = dict[Origin, Reason | None]
 
 _TYPED = {Code.TYPE_MISMATCH.value, Code.NULL_KEY.value}
 """What an event is set aside for when its values are typed."""
+_SETTLED_BY_FOLD = {Code.NO_BASE_IMAGE.value, Code.NO_KEY.value}
+"""Of events that are in the rows as soon as what they lacked has come."""
 _OF_COLUMNS = _TYPED | {Code.ORDER_KEY_MISSING.value}
 """What may be otherwise once the target's columns are."""
 _BASELESS = Reason(Code.NO_BASE_IMAGE.value, BASELESS_ERROR)
@@ -175,7 +177,8 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
     history = applied_history(ledger, route)
     if history is None:
         return verdicts
-    mine = [row for row in chosen if row["code"] in _OF_COLUMNS]
+    mine = [row for row in chosen if row["code"] in _OF_COLUMNS | _SETTLED_BY_FOLD]
+    of_columns = {origin_of(row) for row in mine if row["code"] in _OF_COLUMNS}
     with history as reconstruction:
         for batch in reconstruction.batches:
             rows = _verdicts(reconstruction.frames, batch, mine)
@@ -190,7 +193,7 @@ def _whole_again(ledger: Ledger, route: Route, chosen: Iterable[Mapping[str, Any
                     verdicts[origin] = _BASELESS
             if waiting:
                 _save_last_baseless(ledger, batch, max(waiting.values()))
-        if None in verdicts.values():
+        if any(verdicts[origin] is None for origin in of_columns & verdicts.keys()):
             # Which rejects that settles is noted by who asked.
             note_rewritten(reconstruction, ledger.progress_by_target, {})
             reconstruction.tried(partial(overwrite_rows, reconstruction))

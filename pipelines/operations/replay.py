@@ -23,6 +23,7 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.rejects import replayed as texts
 from pipelines.gold.approvals import finish
 from pipelines.gold.known_targets import known_targets
+from pipelines.gold.redeclared import other_masks
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
@@ -189,13 +190,17 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
         progress = progress_by_target.get((source, target))
         if progress is not None and progress.outdated is not None:
             continue
+        route = fed[target].route if target in fed else None
+        if route is not None and progress is not None and other_masks(route, progress.contract):
+            # It says so itself: nothing is applied to it until it is made anew.
+            continue
         for number, part in enumerate(opened(warehouse, source, target, code=code)):
             if not number:
                 _grow(ledger, part)
             tried += len(part)
             resolved += replay_target(ledger, part, attempt=True)
-        if target in fed:
-            hand_over(ledger, fed[target].route)
+        if route is not None:
+            hand_over(ledger, route)
     return Replayed("gold", source, tried, resolved)
 
 

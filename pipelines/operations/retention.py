@@ -87,6 +87,10 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
     last = newest[0] if newest is not None else 0
     old = f"decoded_at < {_moment(now - days * 86_400)} AND batch < {last}"
     with as_applied(warehouse, target, progress) as reconstruction:
+        # What the tables file has made of a target is not what it was made for: it may keep more.
+        made_for = progress.contract
+        if made_for is None or made_for.differs(reconstruction.contract):
+            return 0
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.
         if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:
@@ -139,7 +143,7 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
-    statement = texts.delete(batch.silver, past.rows, table=batch.table)
+    statement = texts.delete(batch.silver, past.rows, tables=(batch.table, *batch.later_names))
     done = warehouse.execute(statement).first()
     return int(done["num_deleted_rows"]) if done is not None else 0
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.codes import Code
 from ingest.sql.query import select
 from ingest.sql.rejects import rows as texts
 from ingest.sql.rejects.reasons import keyless
@@ -51,17 +52,9 @@ def table_of(warehouse: Warehouse) -> str:
 def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     """SQL of the rejects, open now, of changes whose key another source table's row holds; None
     where there is none."""
-    if not warehouse.exists("gold", "_rejects"):
-        return None
-    claiming = warehouse.cached("gold", "_rejects", lambda: _claiming(warehouse))
-    if (source, target) not in claiming:
+    if not have_rejects(warehouse, source, target, code=Code.SHARD_KEY_CONFLICT.value):
         return None
     return texts.claimed(table_of(warehouse), source=source, target=target)
-
-
-def _claiming(warehouse: Warehouse) -> set[tuple[str, str]]:
-    """The sources and targets with such rejects."""
-    return set(map(tuple, rows(warehouse.session.sql(texts.claiming(table_of(warehouse))))))
 
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
@@ -82,8 +75,15 @@ def have_rejects(warehouse: Warehouse, source: str, target: str, *, code: str) -
     """Whether events for a target are set aside now for what the code says."""
     if not warehouse.exists("gold", "_rejects"):
         return False
-    where = texts.is_open(source, target, code)
-    return not warehouse.session.sql(select(table_of(warehouse), where)).isEmpty()
+    return (source, target, code) in warehouse.cached(
+        "gold", "_rejects", lambda: _waiting(warehouse)
+    )
+
+
+def _waiting(warehouse: Warehouse) -> set[tuple[str, str, str]]:
+    """The sources, targets and codes of all open rejects of gold: at most as many as there are
+    targets times codes."""
+    return set(map(tuple, rows(warehouse.session.sql(texts.waiting(table_of(warehouse))))))
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:

@@ -59,6 +59,7 @@ KILLED = (
     "r45_late_image_above_one_that_lacks_a_column",
 )
 WIDER = (
+    "r29_base_comes_after_another_batch",
     "r30_soft_late_truncate_below_a_truncate",
     "r31_scd2_equal_version_that_comes_late",
     "r31_scd2_late_delete_below_a_delete",
@@ -387,6 +388,9 @@ def test_a_batch_that_was_applied_comes_again_with_more(
     expected = {scenario.name: scenario.expected("gold") or [] for scenario in played}
     found = {name: _told(laboratory.rows(name), rows) for name, rows in expected.items()}
     assert found == expected
+    for scenario in played:
+        rejects = scenario.expected("rejects") or []
+        assert _narrowed(laboratory.rejects().get(scenario.name, []), rejects) == rejects
 
 
 class Killed(Exception):

@@ -39,7 +39,7 @@ QUERIES = {
     "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
     "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, given="SELECT key FROM k"),
     "of_keys": waiting.of_keys(CLAIMED, EVENTS, keys="keys"),
-    "claiming": rows.claiming("gold._rejects"),
+    "waiting": rows.waiting("gold._rejects"),
     "misfits_in": select("gold._rejects", rows.misfits_in(["it's", "B"])),
     "without_results": waiting.without_results(CLAIMED, "results"),
     "resolved": waiting.resolved(waiting.without_results(CLAIMED, "results")),

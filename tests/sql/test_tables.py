@@ -92,7 +92,7 @@ QUERIES = {
     ),
     "superseded": superseded.superseded(CHANGES, CHANGES, soft=False),
     "highest": superseded.highest("past"),
-    "superseded.delete": superseded.delete("silver.cdc", "past", table=TABLE),
+    "superseded.delete": superseded.delete("silver.cdc", "past", tables=[TABLE, TABLE]),
     "statistics": pending.statistics(
         "silver.cdc",
         pending.of_tables([TABLE]),

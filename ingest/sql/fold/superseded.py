@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ingest.names import SourceTable
 from ingest.position import source_part
 from ingest.sql.delivery import DELIVERY, listed, same
@@ -36,10 +38,12 @@ def highest(superseded: str) -> str:
     return f"SELECT max(pos), max(event_time) FROM {superseded}"
 
 
-def delete(silver: str, superseded: str, *, table: SourceTable) -> str:
-    """The MERGE that takes superseded changes of a source table, a relation, out of silver."""
+def delete(silver: str, superseded: str, *, tables: Sequence[SourceTable]) -> str:
+    """The MERGE that takes superseded changes of a source table, a relation, out of silver;
+    `tables`: all names that it has had."""
+    names = " OR ".join(f"({named(table)})" for table in tables)
     return (
         f"MERGE INTO {silver} s USING {superseded} d "
-        f"ON s.source = {sql_text(table.source)} AND s.kind = 'change' AND {named(table)} "
+        f"ON s.source = {sql_text(tables[0].source)} AND s.kind = 'change' AND ({names}) "
         f"AND {same('s', 'd', (*DELIVERY, 'batch'))} WHEN MATCHED THEN DELETE"
     )

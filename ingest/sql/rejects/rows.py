@@ -75,10 +75,10 @@ def claimed(rejects: str, *, source: str, target: str) -> str:
     return f"SELECT * FROM {rejects} WHERE {is_open(source, target, code)}"
 
 
-def claiming(rejects: str) -> str:
-    """The sources and targets with such rejects in the table `rejects`: (source, target)."""
-    where = equal(status="open", stage="gold", code=Code.SHARD_KEY_CONFLICT.value)
-    return f"SELECT DISTINCT source, target FROM {rejects} WHERE {where}"
+def waiting(rejects: str) -> str:
+    """What open rejects of gold the table `rejects` has: (source, target, code)."""
+    where = equal(status="open", stage="gold")
+    return f"SELECT DISTINCT source, target, code FROM {rejects} WHERE {where}"
 
 
 def unclaimed(claimed: str) -> str:

@@ -34,6 +34,16 @@ def of_keys(opened: str, events: str, *, keys: str) -> str:
     )
 
 
+def of_events(opened: str, events: str) -> str:
+    """The open rejects (`opened`) of events that fit."""
+    return query(
+        waiting=opened,
+        events=events,
+        of_events=f"SELECT r.* FROM waiting r JOIN events e ON {same('e', 'r')} "
+        "WHERE e.key IS NOT NULL AND size(e.misfits) = 0",
+    )
+
+
 def without_results(waiting: str, results: str) -> str:
     """The rejects without those of results of `ingest.fold.arrow`, a relation."""
     return query(

@@ -24,7 +24,6 @@ from pipelines.gold.plan import (
     recorded,
     table_batches,
 )
-from pipelines.gold.redeclared import check_masks
 from pipelines.gold.retyping import outgrowing, typed_at_last
 from pipelines.gold.schema_evolution import Feeding, create_target, evolve
 from pipelines.gold.shared_keys import shares_keys, try_again
@@ -32,6 +31,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
+from pipelines.targets.contract import check_made_for
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
@@ -86,8 +86,7 @@ def advance(
     if mode is None:
         return _up_to(_without_key(ledger, route, new, row=row, pending=pending), coming, pending)
     contract = TargetContract.by(route, mode, keys)
-    check_masks(route, progress.contract)
-    _check_contract(route, progress, contract)
+    check_made_for(route, progress.contract)
     fresh = create_target(ledger, route, new, pending=pending, contract=contract)
     labels = {*row.watermarks, *map(label_of, coming.stats)}
     shared = len(labels) > 1 and route.shard_column is None
@@ -153,17 +152,6 @@ def _keys(
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),
-    )
-
-
-def _check_contract(route: Route, progress: Progress, contract: TargetContract) -> None:
-    """Raise TableError where the configuration asks for another kind of target than there is."""
-    if progress.contract is None or not progress.contract.differs(contract):
-        return
-    grave = "" if progress.contract.mode == contract.mode else " --yes"
-    raise TableError(
-        f"expected {progress.contract}, with which {route.target} was made, got {contract}; "
-        f"`ingest rebuild {route.target}{grave}` makes it so, or set what it was made with"
     )
 
 

@@ -1,26 +1,21 @@
 """Types and masks that a tables file declares otherwise than when a target last came forward.
 
 Another type enters the ledger at the next run, whether or not there is something new for the
-target; another mask, or another secret, parks it until it is made anew: what is declared never goes
-without effect or word, and no column is masked in some rows and clear in others.
+target; another mask, or another secret, parks it until it is made anew
+(`pipelines.targets.contract`): what is declared never goes without effect or word, and no column is
+masked in some rows and clear in others.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.config.modes import TargetContract, masks_of
-from ingest.config.routes import Route
-from ingest.errors import TableError
 from ingest.names import SourceTable
 from pipelines.gold.backlog import progress_of_route
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
+from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import Progress, record_progress
-
-
-class OtherMasks(TableError):
-    """Rows of a target are masked otherwise than the configuration has it."""
 
 
 def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
@@ -35,6 +30,9 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
         progress = progress_of_route(ledger, route)
         if progress.contract is None or progress.declared in (None, dict(route.columns)):
             continue
+        if made_otherwise(route, progress.contract):
+            # Its rows would be made anew for what it was not made for.
+            continue
         types = {name: t for name, t in route.columns.items() if name not in route.masks}
         drift = Drift(ledger, first, replace(route, columns=types))
         ledger.enter(drift.declared(), route)
@@ -42,22 +40,3 @@ def enter_redeclared(ledger: Ledger, cursor: Progress) -> None:
     if noted:
         ledger.save_staged()
         record_progress(ledger.warehouse, list(noted.values()), ledger.progress_by_target)
-
-
-def other_masks(route: Route, contract: TargetContract | None) -> str | None:
-    """The sentence on a target whose rows are masked otherwise than the configuration has it."""
-    now = masks_of(route)
-    if contract is None or contract.masks == now:
-        return None
-    was, wanted = (", ".join(masks) or "none" for masks in (contract.masks, now))
-    return (
-        f"expected masks ({wanted}), got {route.target} with ({was}); nothing is applied to it "
-        f"until `ingest rebuild {route.target}` makes it so, or the tables file has those again"
-    )
-
-
-def check_masks(route: Route, contract: TargetContract | None) -> None:
-    """Raise OtherMasks where rows that are masked otherwise would come beside those there are."""
-    sentence = other_masks(route, contract)
-    if sentence is not None:
-        raise OtherMasks(sentence)

@@ -50,12 +50,12 @@ from pipelines.gold.plan import (
     key_of,
 )
 from pipelines.gold.reconstruction import Reconstruction, as_applied
-from pipelines.gold.redeclared import check_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
 from pipelines.platform.rows import array_of
+from pipelines.targets.contract import check_made_for
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
@@ -73,7 +73,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     warehouse = ledger.warehouse
     columns = columns_of(warehouse, route.target)
     progress = ledger.progress(route.target)
-    check_masks(route, progress.contract if progress is not None else None)
+    check_made_for(route, progress.contract if progress is not None else None)
     check_excluded(route, columns or ())
     extent = ALL_HISTORY
     if progress is not None:
@@ -271,7 +271,7 @@ def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     target = known_targets(ledger.warehouse).fed.get(route.target)
     if progress is None or not progress.applied[0] or target is None:
         return None
-    check_masks(route, progress.contract)
+    check_made_for(route, progress.contract)
     check_excluded(route, columns_of(ledger.warehouse, route.target) or ())
     return as_applied(ledger.warehouse, target, progress)
 

@@ -35,7 +35,7 @@ from pipelines.gold.backlog import (
     with_backlog,
 )
 from pipelines.gold.known_targets import gold_tables
-from pipelines.gold.redeclared import OtherMasks, enter_redeclared, other_masks
+from pipelines.gold.redeclared import enter_redeclared
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import recreates
@@ -46,6 +46,7 @@ from pipelines.platform.session import NO_CONSTRAINTS, NO_DICTIONARIES, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, pending_changes
 from pipelines.silver.transactions import PublishLimit, publish_limit
+from pipelines.targets.contract import OtherMasks, other_masks
 from pipelines.targets.feeders import feeders, kept_apart
 from pipelines.targets.progress import (
     Names,

@@ -22,10 +22,10 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import freed_keys
 from pipelines.apply.modes import KEYED
 from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
-from pipelines.gold.redeclared import other_masks
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
 from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of, keys_of
@@ -65,7 +65,7 @@ def hand_over(ledger: Ledger, route: Route) -> None:
     if row is None or row.contract is None or not shares_keys(route, row):
         return
     keys = keys_of(warehouse, route.target)
-    if not keys or row.outdated is not None or other_masks(route, row.contract) is not None:
+    if not keys or row.outdated is not None or made_otherwise(route, row.contract):
         return
     before = replace(row.uncounted(), contract=row.contract._replace(keys=keys))
     after = try_again(ledger, route, row=before)

@@ -520,7 +520,10 @@ class Ledger(EntryStore):
     def _begin(self, entry: Entry, route: Route) -> None:
         """Carry an approved entry out as far as that can be before the rows of the batch: where
         rows have to be folded again it stays `approved` for `pipelines.gold.approvals` to finish,
-        which alone changes keys."""
+        which alone changes keys. What is too early stays so, too."""
+        if self.too_early(entry):
+            self.stage_entry(entry)
+            return
         later = any(map(deferred, entry.effects)) or self._frees_rejects(entry, route)
         if entry.proposed or later:
             entry = self.save_entry(entry)

@@ -23,6 +23,7 @@ from pipelines.ledger.entries import (
 from pipelines.ledger.renames import FirstNames, later_names, renames
 from pipelines.ledger.statements import statement_of
 from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import Progress, ProgressByTarget
 
 
@@ -113,13 +114,17 @@ class EntryStore:
         return [entry for entry in approved if not self.too_early(entry)]
 
     def too_early(self, entry: Entry) -> bool:
-        """Whether the entry's target is there and nothing is recorded of it: a run was killed while
-        making it. Until changes come again nobody knows which source tables feed it, nor which
-        columns they share."""
+        """Whether the entry's target cannot be touched yet. Of one that is there and of which
+        nothing is recorded, since a run was killed while making it, nobody knows until changes come
+        again which source tables feed it, nor which columns they share. One that the tables file
+        wants otherwise than it was made has first to be made anew."""
         # What comes for a new generation of a table waits until that is seen through.
         if entry.target is None or RecreateTable() in entry.effects:
             return False
-        progress = self.progress(entry.target)
+        progress, route = self.progress(entry.target), self.route(entry.table)
+        if progress is not None and route is not None and route.target == entry.target:
+            if made_otherwise(route, progress.contract):
+                return True
         recorded = progress is not None and progress.watermarks
         if recorded or entry.target in self.feeding_now:
             return False

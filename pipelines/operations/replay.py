@@ -23,7 +23,6 @@ from ingest.sql.delivery import MESSAGE
 from ingest.sql.rejects import replayed as texts
 from pipelines.gold.approvals import finish
 from pipelines.gold.known_targets import known_targets
-from pipelines.gold.redeclared import other_masks
 from pipelines.gold.retyping import opened, replay_target, tables_of, waiting_targets
 from pipelines.gold.run import Merged, merge_tables
 from pipelines.gold.shared_keys import hand_over
@@ -39,6 +38,7 @@ from pipelines.silver.counts import count
 from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import completed_pairs
 from pipelines.silver.stream import DECODED, INPUT, last_batch
+from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import load_progress
 from pipelines.targets.rejects import (
     REJECTS,
@@ -191,7 +191,7 @@ def _typed(warehouse: Warehouse, source: str, *, code: str | None) -> Replayed:
         if progress is not None and progress.outdated is not None:
             continue
         route = fed[target].route if target in fed else None
-        if route is not None and progress is not None and other_masks(route, progress.contract):
+        if route is not None and progress is not None and made_otherwise(route, progress.contract):
             # It says so itself: nothing is applied to it until it is made anew.
             continue
         for number, part in enumerate(opened(warehouse, source, target, code=code)):

@@ -27,6 +27,7 @@ from pipelines.bronze.trimmed import note_trimmed
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import as_applied
 from pipelines.platform.warehouse import Warehouse
+from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import (
     Horizon,
     Progress,
@@ -82,15 +83,14 @@ def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: fl
     progress = progress_of(warehouse, target.source, target.name)
     if not progress.batch or not warehouse.exists("gold", target.name):
         return 0
+    if progress.contract is None or made_otherwise(target.route, progress.contract):
+        # It may need more than what the tables file makes of it does.
+        return 0
     # The last batch stays: silver numbers its appends by the highest there is.
     newest = warehouse.session.sql(newest_batch(warehouse.name("silver", "cdc"))).first()
     last = newest[0] if newest is not None else 0
     old = f"decoded_at < {_moment(now - days * 86_400)} AND batch < {last}"
     with as_applied(warehouse, target, progress) as reconstruction:
-        # What the tables file has made of a target is not what it was made for: it may keep more.
-        made_for = progress.contract
-        if made_for is None or made_for.differs(reconstruction.contract):
-            return 0
         # Horizons are positions in silver. A target ordered by `sequence_by` has others, and one
         # that keeps versions or images needs all changes: neither is trimmed.
         if not reconstruction.contract.keeps.latest or reconstruction.contract.sequence:

@@ -1,0 +1,57 @@
+"""What a target was made for, beside what the tables file wants of it now.
+
+Until `ingest rebuild` makes it anew a target stays what it was made for: neither changes nor schema
+changes nor retention touch one that is wanted otherwise, since what they would do to it cannot be
+taken back.
+"""
+
+from __future__ import annotations
+
+from ingest.config.modes import TargetContract, masks_of, mode_of
+from ingest.config.routes import Route
+from ingest.errors import TableError
+
+
+class OtherMasks(TableError):
+    """Rows of a target are masked otherwise than the configuration has it."""
+
+
+def other_masks(route: Route, contract: TargetContract | None) -> str | None:
+    """The sentence on a target whose rows are masked otherwise than the configuration has it."""
+    now = masks_of(route)
+    if contract is None or contract.masks == now:
+        return None
+    was, wanted = (", ".join(masks) or "none" for masks in (contract.masks, now))
+    return (
+        f"expected masks ({wanted}), got {route.target} with ({was}); nothing is applied to it "
+        f"until `ingest rebuild {route.target}` makes it so, or the tables file has those again"
+    )
+
+
+def other_contract(route: Route, contract: TargetContract | None) -> str | None:
+    """The sentence on a target that the configuration wants of another kind than it is."""
+    mode = mode_of(route, contract.keys) if contract is not None else None
+    if contract is None or mode is None:
+        return None
+    wanted = TargetContract.by(route, mode, contract.keys)
+    if not contract.differs(wanted):
+        return None
+    grave = "" if contract.mode == wanted.mode else " --yes"
+    return (
+        f"expected {contract}, with which {route.target} was made, got {wanted}; "
+        f"`ingest rebuild {route.target}{grave}` makes it so, or set what it was made with"
+    )
+
+
+def made_otherwise(route: Route, contract: TargetContract | None) -> bool:
+    """Whether the configuration wants the target otherwise than it was made."""
+    return other_masks(route, contract) is not None or other_contract(route, contract) is not None
+
+
+def check_made_for(route: Route, contract: TargetContract | None) -> None:
+    """Raise OtherMasks where rows that are masked otherwise would come beside those there are, and
+    TableError where the target would have to be of another kind."""
+    if (masks := other_masks(route, contract)) is not None:
+        raise OtherMasks(masks)
+    if (kind := other_contract(route, contract)) is not None:
+        raise TableError(kind)

@@ -5,7 +5,7 @@ table as it is, so that a crash anywhere leaves an entry `approved`, which the n
 the next decision finishes. All of it happens under gold's lease: who comes second finds the entry
 decided.
 
-1. Waiting changes that this one overtakes are superseded.
+1. Waiting changes that this one overtakes are superseded; where it fails they wait again.
 2. The table (`pipelines.ledger.alter.carry_out`), unless a new key does not tell the rows of before
    apart. That it has got columns is seen by the next run that applies changes to it
    (`Progress.columns`).
@@ -40,7 +40,9 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
     """Carry an approved entry out; gives it as `applied`, or as `failed` with the reason."""
     route = ledger.route(entry.table)
     exists = route is not None and ledger.warehouse.exists("gold", route.target)
-    for other in superseded_by(entry, ledger.of(entry.table)):
+    superseded = superseded_by(entry, ledger.of(entry.table))
+    waiting = [ledger.entries[other.id] for other in superseded]
+    for other in superseded:
         ledger.save_entry(other)
     try:
         if route is not None and exists:
@@ -49,6 +51,8 @@ def complete(ledger: Ledger, entry: Entry) -> Entry:
             needed = carry_out(ledger, entry, route)
             _backfill(ledger, entry, route, needed=needed)
     except Exception as error:
+        for other in waiting:
+            ledger.save_entry(other)
         return replace(entry, status="failed", why=described(error)[:2000])
     return replace(entry, status="applied")
 

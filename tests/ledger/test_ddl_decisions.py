@@ -66,6 +66,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Pat
         canal("half", "INSERT", {"id": "1", "a": "x", "b": "7"}, es=T0, id_=1, types=types_too),
         canal_ddl("half", "ALTER TABLE half MODIFY b varchar(9)", es=T0 + 1000, id_=2),
     ]
+    sent += [
+        canal("behind", "INSERT", {"id": "1", "a": "x", "b": "7"}, es=T0, id_=1, types=types_too),
+        canal_ddl("behind", "ALTER TABLE behind MODIFY b varchar(9)", es=T0 + 1000, id_=2),
+        canal_ddl("behind", "ALTER TABLE behind DROP COLUMN b", es=T0 + 2000, id_=3),
+    ]
     for table in TABLE:
         sent += [
             canal(table, "INSERT", {"id": "1", "a": "x"}, es=T0, id_=1, types=types),
@@ -149,6 +154,26 @@ def test_what_failed_halfway_waits_to_be_approved_again(
     assert project.ingest("ddl", "approve", id_).code == 0
     found = project.ingest("sql", "SELECT id, b FROM gold.shop_half", "--json").records
     assert found == [{"id": 1, "b": "7"}]
+
+
+def test_what_a_failed_change_has_overtaken_waits_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed() -> dict[str, dict[str, Any]]:
+        found = project.ingest("ddl", "list", "--json").records
+        return {e["statement"].split()[3]: e for e in found if e["table"] == "behind"}
+
+    def statuses() -> dict[str, str]:
+        return {word: e["status"] for word, e in listed().items()}
+
+    assert statuses() == {"MODIFY": "pending", "DROP": "pending"}
+    id_ = listed()["DROP"]["id"]
+    with monkeypatch.context() as patch:
+        patch.setattr(approvals, "carry_out", no_space)
+        assert project.ingest("ddl", "approve", id_).code == 1
+    assert statuses() == {"MODIFY": "pending", "DROP": "failed"}
+    assert project.ingest("ddl", "approve", id_).code == 0
+    assert statuses() == {"MODIFY": "superseded", "DROP": "applied"}
 
 
 def no_space(*_: Any) -> None:
@@ -256,7 +281,7 @@ def test_mistakes_touch_nothing(project: Project) -> None:
     for arguments, said in (
         (
             ["ddl", "approve", known, wrong],
-            f"got `{wrong}`, that no id begins with; nearest: {known}",
+            f"`{wrong}`, with which no id begins; nearest: {known}",
         ),
         (["ddl", "reject", "nothing"], "got `nothing`, with which no id begins"),
         (["ddl", "approve"], "Missing argument"),

@@ -242,6 +242,12 @@ class Reconstruction:
         return keyed and len(self.batches) > 1
 
     @property
+    def may_have_owners(self) -> bool:
+        """Whether several source tables may have current versions of one key."""
+        keeps, route = self.contract.keeps, self.route
+        return keeps.versions and route.shard_column is None and len(self.batches) > 1
+
+    @property
     def leaves_out_claims(self) -> bool:
         """Whether changes that wait for a key which another source table's row holds are none of
         the fold's."""

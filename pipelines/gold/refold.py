@@ -29,6 +29,7 @@ from ingest.names import SourceTable, label_of
 from ingest.position import Pos
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
+from ingest.sql.fold.reconstruction import several_owners
 from ingest.sql.query import select
 from ingest.sql.rejects.waiting import baseless_among
 from ingest.sql.silver import ROW_CHANGES, below_pos
@@ -152,9 +153,26 @@ def overwrite(reconstruction: Reconstruction, known: ProgressByTarget) -> Filled
 
 def overwrite_rows(reconstruction: Reconstruction, rows: str) -> None:
     """Replace the target's rows by those of a relation."""
+    check_owners(reconstruction, rows)
     warehouse = reconstruction.warehouse
     name = warehouse.name("gold", reconstruction.target)
     warehouse.execute(overwritten(name, rows, columns=reconstruction.names))
+
+
+def check_owners(reconstruction: Reconstruction, rows: str) -> None:
+    """Raise TableError where the versions of a relation make one key current in several source
+    tables: from then on the row of each would keep the changes of the others out (27)."""
+    if not reconstruction.may_have_owners:
+        return
+    asked = several_owners(rows, keys=reconstruction.keys)
+    found = reconstruction.warehouse.session.sql(asked).first()
+    if found is not None:
+        key, tables = found
+        raise TableError(
+            f"expected one source table to have key ({', '.join(key)}) of {reconstruction.target}, "
+            f"got {' and '.join(tables)}; give it a key that tells their rows apart, or set "
+            f"shard_column"
+        )
 
 
 def fill(

@@ -28,6 +28,7 @@ from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
 from pipelines.gold.refold import (
     Filled,
+    check_owners,
     fill,
     key_overridden,
     overwrite,
@@ -153,6 +154,7 @@ def _filled(
         return overwrite(reconstruction, known)
 
     def replaced(rows: str) -> None:
+        check_owners(reconstruction, rows)
         replace_table(warehouse, target, reconstruction.typed(rows), contract=contract)
 
     return fill(reconstruction, replaced, known)

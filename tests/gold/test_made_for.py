@@ -123,3 +123,21 @@ def test_what_a_target_was_made_for_guards_it(
     assert project.ingest("rebuild", "versions").code == 0
     versions = _rows(project, "SELECT n FROM gold.versions ORDER BY _pos")
     assert [row["n"] for row in versions] == ["1", "2", "3", "7"]
+
+
+@pytest.mark.slow
+def test_versions_of_two_source_tables_never_share_a_key(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/m.yml", SOURCE)
+    text = "source: m\ntables:\n- {{from: [shop.a, shop.b], target: two, keys: [{}], {}}}\n"
+    versions = "stored_as_scd_type: 2"
+    tables = project.write("conf/tables/m.yml", text.format("id, n", versions))
+    project.land("1.jsonl", [_change("a", "INSERT", 1, "eu"), _change("b", "INSERT", 2, "us")])
+    assert project.ingest("run").code == 0
+    tables.write_text(text.format("id", versions))
+    answer = project.ingest("rebuild", "two", "--yes")
+    assert answer.code == 1
+    assert "expected one source table to have key (1) of two, got shop.a and shop.b" in answer.err
+    assert len(_rows(project, "SELECT id FROM gold.two WHERE _current")) == 2

@@ -82,6 +82,7 @@ QUERIES = {
     "one_owner, no target": reconstruction.one_owner(
         TOGETHER, keys=("id",), columns=COLUMNS, added=ADDED, target=None
     ),
+    "several_owners": reconstruction.several_owners("SELECT * FROM t", keys=["a b", "id"]),
     "with_keys": reconstruction.with_keys(PROJECTION, "SELECT * FROM t"),
     "changes_of_other_keys": reconstruction.changes_of_other_keys(CHANGES, PROJECTION, "odd"),
     "events_that_fit": reconstruction.events_that_fit(CHANGES, among="odd", linked="linked"),

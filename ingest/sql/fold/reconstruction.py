@@ -80,6 +80,17 @@ def one_owner(
     )
 
 
+def several_owners(rows: str, *, keys: Sequence[str]) -> str:
+    """A key, as an array of texts, of which several source tables have a current version among the
+    rows, and these tables; none where there is no such key."""
+    listed = quoted_list(keys)
+    texts = ", ".join(f"CAST({quoted(key)} AS string)" for key in keys)
+    return (
+        f"SELECT array({texts}), sort_array(collect_set(_source_table)) FROM ({rows}) "
+        f"WHERE _current GROUP BY {listed} HAVING count(DISTINCT _source_table) > 1 LIMIT 1"
+    )
+
+
 def named(rows: str, *, columns: Collection[str], added: Collection[str]) -> str:
     """Rows (`together`) under the names that the target's columns have."""
     names = [f"{slot} AS {quoted(name)}" for name, slot in slots(columns).items()]

@@ -20,12 +20,14 @@ from typing import NamedTuple
 
 from ingest.sql.quoting import equal
 from ingest.sql.tables.rows import delete
+from pipelines.gold.known_targets import known_targets
 from pipelines.platform.leases import lease
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver import projects
 from pipelines.silver.declarations import forget
 from pipelines.silver.stream import last_batch
 from pipelines.targets.progress import load_progress, targets_of
+from pipelines.targets.table import contract_of
 
 RESET = ("kind", "what", "rows")
 
@@ -74,7 +76,7 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
     """What a reset of the source takes away."""
     found = [
         gone
-        for target in sorted(targets_of(load_progress(warehouse), source))
+        for target in _targets(warehouse, source)
         for gone in of_target(warehouse, source, target)
     ]
     own = equal(source=source)
@@ -88,7 +90,7 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
 def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
     """Take it away; gives what went."""
     found = of_source(warehouse, source, bronze=bronze)
-    for target in sorted(targets_of(load_progress(warehouse), source)):
+    for target in _targets(warehouse, source):
         reset_target(warehouse, source, target)
     own = equal(source=source)
     with lease(warehouse, "gold"), lease(warehouse, "silver"):
@@ -106,6 +108,20 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             _delete(warehouse, "bronze", "messages", where=own)
             projects.forget(warehouse, source)
     return found
+
+
+def _targets(warehouse: Warehouse, source: str) -> list[str]:
+    """The source's targets: those with progress, and those of which a run that was killed left the
+    table and no record."""
+    progress = load_progress(warehouse)
+    recorded = {target for _, target in progress}
+    made = {
+        name
+        for name, target in known_targets(warehouse).fed.items()
+        if target.source == source and name not in recorded
+        if contract_of(warehouse, name) is not None
+    }
+    return sorted({*targets_of(progress, source), *made})
 
 
 def _count(warehouse: Warehouse, layer: str, table: str, *, where: str) -> int:

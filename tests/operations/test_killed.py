@@ -221,3 +221,32 @@ def _answer(port: int, name: str) -> str | None:
             return str(answer.read().decode())
     except OSError:
         return None
+
+
+@pytest.mark.slow
+def test_a_reset_takes_what_a_killed_run_has_not_recorded(
+    tmp_path: Path,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = Project(tmp_path, capsys.readouterr)
+    project.write("conf/sources/shop.yml", SOURCE)
+    project.write("conf/tables/shop.yml", "source: shop\ntables: [{from: 'shop.*'}]\n")
+    _land(project, "1.jsonl", BEFORE, 0)
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        patch.setattr("pipelines.gold.run.record_progress", _killed)
+        project.ingest("run")
+    warehouse = Warehouse(load(project.folder / "conf", environ={}), spark)
+    assert warehouse.exists("gold", "shop_item")
+    assert project.ingest("reset", "--source", "shop", "--yes").code == 0
+    warehouse = Warehouse(load(project.folder / "conf", environ={}), spark)
+    assert not warehouse.exists("gold", "shop_item")
+
+
+class _Killed(BaseException):
+    """Ends the command as a kill would: nobody handles it."""
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise _Killed

@@ -12,7 +12,7 @@ from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
 from ingest.names import SourceTable
-from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached, tied
+from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
 from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.fold.states import listed, typed_states
 from ingest.sql.projection import Projection
@@ -287,20 +287,6 @@ class TableBatch:
     def beside_truncates(self, pos: str) -> str:
         """SQL that is true where `pos` is the place of a truncate in the source's log."""
         return tied_to(() if self.projection.by_arrival else self.all_truncates, pos)
-
-    @property
-    def lowered_truncates(self) -> list[Pos]:
-        """The truncates of this batch of which a copy was applied that stands higher: what lies
-        between the two was gone, and is back."""
-        by_arrival = self.projection.by_arrival
-        return [
-            pos
-            for pos in self.first_truncates
-            if any(
-                pos < known and tied(pos, known, by_arrival=by_arrival)
-                for known in self.watermarks.truncates
-            )
-        ]
 
     @cached_property
     def truncates(self) -> list[Change]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ingest.errors import TableError
 from ingest.fold.fold import Key
-from ingest.position import TOP, Pos, may_follow
+from ingest.position import SOURCE_PART, TOP, Pos, may_follow
 from ingest.sql.fold.late_history import UNHASHED
 from ingest.sql.fold.late_keys import (
     keys_named,
@@ -128,16 +128,21 @@ def soft_deleted_below(batch: TableBatch) -> list[str]:
     above = [truncate for truncate in batch.all_truncates if unseen and truncate > unseen[0]]
     if not batch.soft or not above:
         return []
-    return [rows_at(stored_rows(batch.target_table, batch.projection, soft=True), above)]
+    stored = stored_rows(batch.target_table, batch.projection, soft=True)
+    return [rows_at(stored, above, by_arrival=batch.projection.by_arrival)]
 
 
-def beside_lowered_truncates(batch: TableBatch) -> list[str]:
-    """SQL of the keys that stand at the place of a truncate which a lower copy of it has
-    moved; none where there is no such truncate."""
-    lowered = batch.lowered_truncates
-    if not lowered:
+def beside_late_truncates(batch: TableBatch) -> list[str]:
+    """SQL of the keys that stand at the place of a truncate which comes late; none where there is
+    no such truncate. Which of the two came first the transport does not say, and a copy of the
+    truncate may have been applied that stands higher: what lies between the two is back."""
+    applied = batch.watermarks.applied
+    if batch.projection.by_arrival or applied is None:
         return []
-    beside = batch.earlier(f"{ROW_CHANGES} AND {tied_to(lowered, 'pos')}")
+    late = [t for t in batch.first_truncates if t[:SOURCE_PART] <= applied[:SOURCE_PART]]
+    if not late:
+        return []
+    beside = batch.earlier(f"{ROW_CHANGES} AND {tied_to(late, 'pos')}")
     return [keys_named(batch.projection, beside)]
 
 

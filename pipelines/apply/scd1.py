@@ -27,7 +27,7 @@ from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time,
 from pipelines.apply.frames import Frames
 from pipelines.apply.late_keys import (
     LateKeys,
-    beside_lowered_truncates,
+    beside_late_truncates,
     late_keys,
     soft_deleted_below,
 )
@@ -72,7 +72,7 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     put_back = [
         *_put_back_by_truncates(frames, batch),
         *soft_deleted_below(batch),
-        *beside_lowered_truncates(batch),
+        *beside_late_truncates(batch),
     ]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)

@@ -21,7 +21,7 @@ from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time, resolve_based
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import beside_lowered_truncates, late_keys, soft_deleted_below
+from pipelines.apply.late_keys import beside_late_truncates, late_keys, soft_deleted_below
 from pipelines.apply.merge import carry_out, merged_truncates
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
@@ -64,7 +64,7 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     put_back = [
         *_put_back_by_truncates(batch),
         *soft_deleted_below(batch),
-        *beside_lowered_truncates(batch),
+        *beside_late_truncates(batch),
     ]
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
     counts = Counter(judged.counts)
@@ -152,12 +152,11 @@ def _put_back_by_truncates(batch: TableBatch) -> list[str]:
     was cut off has ended counts as applied.
     """
     applied, again = batch.watermarks.applied, batch.version is None
-    known = batch.all_truncates if again else batch.earlier_truncates
     keys: list[str] = []
     for truncate in batch.first_truncates:
         if not again and applied is not None and truncate > applied:
             break
-        first = all(other <= truncate for other in known)
+        first = all(other <= truncate for other in batch.all_truncates)
         where = f"{ROW_CHANGES} AND {above_pos(truncate)}"
         later = batch.history(where) if again else batch.earlier(where)
         keys.append(

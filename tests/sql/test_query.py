@@ -37,7 +37,7 @@ QUERIES = {
     "rows_below": late_keys.rows_below(
         STORED, PROJECTION, below="_pos < array(1L)", above="SELECT * FROM silver.cdc"
     ),
-    "rows_at": late_keys.rows_at(STORED, [TOP, TOP]),
+    "rows_at": late_keys.rows_at(STORED, [TOP, TOP], by_arrival=False),
     "without_copies": late_keys.without_copies(
         PAIRS, "SELECT * FROM silver.cdc", by_arrival=False, digest="digest"
     ),

@@ -15,6 +15,7 @@ from ingest.sql.casts import as_text
 from ingest.sql.projection import NAMED_KEYS, Projection, events, key_bytes
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, sql_text, sql_texts
+from ingest.sql.silver import tied_to
 
 
 def stored_rows(target: str, projection: Projection, *, soft: bool) -> str:
@@ -103,9 +104,11 @@ def any_above(stored: str, below: str) -> str:
     return f"SELECT 1 FROM ({stored}) WHERE NOT of_another AND NOT ({below}) LIMIT 1"
 
 
-def rows_at(stored: str, positions: Sequence[Pos]) -> str:
-    """The keys of the rows `stored` that stand at these positions."""
-    return f"SELECT key FROM ({stored}) WHERE _pos IN ({', '.join(map(pos_literal, positions))})"
+def rows_at(stored: str, positions: Sequence[Pos], *, by_arrival: bool) -> str:
+    """The keys of the rows `stored` that stand at these positions, or where copies of what stands
+    there do."""
+    there = f"_pos IN ({', '.join(map(pos_literal, positions))})"
+    return f"SELECT key FROM ({stored}) WHERE {there if by_arrival else tied_to(positions, '_pos')}"
 
 
 def without_copies(

@@ -121,14 +121,20 @@ class EntryStore:
         # What comes for a new generation of a table waits until that is seen through.
         if entry.target is None or RecreateTable() in entry.effects:
             return False
-        progress, route = self.progress(entry.target), self.route(entry.table)
-        if progress is not None and route is not None and route.target == entry.target:
-            if made_otherwise(route, progress.contract):
-                return True
+        progress = self.progress(entry.target)
+        if progress is not None and self._made_otherwise(entry, progress):
+            return True
         recorded = progress is not None and progress.watermarks
         if recorded or entry.target in self.feeding_now:
             return False
         return self.warehouse.exists("gold", entry.target)
+
+    def _made_otherwise(self, entry: Entry, progress: Progress) -> bool:
+        """Whether the tables file wants the entry's target otherwise than it was made."""
+        route = self.route(entry.table) if progress.contract is not None else None
+        if route is None or route.target != entry.target:
+            return False
+        return made_otherwise(route, progress.contract)
 
     def statement(self, entry: Entry) -> Statement:
         """The entry's statement, read."""

@@ -165,13 +165,3 @@ def test_no_bytes_raise_anything_but_a_decode_error(cuts: list[tuple[int, int, b
     except DecodeError:
         return
     assert event.kind in ("change", "fragment", "ddl", "control")
-
-
-@pytest.mark.parametrize(
-    "sql", ["delete from t", "with x as (select 1) delete from t", "/* y */ WITH x AS (z) UPDATE t"]
-)
-def test_a_statement_that_changed_rows_is_no_ddl(sql: str) -> None:
-    message = {"payload": {"op": "QUERY", "ddl": {"text": sql}}, "version": "1.0.0"}
-    with pytest.raises(DecodeError) as refused:
-        decoded(json.dumps(message).encode())
-    assert refused.value.code is Code.STATEMENT_DML

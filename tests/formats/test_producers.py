@@ -224,12 +224,16 @@ def test_columns_behind_a_block_of_no_types_stay() -> None:
         ("cloudcanal", {"action": "QUERY", "isDdl": True, "db": "d", "table": "t", "sql": "{}"}),
         ("maxwell", {"type": "table-alter", "database": "d", "ts": 1, "sql": "{}", "def": {}}),
         ("oms_default", {"recordType": "DDL", "prevStruct": None, "postStruct": {"ddl": "{}"}}),
+        ("dataworks", {"payload": {"op": "QUERY", "ddl": {"text": "{}"}}, "version": "1.0.0"}),
     ],
 )
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
         ("/* x */ INSERT INTO t VALUES (1)", "statement_dml"),
+        ("delete from t", "statement_dml"),
+        ("with x as (select 1) delete from t", "statement_dml"),
+        ("/* y */ WITH x AS (z) UPDATE t", "statement_dml"),
         ("ALTER TABLE t ADD COLUMN updated int", None),
     ],
 )

@@ -54,6 +54,8 @@ OF_PRODUCERS = (
     "columns of json_row with names of metadata",
     "which row a changed key was of",
     "CockroachDB's timestamps",
+    "equal changes of a row",
+    "the order of compressed transactions",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

@@ -18,7 +18,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event
 from ingest.formats.debezium.envelope import Source
 from ingest.formats.debezium.json import FORMAT, decoder, recognise
-from ingest.formats.debezium.order import order_of
+from ingest.formats.debezium.order import crowded, order_of
 from ingest.values import jsontext
 from ingest.wire.contract import Decoder, FormatOptions, Message
 
@@ -254,6 +254,17 @@ def test_order_numbers_fit_a_bigint() -> None:
     assert order_of(Source(connector="postgresql", lsn=2**63)) is None
     assert order_of(Source(connector="oracle", scn="9" * 30)) is None
     assert order_of(Source(file="binlog.99999999999999999999", pos=1)) is None
+
+
+def test_rows_of_oracle_that_one_statement_deleted_are_told_apart() -> None:
+    """LogMiner gives them one redo record and ssn 0; txSeq counts them."""
+    place = {"scn": "9", "commit_scn": "12", "rs_id": "0x00001a.0000f2.0010", "ssn": 0}
+    two = [Source(connector="oracle", **place, txSeq=number) for number in (2, 10)]
+    first, second = map(order_of, two)
+    assert first is not None and second is not None and first < second
+    assert [crowded(source) for source in (*two, Source(connector="oracle", **place))] == [
+        *(False, False, True)
+    ]
 
 
 def test_xstream_positions_compare_from_the_left() -> None:

@@ -302,7 +302,7 @@ def whole(number: Number) -> int | None:
 LOSSES = (
     repeats_without_key(
         "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC one "
-        "commit timestamp"
+        "commit timestamp, rows of Oracle without txSeq may have one redo record"
     ),
     equal_changes_of_a_row("the changes of a transaction of MongoDB have one place"),
     Loss(

@@ -257,7 +257,7 @@ FORMAT = Format(
     "a source, historyRecord; a transaction's status, id and event_count; ts_ms alone; a "
     "changefeed's resolved alone; __op or __deleted; schema and payload both null",
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
-    "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, ssn or txSeq; SQL Server commit_lsn, "
+    "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
     "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, record_sequence, mod_number. Flink "
     "CDC sends no position (file empty, pos 0), Vitess none that tells the rows of a transaction "

@@ -37,7 +37,9 @@ def order_of(source: Source) -> Order:
 
 def crowded(source: Source) -> bool:
     """Whether several rows of one transaction may stand at one place: of PostgreSQL those of one
-    COPY, whose log entry is one, of TiCDC all."""
+    COPY, whose log entry is one, of TiCDC all, of Oracle where they are not counted."""
+    if source.connector == "oracle" or source.scn is not None:
+        return source.txSeq is None and not source.lcr_position
     return (source.connector or "").lower() in _CROWDED or source.commit_ts is not None
 
 
@@ -88,7 +90,8 @@ _SEQUENCE = msgspec.json.Decoder(list[int | str | None])
 
 
 def _scn(source: Source) -> Order:
-    """Commit SCN, SCN, then the redo record; XStream's LCR position is one long hexadecimal."""
+    """Commit SCN, SCN, the redo record, then the row's number in its transaction (ssn in versions
+    that do not count); XStream's LCR position is one long hexadecimal."""
     if source.lcr_position:
         return _lcr(source.lcr_position)
     scn = whole(source.scn)
@@ -97,8 +100,9 @@ def _scn(source: Source) -> Order:
     commit = whole(source.commit_scn)
     if commit is None and source.commit_scn:
         return None
-    inside = whole(source.ssn)
-    inside = (whole(source.txSeq) or 0) if inside is None else inside
+    # Of rows that one statement deletes together, the redo record and ssn are the same.
+    inside = whole(source.txSeq)
+    inside = (whole(source.ssn) or 0) if inside is None else inside
     parts = _hex(source.rs_id.strip().removeprefix("0x"), ".") if source.rs_id else None
     if parts is None or len(parts) != 3:
         return (scn if commit is None else commit), scn, 0, 0, inside

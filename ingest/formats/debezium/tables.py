@@ -70,6 +70,7 @@ class _Table(NamedTuple):
     key: tuple[str, ...] | None
     columns: tuple[str, ...]
     of_flink: bool
+    crowded: bool
 
 
 class _Opening(NamedTuple):
@@ -176,6 +177,7 @@ class Tables:
             known = (
                 *(source.db, source.schema, source.table, key, columns),
                 *(source.connector, source.lsn is None, source.scn is None),
+                *(source.txSeq is None, source.lcr_position is None, source.commit_ts is None),
             )
             # A change has mostly the table of the one before.
             if known != last or block is not last_block:
@@ -198,14 +200,15 @@ class Tables:
         if key and not set(key) <= set(columns):
             return None
         flink = of_flink(block, sent.source)
-        return _Table(names_of(sent.source), family, block, key, columns, flink)
+        crowds = crowded(sent.source)
+        return _Table(names_of(sent.source), family, block, key, columns, flink, crowds)
 
     def _invents(self, family: str) -> bool:
         """Whether rows before hold values that are made up: which, each value tells."""
         return family == "postgres" and not self._rows.full_identity
 
     def _changes(self, table: _Table, group: list[_Sent], images: SentImages) -> list[Changes]:
-        names, family, block, key, shape, flink = table
+        names, family, block, key, shape, flink, _ = table
         columns = self._rows.schemas.columns(block, block.row, names, family=family, of_flink=flink)
         places = [at for one in group for at in (one.before, one.after) if at is not None]
         refused = self._rows.placeholder.texts
@@ -269,7 +272,7 @@ def _table_changes(
     return [
         Changes(
             [sent.at for sent in group],
-            _of_table(table, columns, sources),
+            _of_table(table, columns),
             fields,
             table.columns,
             rows.of([sent.before for sent in group]),
@@ -278,7 +281,7 @@ def _table_changes(
     ]
 
 
-def _of_table(table: _Table, columns: Columns, sources: list[Source]) -> Event:
+def _of_table(table: _Table, columns: Columns) -> Event:
     """What all changes of a table have in common."""
     db, schema, name = table.names
     return Event(
@@ -288,7 +291,7 @@ def _of_table(table: _Table, columns: Columns, sources: list[Source]) -> Event:
         table=name,
         key_columns=table.key,
         types=columns.types,
-        crowded=any(map(crowded, sources)),
+        crowded=table.crowded,
     )
 
 

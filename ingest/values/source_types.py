@@ -170,6 +170,8 @@ _OF_FAMILY: dict[tuple[str, str], str] = {
     ("db2", "timestamp"): "timestamp_ntz",
     ("sqlserver", "timestamp"): "binary",
     ("sqlserver", "bit"): "boolean",
+    ("sqlserver", "money"): "decimal(19,4)",
+    ("sqlserver", "smallmoney"): "decimal(10,4)",
     ("streamx", "date"): "timestamp",
 }
 

@@ -31,7 +31,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
-from pipelines.targets.contract import check_made_for
+from pipelines.targets.contract import check_made_for, may_share_keys
 from pipelines.targets.progress import Names, Progress, Watermarks, highest
 from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
@@ -89,7 +89,7 @@ def advance(
     check_made_for(route, progress.contract)
     fresh = create_target(ledger, route, new, pending=pending, contract=contract)
     labels = {*row.watermarks, *map(label_of, coming.stats)}
-    shared = len(labels) > 1 and route.shard_column is None
+    shared = may_share_keys(route, contract.keeps, tables=len(labels))
     feedings = [Feeding(route, table, new[table], contract, pending, ledger) for table in new]
     columns: dict[str, str] = {}
     for number, feeding in enumerate(feedings):

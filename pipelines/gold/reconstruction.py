@@ -54,6 +54,7 @@ from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import ColumnValues, has_values
+from pipelines.targets.contract import may_share_keys
 from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
 from pipelines.targets.rejects import unclaimed
@@ -238,21 +239,21 @@ class Reconstruction:
     @property
     def shared(self) -> bool:
         """Whether rows of several source tables may claim one key."""
-        keyed = self.contract.keeps.latest and self.route.shard_column is None
-        return keyed and len(self.batches) > 1
+        return self.contract.keeps.latest and self._may_share(len(self.batches))
 
     @property
     def may_have_owners(self) -> bool:
         """Whether several source tables may have current versions of one key."""
-        keeps, route = self.contract.keeps, self.route
-        return keeps.versions and route.shard_column is None and len(self.batches) > 1
+        return self.contract.keeps.versions and self._may_share(len(self.batches))
 
     @property
     def leaves_out_claims(self) -> bool:
         """Whether changes that wait for a key which another source table's row holds are none of
         the fold's."""
-        keyed = self.contract.keeps.keyed and not self.route.shard_column
-        return keyed and self._fed_by > 1
+        return self._may_share(self._fed_by)
+
+    def _may_share(self, tables: int) -> bool:
+        return may_share_keys(self.route, self.contract.keeps, tables=tables)
 
     def exact(self) -> str:
         """SQL of the rows, folded event by event."""

@@ -56,7 +56,7 @@ from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
 from pipelines.platform.rows import array_of
-from pipelines.targets.contract import check_made_for
+from pipelines.targets.contract import check_made_for, may_share_keys
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
@@ -92,10 +92,12 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     keys = key_of(warehouse, route, stats=feed.stats, lineage=feed.lineage)
     if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
         return None
+    contract = TargetContract.by(route, "scd1", keys)
+    tables = len({*extent.watermarks, label_of(table)})
     target = TargetTable(
-        contract=TargetContract.by(route, "scd1", keys),
+        contract=contract,
         columns=columns,
-        shared=len({*extent.watermarks, label_of(table)}) > 1,
+        shared=may_share_keys(route, contract.keeps, tables=tables),
     )
     return next(iter(history_batches(warehouse, [feed], target, extent=extent)), None)
 

@@ -25,7 +25,7 @@ from pipelines.gold.plan import Extent, TargetTable, histories, history_batches
 from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.contract import made_otherwise
+from pipelines.targets.contract import made_otherwise, may_share_keys
 from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
 from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of, keys_of
@@ -74,9 +74,9 @@ def hand_over(ledger: Ledger, route: Route) -> None:
 
 
 def shares_keys(route: Route, row: Progress) -> bool:
-    """Whether several source tables may claim one key of a target."""
-    keyed = row.contract is not None and row.contract.keeps.keyed
-    return keyed and len(row.watermarks) > 1 and route.shard_column is None
+    """`may_share_keys` of a target as its progress has it."""
+    contract, tables = row.contract, len(row.watermarks)
+    return contract is not None and may_share_keys(route, contract.keeps, tables=tables)
 
 
 def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> Progress:

@@ -1,4 +1,5 @@
-"""What a target was made for, beside what the tables file wants of it now.
+"""What a target was made for, beside what the tables file wants of it now, and whether its source
+tables may claim one key.
 
 Until `ingest rebuild` makes it anew a target stays what it was made for: neither changes nor schema
 changes nor retention touch one that is wanted otherwise, since what they would do to it cannot be
@@ -7,9 +8,15 @@ taken back.
 
 from __future__ import annotations
 
-from ingest.config.modes import TargetContract, masks_of, mode_of
+from ingest.config.modes import Keeping, TargetContract, masks_of, mode_of
 from ingest.config.routes import Route
 from ingest.errors import TableError
+
+
+def may_share_keys(route: Route, keeps: Keeping, *, tables: int) -> bool:
+    """Whether several source tables may claim one key of a target that `tables` of them feed (27);
+    with a shard_column the table is part of the key."""
+    return keeps.keyed and route.shard_column is None and tables > 1
 
 
 class OtherMasks(TableError):

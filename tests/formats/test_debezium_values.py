@@ -84,6 +84,54 @@ def test_digits_in_the_string_of_a_key_are_no_base64() -> None:
     assert decoded(value, key).key == {"a": "1234"}
 
 
+@pytest.mark.parametrize(
+    ("type_", "sent", "text"),
+    [
+        ("numeric(18,2)", "1234", "1234"),
+        ("numeric(18,2)", "1E+3", "1000"),
+        ("bigint unsigned", "12345678", "12345678"),
+    ],
+)
+def test_digits_that_are_base64_too_are_not_guessed(type_: str, sent: str, text: str) -> None:
+    """Of one column `100` would be a hundred and `1000` another number."""
+    with pytest.raises(DecodeError, match="digits or in base64") as refused:
+        declared(type_, sent, MYSQL)
+    assert refused.value.code is Code.BAD_VALUE
+    told = {"decimal_handling": "string", "bigint_unsigned_handling": "long"}
+    assert declared(type_, sent, MYSQL, options=told)[::2] == (text, [])
+    assert declared(type_, "123", MYSQL)[::2] == ("123", [])
+
+
+SQLSERVER = {"connector": "sqlserver", "db": "depot", "schema": "dbo", "table": "crates"}
+
+
+@pytest.mark.parametrize(
+    ("source", "type_", "sent", "expected"),
+    [
+        (SQLSERVER, "money", "AeJA", ("12.3456", "decimal(19,4)", [])),
+        (SQLSERVER, "smallmoney", "JxA=", ("1.0000", "decimal(10,4)", [])),
+        (PG, "money", "AeJA", ("AeJA", "string", ["decimal_scale"])),
+        (PG, "money", "12.30", ("12.30", "string", [])),
+        (PG, "numeric(10,2)[]", ["AQ==", None, "AeJA"], ('["0.01",null,"1234.56"]', "string", [])),
+        (PG, "date[]", [19675], ('["2023-11-14"]', "string", [])),
+        (PG, "timestamp[]", [1700000000123456], ('["2023-11-14 22:13:20.123456"]', "string", [])),
+        (PG, "numeric[]", [{"scale": 2, "value": "AQ=="}], ('["0.01"]', "string", [])),
+        (PG, "integer[]", [1, 2], ("[1, 2]", "string", [])),
+    ],
+)
+def test_declared_values_are_read_as_with_a_schema(
+    source: Mapping[str, Any], type_: str, sent: Any, expected: Any
+) -> None:
+    assert declared(type_, sent, source) == expected
+
+
+def test_bytes_in_a_string_whose_mode_is_not_told_stay_text() -> None:
+    """`binary.handling.mode` hex writes `deadbeef`, which is base64 of other bytes."""
+    said = connect("string", parameters=propagated("BYTEA"))
+    assert one(said, "deadbeef") == ("deadbeef", "string", [])
+    assert one(said, "deadbeef", options={"binary_handling": "hex"}) == ("3q2+7w==", "binary", [])
+
+
 def test_a_wide_unsigned_number_in_a_string() -> None:
     given = {"columns": {"depot.crates": {"a": "bigint unsigned"}}}
     options = {"bigint_unsigned_handling": "precise"}

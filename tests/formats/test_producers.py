@@ -89,6 +89,36 @@ def test_a_routed_topic_or_a_registry_adds_no_column_to_a_key() -> None:
         assert (row["key_columns"], row["key"]) == (("id",), {"id": "7"}), key
 
 
+def test_what_apicurios_registry_wraps_is_read_as_what_is_inside() -> None:
+    heartbeat, change = {"ts_ms": 1486500577125}, {"id": 7, "__op": "u", "__deleted": "false"}
+    statement = {"source": BINLOG, "databaseName": "s", "ddl": "ALTER TABLE t ADD x int"}
+    begin = {"status": "BEGIN", "id": "571:53195829", "ts_ms": 1486500577125, "event_count": None}
+    sent = [heartbeat, {**statement, "tableChanges": []}, change, {**begin}, None]
+    flat = {"order": "arrival", "options": {"flattened": True}}
+    for payload in (*sent, {"id": 7, "v": "x"}):
+        given = flat if payload is not None and "v" in payload else {"order": "arrival"}
+        wrapped, plain = (
+            [
+                (row["kind"], row["op"], row["ddl"], row["after"], row["error_code"])
+                for row in as_dicts(
+                    reader_of("debezium", **given).rows(
+                        Message(json.dumps(value).encode(), topic="s.shop.t", partition=0, offset=1)
+                    )
+                )
+            ]
+            for value in ({"schemaId": 12, "payload": payload}, payload)
+        )
+        assert wrapped == plain and wrapped[0][-1] is None, payload
+
+
+def test_a_pluggable_database_is_the_database() -> None:
+    """https://github.com/averemee-si/oracdc, which names the container's database beside it."""
+    source = {"connector": "oracdc", "scn": 12204753723754, "database_name": "EBSDB"}
+    source |= {"pdb_name": "PDB1", "owner": "SCOTT", "table": "DEPT"}
+    row = lifted("debezium", {"op": "c", "before": None, "after": {"ID": 1}, "source": source})
+    assert (row["db"], row["schema"], row["table"]) == ("PDB1", "SCOTT", "DEPT")
+
+
 def test_17_a_truncate_that_every_partition_has_is_one() -> None:
     """Whichever rows the place of a transaction does not tell apart."""
     value = {"type": "TRUNCATE", "database": "d", "table": "t", "commitTs": 445_644_789_012_345_678}

@@ -505,7 +505,7 @@ def test_a_row_that_ticdc_before_5_4_deleted_stands_in_old_too() -> None:
         assert code_of(decode, {**sent, "data": deleted, "old": others}) == "image_count"
 
 
-SPANNER = {"connector": "spanner", "db": "d", "table": "t", "ts_us": 5, "record_sequence": "1"}
+SPANNER = {"connector": "spanner", "db": "d", "table": "t", "ts_us": 5, "sequence": "1"}
 
 
 def test_a_watermark_of_spanner_is_a_checkpoint() -> None:

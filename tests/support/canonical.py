@@ -56,6 +56,7 @@ OF_PRODUCERS = (
     "CockroachDB's timestamps",
     "equal changes of a row",
     "the order of compressed transactions",
+    "types of Huawei DRS",
 )
 """Losses before there is a message: no wire here has such values or changes."""
 OF_ENVELOPES = (

@@ -280,6 +280,11 @@ FORMAT = Format(
             mended=True,
         ),
         Loss(
+            "types of Huawei DRS",
+            "of PostgreSQL, Oracle and SQL Server it sends columnType in place of mysqlType, which "
+            "is not read: declare columns, and the dialect",
+        ),
+        Loss(
             "nulls of large objects",
             "of OMS and OceanBase: an update leaves out, as null on both sides, what did not "
             "change; so such a null is unavailable, not NULL",

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.formats.debezium import values as encoded
 from ingest.formats.debezium import values as special
+from ingest.formats.debezium.values import ReadArray, array_reader
 from ingest.values.jsontext import Digits
 from ingest.values.source_types import SourceType, bits_type, parse_type, spark_type
 from ingest.wire.declared import Convert, Texts, plain, sql_converter
@@ -27,6 +29,11 @@ _DEFAULT_DIGITS = {
     ("mysql", "time"): 6,
 }
 _DECIMALS = {"decimal", "numeric", "number", "dec", "fixed"}
+_SCALES = {("sqlserver", "money"): 4, ("sqlserver", "smallmoney"): 4}
+"""Digits behind the point of decimals whose type does not say them."""
+_WITHOUT_SCALE = {"money", "decfloat"}
+"""Decimals of which only a schema has the scale: of PostgreSQL's money it is a setting."""
+_COUNTED = {"date", "time", "timestamptz", "timestamp with time zone"}
 _BITS = {"bit", "bit varying", "varbit"}
 TIME_PRECISIONS = (
     "adaptive",
@@ -74,8 +81,13 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
         return encoded.bits(length, fixed=type_.name == "bit")
     if spark == "boolean":
         return encoded.boolean
-    if type_.name in _DECIMALS:
-        return _decimal(type_, handling)
+    scale = _SCALES.get((family, type_.name))
+    if scale is not None or type_.name in _DECIMALS:
+        if scale is None:
+            scale = type_.numbers[1] if len(type_.numbers) > 1 else 0
+        return _decimal(scale, handling)
+    if type_.name in _WITHOUT_SCALE:
+        return encoded.decimal_text if _as_text(handling) else _without_scale
     if type_.unsigned and type_.name in {"bigint", "int64"}:
         return _unsigned(handling)
     if spark in {"int", "bigint"}:
@@ -91,6 +103,26 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
     if type_.name == "time":
         return _time(type_, family, handling)
     return sql_converter(Texts(family=family))(text)
+
+
+def declared_array(text: str, family: str, handling: Handling) -> ReadArray | None:
+    """The reader of arrays of PostgreSQL declared as `text`; None where elements are as sent, or
+    where it is no array."""
+    element = text.removesuffix("[]")
+    type_ = parse_type(element)
+    if element == text or not (type_.name in _DECIMALS | _COUNTED or type_.name in _CIVIL):
+        return None
+    return array_reader(declared_converter(element, family, handling), encoded.variable_scale)
+
+
+def _as_text(handling: Handling) -> bool:
+    return handling.decimals in ("string", "double")
+
+
+def _without_scale(value: Any, warnings: list[str]) -> str:
+    if value.__class__ is str and encoded.unpacked(value):
+        return encoded.scale_doubted(value, warnings)
+    return encoded.decimal_text(value, warnings)
 
 
 def _integer(value: Any, warnings: list[str]) -> str:
@@ -109,6 +141,8 @@ def _unsigned(handling: Handling) -> Convert:
         if value.__class__ is Digits:
             return packed(value, warnings)
         if value.__class__ is str:
+            if handling.unsigned == "auto" and value.isdigit():
+                check_one_reading(value, "bigint_unsigned_handling: long")
             if handling.unsigned == "long" or (handling.unsigned == "auto" and value.isdigit()):
                 return str(value)
             return packed(value, warnings)
@@ -117,20 +151,33 @@ def _unsigned(handling: Handling) -> Convert:
     return convert
 
 
-def _decimal(type_: SourceType, handling: Handling) -> Convert:
-    if handling.decimals in ("string", "double"):
+def _decimal(scale: int, handling: Handling) -> Convert:
+    if _as_text(handling):
         return encoded.decimal_text
-    packed = encoded.decimal(type_.numbers[1] if len(type_.numbers) > 1 else 0)
+    packed = encoded.decimal(scale)
     if handling.decimals == "precise":
         return packed
 
     def guessed(value: Any, warnings: list[str]) -> str | None:
         # `Infinity` of mode double would be base64 as well
-        if value.__class__ is str and value in special.DECIMALS:
-            return special.DECIMALS[value]
+        if value.__class__ is str:
+            if value in special.DECIMALS:
+                return special.DECIMALS[value]
+            check_one_reading(value, "decimal_handling: string")
         return packed(value, warnings)
 
     return keeps(guessed, texts=DECIMAL_TEXT)
+
+
+def check_one_reading(text: str, option: str) -> None:
+    """Raise bad_value where a text is digits and base64 of another number; `option`: what to set
+    where it is digits."""
+    if encoded.NUMBER(text) and encoded.unpacked(text):
+        raise DecodeError(
+            Code.BAD_VALUE,
+            f"expected a number in digits or in base64, got {text!r}, which may be either: set "
+            f"options: {{{option}}} where the connector sends digits, else precise",
+        )
 
 
 def _date(value: Any, warnings: list[str]) -> str | None:

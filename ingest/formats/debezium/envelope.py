@@ -8,7 +8,7 @@ Source: https://debezium.io/documentation/reference/3.6/connectors/ (source bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -115,6 +115,7 @@ class Source(msgspec.Struct, gc=False):
     collection: str | None = None
     database: str | None = None
     database_name: str | None = None
+    pdb_name: str | None = None
     keyspace: str | None = None
     keyspace_name: str | None = None
     schema_name: str | None = None
@@ -140,7 +141,6 @@ class Source(msgspec.Struct, gc=False):
     commit_ts: Number = None
     ts_hlc: str | None = None
     origin: Any = None
-    record_sequence: str | None = None
     mod_number: Number = None
     value_capture_type: str | None = None
     pkNames: Any = None
@@ -208,13 +208,19 @@ def of_cockroachdb(source: Source) -> bool:
     return "cockroachdb" in (source.connector, source.origin)
 
 
+def wraps_payload(members: Collection[str]) -> bool:
+    """Whether an object of these names is a payload alone, or with the number of its schema, as
+    Apicurio's ExtJsonConverter writes it."""
+    return {*members} <= {"payload", "schemaId"}
+
+
 def names_of(source: Source) -> TableName:
     """Database, schema and table, under whichever names the connector has for them: oracdc's
-    `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`, CockroachDB's and
-    ScyllaDB's own."""
+    `pdb_name` and `owner`, Vitess's and Cassandra's `keyspace`, SeaTunnel's `database`,
+    CockroachDB's and ScyllaDB's own."""
     if source.table and source.db:
         return source.db, source.schema or None, source.table
-    db = source.db or source.database or source.database_name
+    db = source.db or source.database or source.pdb_name or source.database_name
     db = db or source.keyspace or source.keyspace_name
     schema = source.schema or source.owner or source.schema_name
     table = source.table or source.collection or source.table_name

@@ -29,6 +29,7 @@ from ingest.formats.debezium.envelope import (
     names_of,
     refuse_named_types,
     sent_micros,
+    wraps_payload,
 )
 from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
@@ -118,7 +119,7 @@ class _Debezium:
             inner = outer
         elif inner is None:
             top = jsontext.members(sent)
-            if top.keys() <= {"schema", "payload"}:
+            if top.keys() <= {"schema", "payload"} or wraps_payload(top):
                 return self._flattened.tombstone(message, warnings)
             return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         word = inner.op
@@ -191,7 +192,7 @@ class _Debezium:
             raise DecodeError(
                 Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
             )
-        if "payload" in top and (len(top) == 1 or "schema" in top):
+        if "payload" in top and (len(top) == 1 or "schema" in top or wraps_payload(top)):
             block = self._rows.schemas.block(bytes(top.get("schema", b"")))
             value = bytes(top["payload"])
             if value[:1] != b"{":
@@ -259,7 +260,7 @@ FORMAT = Format(
     ordered="by the position in source: MySQL and MariaDB file, pos, row; PostgreSQL the last "
     "commit's LSN, then lsn; Oracle commit_scn, scn, rs_id, txSeq or ssn; SQL Server commit_lsn, "
     "change_lsn, event_serial_no; Db2 and Informix commit_lsn, change_lsn; MongoDB the second, "
-    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, record_sequence, mod_number. Flink "
+    "ord; TiCDC commit_ts; CockroachDB ts_hlc; Spanner ts_us, sequence, mod_number. Flink "
     "CDC sends no position (file empty, pos 0), Vitess none that tells the rows of a transaction "
     "apart: order: arrival",
     flat=True,
@@ -312,13 +313,14 @@ FORMAT = Format(
             "choice",
             "auto",
             "decimal.handling.mode where no schema tells; auto: a number, or text with a point or "
-            "minus, is text, else base64",
+            "minus, is text, else base64; digits that may be either are refused",
             ("auto", "precise", "string", "double"),
         ),
         "bigint_unsigned_handling": Option(
             "choice",
             "auto",
-            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text",
+            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text; those "
+            "that may be base64 too are refused",
             ("auto", "long", "precise"),
         ),
         "time_precision": Option(

@@ -10,6 +10,7 @@ import msgspec
 from ingest.errors import DecodeError
 from ingest.events import Row
 from ingest.formats.debezium.columns import Columns
+from ingest.formats.debezium.envelope import wraps_payload
 from ingest.formats.debezium.schema import Schemas
 from ingest.values import jsontext
 from ingest.wire.contract import TableName
@@ -99,13 +100,9 @@ def _columns(key: _Key, raw: bytes) -> bytes:
     """The object of columns in a key: its payload, with a schema beside it, with the number of one
     (Apicurio's registry), or alone."""
     payload = bytes(key.payload)
-    if payload and (key.schema or (payload[:1] == b"{" and _wraps(jsontext.members(raw)))):
+    if payload and (key.schema or (payload[:1] == b"{" and wraps_payload(jsontext.members(raw)))):
         return payload
     return raw
-
-
-def _wraps(members: Collection[str]) -> bool:
-    return {*members} <= {"payload", "schemaId"}
 
 
 MakeKeys = Callable[[Schemas, Texts], Keys]

@@ -153,8 +153,12 @@ def _hlc(source: Source) -> Order:
 
 
 def _spanner(source: Source) -> Order:
-    """Commit timestamp in microseconds, the record in its transaction, the change in its record."""
-    committed, record = whole(source.ts_us), whole(source.record_sequence)
+    """Commit timestamp in microseconds (in milliseconds from old versions), the record in its
+    transaction, the change in its record."""
+    committed, millis, sequence = whole(source.ts_us), whole(source.ts_ms), source.sequence
+    record = whole(sequence) if isinstance(sequence, str) else None
+    if committed is None and millis is not None:
+        committed = millis * 1000
     if committed is None or record is None:
         return None
     return committed, record, whole(source.mod_number) or 0

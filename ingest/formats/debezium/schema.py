@@ -23,7 +23,13 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import ColumnType
 from ingest.formats.debezium.columns import Columns
-from ingest.formats.debezium.declared import Handling, declared_converter, declared_type, is_decimal
+from ingest.formats.debezium.declared import (
+    Handling,
+    declared_array,
+    declared_converter,
+    declared_type,
+    is_decimal,
+)
 from ingest.formats.debezium.envelope import Source
 from ingest.formats.debezium.types import (
     PLAIN,
@@ -153,11 +159,14 @@ class Schemas:
         for name, text in declared.items():
             columns.append(ColumnType(name, text, declared_type(text, family)))
             converts[name] = declared_converter(text, family, self._handling)
+            if (array := declared_array(text, family, self._handling)) is not None:
+                arrays[name] = array
             if not fields:
                 nested[name] = variable_scale
         types = types_of(tuple(columns)) if columns else None
         if declared:
             converts, nested = in_any_case(converts), in_any_case(nested)
+            arrays = in_any_case(arrays)
         return Columns(
             types,
             converts,
@@ -182,6 +191,10 @@ class Schemas:
             by_type = field.type in ("int64", "string", "double", "float", "float64")
             by_type = by_type and wanted.startswith(("decimal", "binary"))
             by_type = by_type or (field.type == "string" and is_decimal(said))
+            # Bytes in a string are base64 or hexadecimal digits: a setting of the connector.
+            propagated = declared is None and field.tidb_type is None
+            if propagated and field.type == "string" and wanted == "binary":
+                by_type = self._handling.binary != "bytes"
             if declared is not None or by_type:
                 handling = self._handling
                 if field.type == "string":

@@ -26,6 +26,7 @@ from ingest.formats.debezium.envelope import (
     is_snapshot,
     micros,
     sent_micros,
+    wraps_payload,
 )
 from ingest.formats.debezium.events import joined_id
 from ingest.formats.debezium.order import order_of
@@ -330,7 +331,7 @@ def recognise(top: TopLevel) -> bool:
     if payload is None or "op" in top:
         return _recognised(top)
     if bytes(payload) == b"null":
-        return "schema" in top and len(top) == 2
+        return len(top) == 2 and ("schema" in top or wraps_payload(top))
     try:
         inside = PAYLOADS.of(payload)
         if is_key_of_schema_change(inside):

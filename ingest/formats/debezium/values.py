@@ -100,7 +100,7 @@ class _AsSent(Exception):
 Nested = Callable[[dict[str, Any]], str | None]
 """A value that is a JSON object -> canonical text; None where it stays as sent."""
 
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$").match
 _SIGNED = re.compile(r"-?\d+$")
 _FAR = re.compile(r"([+-]\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d+)Z", re.ASCII).fullmatch
 
@@ -186,7 +186,7 @@ def decimal(scale: int) -> Convert:
         data = unpacked(value)
         if data:
             return canonical.unscaled_text(int.from_bytes(data, "big", signed=True), scale)
-        if _NUMBER.match(value) or value in DECIMALS:
+        if NUMBER(value) or value in DECIMALS:
             return decimal_text(value, warnings)
         warnings.append(Code.BAD_BASE64.value)
         return str(value)

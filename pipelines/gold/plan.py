@@ -75,12 +75,11 @@ class Histories(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetTable:
-    """The target that batches are for: what it was made for, and its columns. `fresh`: it was made
-    in this run; `shared`: several source tables feed it."""
+    """The target that batches are for: what it was made for, and its columns. `shared`: several
+    source tables may claim one key of it."""
 
     contract: TargetContract
     columns: dict[str, str]
-    fresh: bool = False
     shared: bool = False
 
 
@@ -261,7 +260,6 @@ def _batch(
             tenant=one_tenant(source, stats, watermarks.tenant),
         ),
         missing_order_keys=table.missing_order_keys,
-        fresh=target.fresh,
         shared=target.shared,
     )
 

@@ -57,7 +57,7 @@ def _waiting(warehouse: Warehouse) -> list[str]:
         {name: cursors[name].batch if name in cursors else None for name in declared}
     )
     lags: dict[tuple[str | None, ...], int] = {}
-    for source, cursor in cursors.items() if progress else ():
+    for source, cursor in cursors.items():
         if source in declared:
             ledger = Ledger(warehouse, source, progress_by_target=progress)
             for first, above in backlog_of(ledger, cursor).items():

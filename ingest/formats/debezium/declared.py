@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.formats.debezium import values as encoded
-from ingest.formats.debezium import values as special
 from ingest.formats.debezium.values import ReadArray, array_reader
 from ingest.values.jsontext import Digits
 from ingest.values.source_types import SourceType, bits_type, parse_type, spark_type
@@ -141,11 +140,10 @@ def _unsigned(handling: Handling) -> Convert:
         if value.__class__ is Digits:
             return packed(value, warnings)
         if value.__class__ is str:
-            if handling.unsigned == "auto" and value.isdigit():
-                check_one_reading(value, "bigint_unsigned_handling: long")
-            if handling.unsigned == "long" or (handling.unsigned == "auto" and value.isdigit()):
-                return str(value)
-            return packed(value, warnings)
+            digits = handling.unsigned == "auto" and value.isdigit()
+            if digits:
+                _check_one_reading(value, "bigint_unsigned_handling: long")
+            return str(value) if digits or handling.unsigned == "long" else packed(value, warnings)
         return encoded.unsigned(value, warnings)
 
     return convert
@@ -161,15 +159,15 @@ def _decimal(scale: int, handling: Handling) -> Convert:
     def guessed(value: Any, warnings: list[str]) -> str | None:
         # `Infinity` of mode double would be base64 as well
         if value.__class__ is str:
-            if value in special.DECIMALS:
-                return special.DECIMALS[value]
-            check_one_reading(value, "decimal_handling: string")
+            if value in encoded.DECIMALS:
+                return encoded.DECIMALS[value]
+            _check_one_reading(value, "decimal_handling: string")
         return packed(value, warnings)
 
     return keeps(guessed, texts=DECIMAL_TEXT)
 
 
-def check_one_reading(text: str, option: str) -> None:
+def _check_one_reading(text: str, option: str) -> None:
     """Raise bad_value where a text is digits and base64 of another number; `option`: what to set
     where it is digits."""
     if encoded.NUMBER(text) and encoded.unpacked(text):
@@ -210,7 +208,7 @@ def _civil(type_: SourceType, family: str, handling: Handling) -> Convert:
     # MySQL's TIMESTAMP and Spark's are instants; the other date-times have no zone
     instant = type_.name == "timestamp" and family not in ("postgres", "oracle", "db2")
     zoned = encoded.zoned_in(handling.zone)
-    infinities = special.TIMES if family == "postgres" else {}
+    infinities = encoded.TIMES if family == "postgres" else {}
 
     def convert(value: Any, warnings: list[str]) -> str | None:
         if value.__class__ is str and not value.lstrip("-").isdigit():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ingest.wire.avro.framing import WRITE_IN_MESSAGE, refused
+from ingest.wire.avro.framing import WRITE_IN_MESSAGE, id_in_header, refused
 from ingest.wire.contract import TopLevel
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -152,6 +152,9 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
             "its headers name a schema of an Apicurio registry, which only the message itself may "
             f"do: {WRITE_IN_MESSAGE}"
         )
+    for name, _ in headers:
+        if (elsewhere := id_in_header(name)) is not None:
+            return f"expected the schema's id in the message, {elsewhere}"
     if value.lstrip()[:1] == b"[":
         return (
             "it is an array: each record has one message, so cut arrays into their elements before "

@@ -83,7 +83,8 @@ def advance(
         pending = _with_schema_hints(warehouse, new, pending)
     keys = _keys(ledger, route, new, progress=progress, pending=pending)
     mode = mode_of(route, keys)
-    if mode is None:
+    untold = progress.contract is None and not keys and _truncates_alone(stats)
+    if mode is None or untold:
         return _up_to(_without_key(ledger, route, new, row=row, pending=pending), coming, pending)
     contract = TargetContract.by(route, mode, keys)
     check_made_for(route, progress.contract)
@@ -315,17 +316,21 @@ def _without_key(
     row: Progress,
     pending: PendingChanges,
 ) -> Progress:
-    """The progress, once every change of tables whose rows nothing tells apart is a reject."""
+    """The progress, once every change of tables whose rows nothing tells apart is a reject; but
+    truncates, which do not say whether rows have a key, and come again once some do."""
     for table, stats in new.items():
+        row = replace(row, events=row.events + sum(each.changes for each in stats))
+        if _truncates_alone(stats):
+            continue
         changes = silver_changes(
             ledger.warehouse.name("silver", "cdc"),
             [table, *later_names(table, ledger.first_names)],
             f"{spanned(stats)} AND {pending.limit.only}",
         )
         rejected = no_key_rejects(ledger.warehouse, table.source, route.target, changes=changes)
-        row = replace(
-            row,
-            rejected=row.rejected + rejected,
-            events=row.events + sum(each.changes for each in stats),
-        )
+        row = replace(row, rejected=row.rejected + rejected)
     return row
+
+
+def _truncates_alone(stats: Iterable[BatchStats]) -> bool:
+    return all(each.changes == each.truncates for each in stats)

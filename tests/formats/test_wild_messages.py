@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.events import DECODED
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import Message
+from ingest.wire.strangers import advice_on_bytes
 from tests.support.avro_encoders import dts_record, written
 from tests.support.avro_schemas import DTS_15
 from tests.support.decoding import code_of, decoder, events
@@ -503,6 +506,34 @@ def test_a_row_that_ticdc_before_5_4_deleted_stands_in_old_too() -> None:
     assert [event.warnings for event in found] == [[], []]
     for others in (deleted[:1], deleted[::-1], [deleted[0], {"id": "2"}]):
         assert code_of(decode, {**sent, "data": deleted, "old": others}) == "image_count"
+
+
+def test_a_record_of_shareplex_itself_is_refused() -> None:
+    """Aliyun DTS, "Data formats of a Kafka cluster": its scn is Oracle's, not a time."""
+    meta = {"op": "ins", "table": "d.t", "scn": "14589063118712", "rowid": "AAAT", "userid": 84}
+    value = {"meta": {**meta, "trans": "7.0.411499", "seq": 1}, "data": {"a": "1"}}
+    for name in ("auto", "oms_shareplex"):
+        (row,) = rows(name, value)
+        assert (row["error_code"], "SharePlex's own" in row["error"]) == ("unsupported", True)
+
+
+def test_a_row_that_ticdc_found_corrupted_is_refused() -> None:
+    """https://docs.pingcap.com/tidb/stable/ticdc-integrity-check."""
+    sent = {"version": 1, "database": "d", "table": "t", "type": "INSERT", "commitTs": 4}
+    sent |= {"buildTs": 1709517900321, "schemaVersion": 4, "data": {"id": "1"}, "old": None}
+    decode = decoder("ticdc_simple")
+    found = {"version": 1, "current": 1, "previous": 0}
+    assert code_of(decode, {**sent, "checksum": {**found, "corrupted": False}}) is None
+    assert code_of(decode, {**sent, "checksum": {**found, "corrupted": True}}) == "contradiction"
+
+
+def test_a_schema_id_in_a_header_of_confluents_is_named() -> None:
+    headers = (("__value_schema_id", b"\x01" + bytes(16)),)
+    value = b"\0\0\0\0\x01\x0c"
+    with pytest.raises(DecodeError, match="PrefixSchemaIdSerializer") as refused:
+        list(decoder("debezium_avro")(Message(value, topic="t", headers=headers)))
+    assert refused.value.code is Code.UNSUPPORTED
+    assert "PrefixSchemaIdSerializer" in advice_on_bytes(value, headers)
 
 
 SPANNER = {"connector": "spanner", "db": "d", "table": "t", "ts_us": 5, "sequence": "1"}

@@ -38,7 +38,7 @@ from ingest.formats.dts import avro as dts
 from ingest.formats.oceanbase import avro as ob_avro
 from ingest.values import jsontext
 from ingest.wire.avro.connect import ADJUSTMENTS
-from ingest.wire.avro.framing import WRITE_IN_MESSAGE, id_in_header, looks_confluent
+from ingest.wire.avro.framing import id_in_header, looks_confluent
 from ingest.wire.contract import Decoder, Format, FormatOptions, Loss, Message, Option
 from ingest.wire.contradictions import refuse_rows
 
@@ -64,11 +64,10 @@ class _DebeziumAvro:
         writer, start = None, 0
         if message.headers:
             for name, text in message.headers:
-                if id_in_header(name):
+                if (elsewhere := id_in_header(name)) is not None:
                     raise DecodeError(
                         Code.UNSUPPORTED,
-                        "expected the schema's id before the datum, got it in a header of "
-                        f"Apicurio's: {WRITE_IN_MESSAGE}",
+                        f"expected the schema's id before the datum, {elsewhere}",
                     )
                 if name == SCHEMA_HEADER and text:
                     writer = self._writers.of_schema(text, schemas)

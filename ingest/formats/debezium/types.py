@@ -76,6 +76,9 @@ def _plain(field: Field) -> Reading:
 def _decimal(field: Field) -> Reading:
     name, sizes = field.name, field.parameters or {}
     scale, precision = number_of(sizes, "scale"), number_of(sizes, "connect.decimal.precision")
+    if precision is None:
+        # TiCDC's name for it.
+        precision = number_of(sizes, "precision")
     if scale is None or (precision is not None and scale > precision > 0):
         return Reading(f"{name}({precision},{scale})", "string", encoded.scale_doubted)
     convert = encoded.decimal(scale)

@@ -16,7 +16,7 @@ from ingest.ddl.dialect import dialect_of_database
 from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row, Types
-from ingest.formats.dts.record import DOCUMENT, NEWEST, Image, Record, image_of, read
+from ingest.formats.dts.record import DOCUMENT, Image, Record, image_of, read
 from ingest.formats.dts.types import Widened, corrections, family_of_source, source_types
 from ingest.wire.avro.fields import Fields
 from ingest.wire.clock import epoch_micros
@@ -28,6 +28,7 @@ from ingest.wire.contract import (
     Message,
     Option,
     TableName,
+    equal_changes_of_a_row,
     repeats_without_key,
 )
 from ingest.wire.contradictions import refuse_rows
@@ -120,8 +121,6 @@ class _Decoding:
                 warnings.append(Code.DDL_TEXT_MISSING.value)
             elif is_truncate(ddl):
                 op = "truncate"
-        if record.version:
-            warnings.append(Code.UNKNOWN_VERSION.value)
         event = Event(
             op=op,
             kind=KIND_OF[op],
@@ -260,7 +259,7 @@ def _milliseconds(text: str | None, warnings: list[str]) -> int | None:
 def _recognise(message: Message) -> Record | bool:
     """The record that the bytes are, all of them; else whether they are one at all."""
     value = message.value or b""
-    if not value or value[0] & 1 or value[0] > 2 * NEWEST:
+    if not value or value[0] & 1:
         return False
     try:
         return read(value)
@@ -293,6 +292,7 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key("the rows of one statement have one sourcePosition"),
+        equal_changes_of_a_row("the changes of one statement have one sourcePosition"),
         Loss(
             "other tags, safeSourcePosition, the database's version, processTimestamps",
             "they say nothing of the change: bronze alone has them",

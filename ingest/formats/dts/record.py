@@ -24,8 +24,6 @@ OPERATIONS = (
     *("INSERT", "UPDATE", "DELETE", "DDL", "BEGIN", "COMMIT", "ROLLBACK", "ABORT", "HEARTBEAT"),
     *("CHECKPOINT", "COMMAND", "FILL", "FINISH", "CONTROL", "RDB", "NOOP", "INIT"),
 )
-NEWEST = 15
-"""Versions to this one are taken for the format's; 0 is the only one seen."""
 _IN_MICROS = ("MySQL", "PostgreSQL")
 _NULL, _TEXT, _LIST = 0, 2, 4
 DOCUMENT = Fields(("_value", "_id"), (0, 0))
@@ -47,7 +45,6 @@ class Image(NamedTuple):
 class Record(NamedTuple):
     """One record. Of `fields` and the images, text stands where the union holds its string."""
 
-    version: int
     id: int
     timestamp: int
     position: str
@@ -69,8 +66,9 @@ def read(data: bytes) -> Record:
 
 def _record(data: bytes, at: int) -> tuple[Record, int]:
     version, at = number(data, at)
-    if not 0 <= version <= NEWEST:
-        raise malformed(f"a version from 0 to {NEWEST}", 0)
+    # Servers send the version of a database there, 170844600 of one.
+    if version < 0:
+        raise malformed("a version of 0 or more", 0)
     id_, at = number(data, at)
     timestamp, at = number(data, at)
     position, at = text(data, at)
@@ -99,7 +97,6 @@ def _record(data: bytes, at: int) -> tuple[Record, int]:
         _, at = number(data, at)
     return (
         Record(
-            version,
             id_,
             timestamp,
             position,

@@ -47,6 +47,7 @@ class _Meta(msgspec.Struct, gc=False):
     trans: Scalar = None
     seq: Scalar = None
     scn: Scalar = None
+    userid: Any = None
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -71,6 +72,13 @@ def decoder(options: FormatOptions) -> Decoder:
         warnings: list[str] = []
         record = parse(message.value or b"", _RECORD.decode, warnings)
         meta = record.meta
+        if meta.userid is not None:
+            raise DecodeError(
+                Code.UNSUPPORTED,
+                "expected a record of OMS, which imitates SharePlex, got one of SharePlex's own "
+                "(meta.userid), as Aliyun DTS writes it too: its scn is Oracle's and orders "
+                "otherwise; of DTS, choose DTS Avro or Canal Json",
+            )
         op = _OPS.get((meta.op or "").lower())
         if op is None:
             raise DecodeError(

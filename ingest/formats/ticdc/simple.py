@@ -45,6 +45,10 @@ _NONE = msgspec.Raw(b"")
 _MOMENT = {"location", "value"}
 
 
+class _Checksum(msgspec.Struct, gc=False):
+    corrupted: bool = False
+
+
 class _Envelope(msgspec.Struct, gc=False):
     version: int | None = None
     type: str | None = None
@@ -55,6 +59,7 @@ class _Envelope(msgspec.Struct, gc=False):
     sql: str | None = None
     handleKeyOnly: bool = False
     claimCheckLocation: str | None = None
+    checksum: _Checksum | None = None
     data: msgspec.Raw = _NONE
     old: msgspec.Raw = _NONE
     tableSchema: msgspec.Raw = _NONE
@@ -75,6 +80,12 @@ def decoder(options: FormatOptions) -> Decoder:
         if envelope.version != 1:
             warnings.append(Code.UNKNOWN_VERSION.value)
         op = _op(envelope)
+        if envelope.checksum is not None and envelope.checksum.corrupted:
+            raise DecodeError(
+                Code.CONTRADICTION,
+                "expected a row of which the checksum is right, got one that TiCDC found corrupted "
+                "(corruption-handle-level: warn): compare it with the table's",
+            )
         kind = KIND_OF[op]
         event = Event(
             op=op,
@@ -162,12 +173,12 @@ def _images(
     zone = options.time_zone
     old = _row(envelope.old, rows, zone, warnings=warnings)
     new = _row(envelope.data, rows, zone, warnings=warnings)
-    event.before, event.after = paired(event.op, old, new, warnings=warnings)
     word = "full"
     if envelope.handleKeyOnly or envelope.claimCheckLocation:
         handle_key_only(event.op, envelope.claimCheckLocation, keep_keys)
         warnings.append(Code.PARTIAL_IMAGE.value)
         word = "key"
+    event.before, event.after = paired(event.op, old, new, warnings=warnings)
     event.before_image = word if event.before is not None else None
     event.after_image = word if event.after is not None else None
 

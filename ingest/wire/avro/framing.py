@@ -5,7 +5,7 @@
 | Confluent's | a zero byte, the schema's id in four | `confluent` |
 | Avro's single object | C3 01, the schema's fingerprint in eight | `single_object` |
 | Apicurio's | a zero byte, an id in eight | `refused` |
-| Apicurio's with headers | nothing: the id stands in a header | `id_in_header` |
+| Apicurio's and Confluent's with headers | nothing: the id is in a header | `id_in_header` |
 | AWS Glue's | 03, whether it is compressed, the schema version's id in sixteen | `refused` |
 
 A framing that is to be read is a function here that says where the datum begins; a format asks it.
@@ -39,13 +39,18 @@ _SPELT = (
     (b"0000", re.compile(rb"[0-9A-Fa-f\s]+"), "hex"),
 )
 """How a zero byte and a schema's id begin where bytes are written as text."""
-_ID_HEADERS = ("apicurio.value.globalId", "apicurio.value.contentId")
+_APICURIOS = ("apicurio.value.globalId", "apicurio.value.contentId")
+_CONFLUENTS = "__value_schema_id"
 _WRITE_AS_CONFLUENT = "set its apicurio.registry.as-confluent to true"
 WRITE_IN_MESSAGE = (
     "set the converter's apicurio.registry.headers.enabled to false and "
     "apicurio.registry.as-confluent to true"
 )
-"""What to do about ids in headers."""
+"""What to do about Apicurio's ids in headers."""
+_PREFIX = (
+    "set the converter's value.schema.id.serializer to "
+    "io.confluent.kafka.serializers.schema.id.PrefixSchemaIdSerializer"
+)
 OTHER_LANGUAGES = (
     "Avro alone is decoded: if the messages are Protobuf, set the connector's value.converter to "
     "AvroConverter"
@@ -122,9 +127,16 @@ def other_language(data: bytes) -> str | None:
     return None
 
 
-def id_in_header(name: str) -> bool:
-    """Whether a header of this name has the schema's id, so that no frame stands in the message."""
-    return name.startswith(_ID_HEADERS)
+def id_in_header(name: str) -> str | None:
+    """What to do where a header of this name has the schema's id, so that no frame stands in the
+    message; None of other headers."""
+    if name == _CONFLUENTS:
+        return f"got it in a header of Confluent's: {_PREFIX}"
+    return f"got it in a header of Apicurio's: {WRITE_IN_MESSAGE}" if _of_apicurio(name) else None
+
+
+def _of_apicurio(name: str) -> bool:
+    return name.startswith(_APICURIOS)
 
 
 def _has_eight(data: bytes) -> bool:

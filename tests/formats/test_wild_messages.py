@@ -527,6 +527,21 @@ def test_a_row_that_ticdc_found_corrupted_is_refused() -> None:
     assert code_of(decode, {**sent, "checksum": {**found, "corrupted": True}}) == "contradiction"
 
 
+def test_what_ticdc_compressed_itself_is_named() -> None:
+    packed = b"\x04\x22\x4d\x18" + bytes(9)
+    key = b'{"ts":5,"scm":"test","tbl":"t","t":1}'
+    for name, message in (
+        ("ticdc_simple", Message(packed)),
+        ("ticdc_open", Message(_counted(packed), bytes(7) + b"\x01" + _counted(key))),
+    ):
+        with pytest.raises(DecodeError, match="large-message-handle-compression to none"):
+            list(decoder(name)(message))
+
+
+def _counted(part: bytes) -> bytes:
+    return len(part).to_bytes(8, "big") + part
+
+
 def test_a_schema_id_in_a_header_of_confluents_is_named() -> None:
     headers = (("__value_schema_id", b"\x01" + bytes(16)),)
     value = b"\0\0\0\0\x01\x0c"

@@ -17,7 +17,7 @@ from ingest.ddl.parse import is_truncate
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event
 from ingest.formats.ticdc.columns import Column, OpenRows
-from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso
+from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso, refuse_compressed
 from ingest.values.jsontext import UNREADABLE, excerpt, parse
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.wire.contract import (
@@ -109,6 +109,8 @@ def _pairs(message: Message) -> Iterator[tuple[bytes, bytes]]:
         )
     keys = _parts(key, len(_VERSION), "key")
     values = _parts(value, 0, "value") if value else [b""] * len(keys)
+    if values:
+        refuse_compressed(values[0])
     if len(keys) != len(values):
         raise DecodeError(
             Code.BAD_SHAPE,

@@ -19,7 +19,7 @@ from ingest.ddl.parse import empties
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
 from ingest.formats.ticdc.schema import read_schema, sql_types
-from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso
+from ingest.formats.ticdc.tso import handle_key_only, micros_of_tso, refuse_compressed
 from ingest.values import canonical, jsontext
 from ingest.wire.contract import (
     SPACES_OF_JSON,
@@ -76,6 +76,7 @@ def decoder(options: FormatOptions) -> Decoder:
 
     def decode(message: Message) -> Iterator[Event]:
         warnings: list[str] = []
+        refuse_compressed(message.value or b"")
         envelope = jsontext.parse(message.value or b"", _ENVELOPE.decode, warnings)
         if envelope.version != 1:
             warnings.append(Code.UNKNOWN_VERSION.value)

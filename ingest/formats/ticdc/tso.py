@@ -1,4 +1,4 @@
-"""What TiCDC's protocols share: TiDB's timestamps, and rows too large to be sent."""
+"""What TiCDC's protocols share: TiDB's timestamps, and rows too large to be sent as they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from ingest.errors import DecodeError
 from ingest.wire.scalars import Scalar, number_of
 
 _LOGICAL_BITS = 18
+_LZ4 = b"\x04\x22\x4d\x18"
 
 
 def micros_of_tso(given: Scalar) -> int | None:
     """Microseconds since the epoch of a TiDB timestamp (TSO): its upper bits are milliseconds."""
     number = number_of(given)
     return (number >> _LOGICAL_BITS) * 1000 if number else None
+
+
+def refuse_compressed(data: bytes) -> None:
+    """Raises unsupported for a message, or a part of one, that TiCDC itself compressed."""
+    if data.startswith(_LZ4):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            "expected JSON, got what TiCDC compressed by lz4: set its "
+            "large-message-handle-compression to none; the producer's compression may stay",
+        )
 
 
 def handle_key_only(op: str, place: str | None, keep: bool) -> None:

@@ -137,6 +137,17 @@ def date_of_days(days: int) -> str:
         raise DecodeError(Code.BAD_VALUE, f"expected days of years 1..9999, got {days}") from None
 
 
+def date_of_parts(year: int, month: int, day: int, *, warnings: list[str]) -> str:
+    """A date of its numbers: with MySQL's zeros, and the warning `zero_date`; of another year than
+    0 to 9999 (`-0044-03-15`, `10000-08-17`) with `value_not_of_type`, for gold has none."""
+    if not 0 <= year <= 9999:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return f"{'-' if year < 0 else ''}{abs(year):04d}-{month:02d}-{day:02d}"
+    if not (year and month and day):
+        warnings.append(Code.ZERO_DATE.value)
+    return f"{year:04d}-{month:02d}-{day:02d}"
+
+
 def civil_of(count: int, per_second: int) -> str:
     """A zone-less date-time of `count` units since 1970-01-01 00:00, `per_second` to a second."""
     seconds, rest = divmod(count, per_second)

@@ -11,6 +11,7 @@ from ingest.events import Event
 from ingest.formats import FORMATS
 from ingest.formats.dts.record import read
 from ingest.formats.dts.values import _codec
+from ingest.formats.oceanbase.values import date as date_of
 from ingest.wire.avro.bytes import number
 from ingest.wire.contract import Message
 from ingest.wire.floats import double_of, single_of
@@ -162,6 +163,21 @@ def test_a_version_is_whatever_the_server_calls_its_own(version: int) -> None:
     value = written(DTS_15, dts_record(operation="NOOP", version=version))
     assert code_of(decoder("dts"), value) is None
     assert FORMATS["dts"].recognise_bytes(Message(value))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("year", "text"), [(-44, "-0044-03-15"), (10000, "10000-03-15"), (2024, "2024-03-15")]
+)
+def test_a_date_of_a_far_year_takes_no_neighbour_with_it(year: int, text: str) -> None:
+    parts = dict.fromkeys(("hour", "minute", "second", "millis"))
+    fields = [{"name": name, "dataTypeNumber": number} for name, number in (("id", 3), ("at", 10))]
+    date: Value = ("DateTime", {"year": year, "month": 3, "day": 15, **parts})
+    row: list[Value] = [("Integer", {"precision": 4, "value": "1"}), date]
+    record = dts_record(objectName="farm.crop", fields=fields, afterImages=row)
+    [event] = events(decoder("dts"), written(DTS_15, record))
+    assert event.after == {"id": "1", "at": text}
+    assert (event.warnings == ["value_not_of_type"]) is (year != 2024)
+    assert date_of(year, 3, 15, []) == text
 
 
 def test_utf_16_without_a_mark_is_big_endian() -> None:

@@ -169,12 +169,10 @@ def _date_time(per_second: int) -> Reader:
             found, word = _without_day(parts, per_second)
         elif year is None or month is None:
             found, word = _days(parts, digits), "interval"
-        elif not (0 <= year <= 9999 and 0 <= month <= 12 and 0 <= day <= 31):
+        elif not (0 <= month <= 12 and 0 <= day <= 31):
             raise _contradicted("a date", parts)
         else:
-            if not (year and month and day):
-                warnings.append(Code.ZERO_DATE.value)
-            found, word = f"{year:04d}-{month:02d}-{day:02d}", "date"
+            found, word = canonical.date_of_parts(year, month, day, warnings=warnings), "date"
             if hour is not None:
                 found, word = f"{found} {_clock(hour, minute, second, parts)}", "datetime"
                 if rest:

@@ -36,11 +36,9 @@ BRANCHES = (
 
 def date(year: int, month: int, day: int, warnings: list[str]) -> str:
     """A date; MySQL's impossible ones keep their zeros."""
-    if not (0 <= year <= 9999 and 0 <= month <= 12 and 0 <= day <= 31):
-        raise _contradicted("a date of years 0 to 9999", (year, month, day))
-    if not (year and month and day):
-        warnings.append(Code.ZERO_DATE.value)
-    return f"{year:04d}-{month:02d}-{day:02d}"
+    if not (0 <= month <= 12 and 0 <= day <= 31):
+        raise _contradicted("a date", (year, month, day))
+    return canonical.date_of_parts(year, month, day, warnings=warnings)
 
 
 def date_time(parts: Sequence[int], warnings: list[str]) -> str:

@@ -56,13 +56,19 @@ def backlog_of(ledger: Ledger, cursor: Progress) -> Backlog:
 
 
 def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
-    """The source tables that were set aside for want of a key, and whose key messages name now."""
+    """The source tables that were set aside for want of a key, and whose key messages name now;
+    with each, the others that feed its target: truncates of theirs waited for rows."""
     tables = {*pending.keys, *(s.table for s in pending.stats if any(s.key_columns))}
-    firsts = set(map(ledger.first_name, tables))
-    routes = {table: route for table in firsts if (route := ledger.route(table)) is not None}
-    return {
-        table: 0 for table, route in routes.items() if unkeyed(progress_of_route(ledger, route))
-    }
+    found: set[SourceTable] = set()
+    others: set[SourceTable] = set()
+    for table in set(map(ledger.first_name, tables)):
+        route = ledger.route(table)
+        if route is None or not unkeyed(progress := progress_of_route(ledger, route)):
+            continue
+        found.add(table)
+        others |= {ledger.first_name(SourceTable(table.source, *each)) for each in progress.tables}
+    others = {other for other in others - found if ledger.route(other) is not None}
+    return dict.fromkeys(found | (others - ledger.closed() if others else others), 0)
 
 
 def unkeyed(progress: Progress) -> bool:

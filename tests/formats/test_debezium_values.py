@@ -89,7 +89,6 @@ def test_digits_in_the_string_of_a_key_are_no_base64() -> None:
     [
         ("numeric(18,2)", "1234", "1234"),
         ("numeric(18,2)", "1E+3", "1000"),
-        ("bigint unsigned", "12345678", "12345678"),
     ],
 )
 def test_digits_that_are_base64_too_are_not_guessed(type_: str, sent: str, text: str) -> None:
@@ -97,9 +96,21 @@ def test_digits_that_are_base64_too_are_not_guessed(type_: str, sent: str, text:
     with pytest.raises(DecodeError, match="digits or in base64") as refused:
         declared(type_, sent, MYSQL)
     assert refused.value.code is Code.BAD_VALUE
-    told = {"decimal_handling": "string", "bigint_unsigned_handling": "long"}
+    told = {"decimal_handling": "string"}
     assert declared(type_, sent, MYSQL, options=told)[::2] == (text, [])
     assert declared(type_, "123", MYSQL)[::2] == ("123", [])
+
+
+@pytest.mark.parametrize("type_", ["bigint unsigned", "decimal(10,2) unsigned"])
+def test_digits_of_an_unsigned_number_are_no_base64(type_: str) -> None:
+    """Base64 of a number that is not negative begins with a letter."""
+    assert declared(type_, "12345678", MYSQL)[::2] == ("12345678", [])
+
+
+def test_a_key_that_cannot_be_read_is_no_change_without_a_key() -> None:
+    deleted = {"op": "d", "source": MYSQL, "before": None, "after": None}
+    with pytest.raises(DecodeError, match="digits or in base64"):
+        decoded(deleted, b'{"id":"1234"}', columns={"depot.crates": {"id": "numeric(18,0)"}})
 
 
 SQLSERVER = {"connector": "sqlserver", "db": "depot", "schema": "dbo", "table": "crates"}
@@ -125,10 +136,12 @@ def test_declared_values_are_read_as_with_a_schema(
     assert declared(type_, sent, source) == expected
 
 
-def test_bytes_in_a_string_whose_mode_is_not_told_stay_text() -> None:
+def test_bytes_in_a_string_whose_mode_is_not_told_are_not_guessed() -> None:
     """`binary.handling.mode` hex writes `deadbeef`, which is base64 of other bytes."""
     said = connect("string", parameters=propagated("BYTEA"))
-    assert one(said, "deadbeef") == ("deadbeef", "string", [])
+    with pytest.raises(DecodeError, match="hexadecimal digits"):
+        one(said, "deadbeef")
+    assert one(said, "3q2+7w==") == ("3q2+7w==", "binary", [])
     assert one(said, "deadbeef", options={"binary_handling": "hex"}) == ("3q2+7w==", "binary", [])
 
 

@@ -102,13 +102,31 @@ def test_what_apicurios_registry_wraps_is_read_as_what_is_inside() -> None:
                 (row["kind"], row["op"], row["ddl"], row["after"], row["error_code"])
                 for row in as_dicts(
                     reader_of("debezium", **given).rows(
-                        Message(json.dumps(value).encode(), topic="s.shop.t", partition=0, offset=1)
+                        Message(
+                            json.dumps(value).encode(),
+                            json.dumps(key).encode(),
+                            topic="s.shop.t",
+                            partition=0,
+                            offset=1,
+                        )
                     )
                 )
             ]
-            for value in ({"schemaId": 12, "payload": payload}, payload)
+            for value, key in (
+                ({"schemaId": 12, "payload": payload}, {"schemaId": 1, "payload": {"id": 7}}),
+                (payload, {"id": 7}),
+            )
         )
         assert wrapped == plain and wrapped[0][-1] is None, payload
+
+
+def test_a_row_of_columns_like_the_registrys_wrapper_is_a_row() -> None:
+    given = {"order": "arrival", "options": {"flattened": True, "tombstone": "delete"}}
+    for payload in ("abc", None, {"k": 1}):
+        value = json.dumps({"schemaId": 12, "payload": payload}).encode()
+        message = Message(value, b'{"schemaId":12}', topic="s.shop.t", partition=0, offset=1)
+        (row,) = as_dicts(reader_of("debezium", **given).rows(message))
+        assert (row["op"], row["after"]["schemaId"]) == ("update", "12")
 
 
 def test_a_pluggable_database_is_the_database() -> None:

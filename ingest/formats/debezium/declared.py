@@ -84,7 +84,7 @@ def declared_converter(text: str, family: str, handling: Handling) -> Convert | 
     if scale is not None or type_.name in _DECIMALS:
         if scale is None:
             scale = type_.numbers[1] if len(type_.numbers) > 1 else 0
-        return _decimal(scale, handling)
+        return _decimal(scale, handling, unsigned=type_.unsigned)
     if type_.name in _WITHOUT_SCALE:
         return encoded.decimal_text if _as_text(handling) else _without_scale
     if type_.unsigned and type_.name in {"bigint", "int64"}:
@@ -109,7 +109,7 @@ def declared_array(text: str, family: str, handling: Handling) -> ReadArray | No
     where it is no array."""
     element = text.removesuffix("[]")
     type_ = parse_type(element)
-    if element == text or not (type_.name in _DECIMALS | _COUNTED or type_.name in _CIVIL):
+    if element == text or type_.name not in _DECIMALS | _WITHOUT_SCALE | _COUNTED | _CIVIL:
         return None
     return array_reader(declared_converter(element, family, handling), encoded.variable_scale)
 
@@ -119,7 +119,7 @@ def _as_text(handling: Handling) -> bool:
 
 
 def _without_scale(value: Any, warnings: list[str]) -> str:
-    if value.__class__ is str and encoded.unpacked(value):
+    if value.__class__ is str and value not in encoded.DECIMALS and encoded.unpacked(value):
         return encoded.scale_doubted(value, warnings)
     return encoded.decimal_text(value, warnings)
 
@@ -140,16 +140,15 @@ def _unsigned(handling: Handling) -> Convert:
         if value.__class__ is Digits:
             return packed(value, warnings)
         if value.__class__ is str:
+            # No base64 of a number that is not negative begins with a digit.
             digits = handling.unsigned == "auto" and value.isdigit()
-            if digits:
-                _check_one_reading(value, "bigint_unsigned_handling: long")
             return str(value) if digits or handling.unsigned == "long" else packed(value, warnings)
         return encoded.unsigned(value, warnings)
 
     return convert
 
 
-def _decimal(scale: int, handling: Handling) -> Convert:
+def _decimal(scale: int, handling: Handling, *, unsigned: bool) -> Convert:
     if _as_text(handling):
         return encoded.decimal_text
     packed = encoded.decimal(scale)
@@ -161,20 +160,21 @@ def _decimal(scale: int, handling: Handling) -> Convert:
         if value.__class__ is str:
             if value in encoded.DECIMALS:
                 return encoded.DECIMALS[value]
-            _check_one_reading(value, "decimal_handling: string")
+            if unsigned and value.isdigit():
+                return str(value)
+            _check_one_reading(value)
         return packed(value, warnings)
 
     return keeps(guessed, texts=DECIMAL_TEXT)
 
 
-def _check_one_reading(text: str, option: str) -> None:
-    """Raise bad_value where a text is digits and base64 of another number; `option`: what to set
-    where it is digits."""
+def _check_one_reading(text: str) -> None:
+    """Raise bad_value where a text is digits and base64 of another number, a negative one."""
     if encoded.NUMBER(text) and encoded.unpacked(text):
         raise DecodeError(
             Code.BAD_VALUE,
-            f"expected a number in digits or in base64, got {text!r}, which may be either: set "
-            f"options: {{{option}}} where the connector sends digits, else precise",
+            f"expected a decimal in digits or in base64, got {text!r}, which may be either: set "
+            "options: {decimal_handling: string} where the connector sends digits, else precise",
         )
 
 

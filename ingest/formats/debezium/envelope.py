@@ -211,7 +211,7 @@ def of_cockroachdb(source: Source) -> bool:
 def wraps_payload(members: Collection[str]) -> bool:
     """Whether an object of these names is a payload alone, or with the number of its schema, as
     Apicurio's ExtJsonConverter writes it."""
-    return {*members} <= {"payload", "schemaId"}
+    return "payload" in members and {*members} <= {"payload", "schemaId"}
 
 
 def names_of(source: Source) -> TableName:
@@ -310,7 +310,10 @@ LOSSES = (
         "the rows of one COPY of PostgreSQL have one LSN, those of a transaction of TiCDC one "
         "commit timestamp, rows of Oracle without txSeq may have one redo record"
     ),
-    equal_changes_of_a_row("the changes of a transaction of MongoDB have one place"),
+    equal_changes_of_a_row(
+        "the changes of a transaction of MongoDB, and of Oracle without rs_id and txSeq, have one "
+        "place"
+    ),
     Loss(
         "the order of compressed transactions",
         "with MySQL's binlog_transaction_compression the rows of a transaction have one position, "

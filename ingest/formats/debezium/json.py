@@ -33,6 +33,7 @@ from ingest.formats.debezium.envelope import (
 )
 from ingest.formats.debezium.events import Heading, plain_event
 from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
+from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
 from ingest.formats.debezium.schema import Block
@@ -119,7 +120,7 @@ class _Debezium:
             inner = outer
         elif inner is None:
             top = jsontext.members(sent)
-            if top.keys() <= {"schema", "payload"} or wraps_payload(top):
+            if top.keys() <= {"schema", "payload"} or self._wraps(top, message):
                 return self._flattened.tombstone(message, warnings)
             return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         word = inner.op
@@ -131,6 +132,13 @@ class _Debezium:
                 return self._unlike(top, sent, message, warnings=warnings, unfit=None)
         assert word is not None
         return self._row(inner, word, block, message=message, warnings=warnings)
+
+    def _wraps(self, top: Mapping[str, msgspec.Raw], message: Message) -> bool:
+        """Whether a message is a payload with the number of its schema: where rows may be anything,
+        only beside such a key, for a row may have these columns."""
+        if not wraps_payload(top):
+            return False
+        return not self._flattened.rest or is_wrapped(message.key)
 
     def _says(self, top: Mapping[str, msgspec.Raw]) -> bool:
         inside = jsontext.members(top["payload"]) if "payload" in top else top
@@ -192,7 +200,7 @@ class _Debezium:
             raise DecodeError(
                 Code.UNSUPPORTED, "expected a Debezium envelope, got CloudEvents; use JsonConverter"
             )
-        if "payload" in top and (len(top) == 1 or "schema" in top or wraps_payload(top)):
+        if "payload" in top and (len(top) == 1 or "schema" in top or self._wraps(top, message)):
             block = self._rows.schemas.block(bytes(top.get("schema", b"")))
             value = bytes(top["payload"])
             if value[:1] != b"{":
@@ -313,14 +321,14 @@ FORMAT = Format(
             "choice",
             "auto",
             "decimal.handling.mode where no schema tells; auto: a number, or text with a point or "
-            "minus, is text, else base64; digits that may be either are refused",
+            "minus, is text, else base64; digits that may be either, a positive number or a "
+            "negative one, are refused",
             ("auto", "precise", "string", "double"),
         ),
         "bigint_unsigned_handling": Option(
             "choice",
             "auto",
-            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text; those "
-            "that may be base64 too are refused",
+            "bigint.unsigned.handling.mode where no schema tells; auto: digits are text",
             ("auto", "long", "precise"),
         ),
         "time_precision": Option(

@@ -63,7 +63,7 @@ class JsonKeys:
             return None
 
     def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
-        """The key's columns and values."""
+        """The key's columns and values. Raises bad_value where a value cannot be read."""
         if not raw:
             return None
         try:
@@ -76,9 +76,9 @@ class JsonKeys:
                     )
             raw = _columns(key, raw)
             image = jsontext.image(raw, [], marked=True)
-            return self._texts(image, raw, columns, [], []) if image else None
         except _UNREADABLE:
             return None
+        return self._texts(image, raw, columns, [], []) if image else None
 
 
 def without_table(
@@ -103,6 +103,16 @@ def _columns(key: _Key, raw: bytes) -> bytes:
     if payload and (key.schema or (payload[:1] == b"{" and wraps_payload(jsontext.members(raw)))):
         return payload
     return raw
+
+
+def is_wrapped(raw: bytes | None) -> bool:
+    """Whether a key is a payload with the number of its schema, as Apicurio's registry has it."""
+    if not raw:
+        return False
+    try:
+        return wraps_payload(jsontext.members(raw))
+    except _UNREADABLE:
+        return False
 
 
 MakeKeys = Callable[[Schemas, Texts], Keys]

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from ingest.formats.debezium.envelope import Source, whole
+from ingest.formats.debezium.envelope import Source, is_snapshot, whole
 
 Order = tuple[int, ...] | None
 
@@ -38,9 +38,14 @@ def order_of(source: Source) -> Order:
 def crowded(source: Source) -> bool:
     """Whether several rows of one transaction may stand at one place: of PostgreSQL those of one
     COPY, whose log entry is one, of TiCDC all, of Oracle where they are not counted."""
+    if source.connector in _APART:
+        return False
     if source.connector == "oracle" or source.scn is not None:
-        return source.txSeq is None and not source.lcr_position
-    return (source.connector or "").lower() in _CROWDED or source.commit_ts is not None
+        # A row of a snapshot may show the last number that was streamed.
+        return not source.lcr_position and (source.txSeq is None or is_snapshot(source))
+    if source.commit_ts is not None or source.lsn is not None:
+        return True
+    return (source.connector or "").lower() in _CROWDED
 
 
 def orders_of(sources: Sequence[Source]) -> list[Order]:
@@ -209,6 +214,7 @@ _ORDERS: dict[str, Callable[[Source], Order]] = {
     "spanner": _spanner,
 }
 _CROWDED = {"postgresql", "ticdc"}
+_APART = {"mysql", "mariadb"}
 _TRACES: tuple[tuple[str, Callable[[Source], Order]], ...] = (
     ("commit_ts", _commit_ts),
     ("lsn", _lsn),

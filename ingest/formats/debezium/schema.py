@@ -39,7 +39,13 @@ from ingest.formats.debezium.types import (
     read_of_flink,
     zeros,
 )
-from ingest.formats.debezium.values import Nested, ReadArray, array_reader, variable_scale
+from ingest.formats.debezium.values import (
+    Nested,
+    ReadArray,
+    array_reader,
+    binary_in_text,
+    variable_scale,
+)
 from ingest.values import jsontext
 from ingest.values.source_types import types_of
 from ingest.wire.avro.connect import Field
@@ -191,16 +197,15 @@ class Schemas:
             by_type = field.type in ("int64", "string", "double", "float", "float64")
             by_type = by_type and wanted.startswith(("decimal", "binary"))
             by_type = by_type or (field.type == "string" and is_decimal(said))
-            # Bytes in a string are base64 or hexadecimal digits: a setting of the connector.
-            propagated = declared is None and field.tidb_type is None
-            if propagated and field.type == "string" and wanted == "binary":
-                by_type = self._handling.binary != "bytes"
             if declared is not None or by_type:
                 handling = self._handling
                 if field.type == "string":
                     # Connect packs into bytes alone: digits in a string are the number itself
                     handling = handling._replace(decimals="string", unsigned="long")
                 spark, convert = wanted, declared_converter(said, family, handling)
+                told = declared is not None or field.tidb_type is not None
+                if wanted == "binary" and not told and handling.binary == "bytes":
+                    convert = binary_in_text
                 if field.type == "boolean" and declared is None:
                     spark, convert = PLAIN["boolean"].spark, PLAIN["boolean"].convert
         elif said is not None and (declared is not None or spark == "string"):

@@ -177,7 +177,7 @@ class Tables:
             known = (
                 *(source.db, source.schema, source.table, key, columns),
                 *(source.connector, source.lsn is None, source.scn is None),
-                *(source.txSeq is None, source.lcr_position is None, source.commit_ts is None),
+                crowded(source),
             )
             # A change has mostly the table of the one before.
             if known != last or block is not last_block:

@@ -255,6 +255,25 @@ def binary(handling: str) -> Convert:
     return convert
 
 
+_HEX = re.compile(r"(?:[0-9a-f]{4})+").fullmatch
+
+
+_BASE64 = binary("bytes")
+
+
+def binary_in_text(value: Any, warnings: list[str]) -> str | None:
+    """Bytes in a string, where `binary.handling.mode` is not told: base64, but for texts that may
+    as well be hexadecimal digits, which raise bad_value."""
+    if value.__class__ is str and _HEX(value):
+        raise DecodeError(
+            Code.BAD_VALUE,
+            f"expected bytes in base64 or in hexadecimal digits, got {value[:40]!r}, which may be "
+            "either: set options: {binary_handling: hex} where the connector sends digits, else "
+            "base64",
+        )
+    return _BASE64(value, warnings)
+
+
 _URL_SAFE = str.maketrans("-_", "+/")
 
 

@@ -274,7 +274,7 @@ FORMAT = Format(
     summary="Aliyun DTS change tracking, Avro of 14 or 15 fields, without framing",
     source="Alibaba Cloud DTS, Record.avsc, "
     "https://github.com/aliyun/aliyun-dts-subscribe-demo (510fea5)",
-    recognised="the bytes are one record to the last, with its version, enums and unions in range",
+    recognised="the bytes are one record to the last, with its enums and unions in range",
     ordered="by sourcePosition: the log's file and the position in it (72469@78), a number or an "
     "LSN; streams merged from several servers (DMS, DRDS) need order: arrival",
     recognise_bytes=_recognise,

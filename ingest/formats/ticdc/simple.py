@@ -46,7 +46,7 @@ _MOMENT = {"location", "value"}
 
 
 class _Checksum(msgspec.Struct, gc=False):
-    corrupted: bool = False
+    corrupted: bool | None = None
 
 
 class _Envelope(msgspec.Struct, gc=False):

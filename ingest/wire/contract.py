@@ -171,14 +171,19 @@ def repeats_without_key(why: str) -> Loss:
     )
 
 
-def equal_changes_of_a_row(why: str) -> Loss:
+def equal_changes_of_a_row(why: str, *, by_default: bool = False) -> Loss:
     """The loss where a place in the source's log does not tell the changes of a row apart, and a
-    source goes by it all the same; `why`: which changes have one."""
+    source goes by it all the same; `why`: which changes have one. `by_default`: sources of the
+    format go by it unless they say otherwise."""
+    asked, instead = ("", "set order: arrival") if by_default else _ASKED_FOR
     return Loss(
         "equal changes of a row",
-        f"with order: source {why}, and equal changes there count as one: a row that is inserted, "
-        "deleted and inserted again as it was is gone: leave order: auto",
+        f"{asked}{why}, and equal changes there count as one: a row that is inserted, deleted and "
+        f"inserted again as it was is gone: {instead}",
     )
+
+
+_ASKED_FOR = "with order: source ", "leave order: auto"
 
 
 class Format(NamedTuple):

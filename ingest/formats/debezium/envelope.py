@@ -312,7 +312,8 @@ LOSSES = (
     ),
     equal_changes_of_a_row(
         "the changes of a transaction of MongoDB, and of Oracle without rs_id and txSeq, have one "
-        "place"
+        "place",
+        by_default=True,
     ),
     Loss(
         "the order of compressed transactions",

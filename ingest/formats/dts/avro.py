@@ -292,7 +292,9 @@ FORMAT = Format(
     },
     losses=(
         repeats_without_key("the rows of one statement have one sourcePosition"),
-        equal_changes_of_a_row("the changes of one statement have one sourcePosition"),
+        equal_changes_of_a_row(
+            "the changes of one statement have one sourcePosition", by_default=True
+        ),
         Loss(
             "other tags, safeSourcePosition, the database's version, processTimestamps",
             "they say nothing of the change: bronze alone has them",

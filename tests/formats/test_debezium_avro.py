@@ -75,6 +75,23 @@ def test_enough_of_the_golden_messages_have_schemas(tmp_path: Path) -> None:
     assert sum(message is not None for message in encoded) > 20
 
 
+def test_a_key_that_ends_too_soon_is_no_change_without_a_key(tmp_path: Path) -> None:
+    """Of a delete whose row before was not sent, the key alone says which row it was."""
+    files = SchemaFiles(tmp_path)
+    [folder] = [folder for folder in FOLDERS if folder.name == "images_postgresql"]
+    [_, _, _, sent, *_] = messages(folder)
+    whole = as_avro(files, sent)
+    assert whole is not None and whole.key is not None
+    reader = reader_of(options={"schema_folder": str(tmp_path)})
+    found = [
+        (row["op"], row["before"], row["key"], row["error_code"])
+        for key in (whole.key, whole.key[:-1])
+        for row in map(as_json, reader.rows(whole._replace(key=key)))
+        if row["kind"] != "schema"
+    ]
+    assert found == [("delete", None, {"id": "2"}, None), (None, None, None, "bad_avro")]
+
+
 def sample_rows(shared: Path, stem: str, folder: Path) -> list[dict[str, Any]]:
     """The silver rows of a peer's messages, each with what is expected of it as `expect`."""
     base = shared / "samples" / "peers" / "debezium-avro"

@@ -130,14 +130,14 @@ class AvroKeys:
             return None
 
     def row(self, raw: bytes | None, columns: Columns, names: TableName) -> Row | None:
-        """The key's columns and values."""
+        """The key's columns and values. Raises bad_avro and bad_value where they cannot be read."""
         if not raw or raw[0]:
             return self._json.row(raw, columns._replace(canonical=False), names)
         try:
             writer, start = self._writers.of(raw, self._schemas)
-            return writer.row(raw, start, names, family=columns.family) if writer.record else None
         except DecodeError:
             return None
+        return writer.row(raw, start, names, family=columns.family) if writer.record else None
 
     def as_json(self, raw: bytes | None) -> bytes | None:
         """The key as Debezium would have sent it in JSON. Raises unknown_schema_id, bad_avro."""

@@ -154,7 +154,7 @@ def advice_on_bytes(value: bytes, headers: Headers = ()) -> str:
         )
     for name, _ in headers:
         if (elsewhere := id_in_header(name)) is not None:
-            return f"expected the schema's id in the message, {elsewhere}"
+            return f"its schema's id stands in {elsewhere}"
     if value.lstrip()[:1] == b"[":
         return (
             "it is an array: each record has one message, so cut arrays into their elements before "

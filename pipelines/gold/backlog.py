@@ -67,8 +67,9 @@ def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
             continue
         found.add(table)
         others |= {ledger.first_name(SourceTable(table.source, *each)) for each in progress.tables}
-    others = {other for other in others - found if ledger.route(other) is not None}
-    return dict.fromkeys(found | (others - ledger.closed() if others else others), 0)
+    closed = ledger.closed() if others else set()
+    routed = {other for other in others - closed if ledger.route(other) is not None}
+    return dict.fromkeys(found | routed, 0)
 
 
 def unkeyed(progress: Progress) -> bool:

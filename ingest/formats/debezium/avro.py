@@ -67,7 +67,7 @@ class _DebeziumAvro:
                 if (elsewhere := id_in_header(name)) is not None:
                     raise DecodeError(
                         Code.UNSUPPORTED,
-                        f"expected the schema's id before the datum, {elsewhere}",
+                        f"expected the schema's id before the datum, got it in {elsewhere}",
                     )
                 if name == SCHEMA_HEADER and text:
                     writer = self._writers.of_schema(text, schemas)

@@ -156,12 +156,11 @@ def _decimal(scale: int, handling: Handling, *, unsigned: bool) -> Convert:
         return packed
 
     def guessed(value: Any, warnings: list[str]) -> str | None:
-        # `Infinity` of mode double would be base64 as well
         if value.__class__ is str:
-            if value in encoded.DECIMALS:
-                return encoded.DECIMALS[value]
-            if unsigned and value.isdigit():
-                return str(value)
+            # `Infinity` of mode double would be base64 as well; digits of what is not negative
+            # would not.
+            if value in encoded.DECIMALS or (unsigned and value.isdigit()):
+                return encoded.decimal_text(value, warnings)
             _check_one_reading(value)
         return packed(value, warnings)
 

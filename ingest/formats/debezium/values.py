@@ -256,8 +256,6 @@ def binary(handling: str) -> Convert:
 
 
 _HEX = re.compile(r"(?:[0-9a-f]{4})+").fullmatch
-
-
 _BASE64 = binary("bytes")
 
 

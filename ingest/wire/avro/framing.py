@@ -128,15 +128,11 @@ def other_language(data: bytes) -> str | None:
 
 
 def id_in_header(name: str) -> str | None:
-    """What to do where a header of this name has the schema's id, so that no frame stands in the
-    message; None of other headers."""
+    """Whose header it is that has the schema's id, so that no frame stands in the message, and what
+    to do; None of other names."""
     if name == _CONFLUENTS:
-        return f"got it in a header of Confluent's: {_PREFIX}"
-    return f"got it in a header of Apicurio's: {WRITE_IN_MESSAGE}" if _of_apicurio(name) else None
-
-
-def _of_apicurio(name: str) -> bool:
-    return name.startswith(_APICURIOS)
+        return f"a header of Confluent's: {_PREFIX}"
+    return f"a header of Apicurio's: {WRITE_IN_MESSAGE}" if name.startswith(_APICURIOS) else None
 
 
 def _has_eight(data: bytes) -> bool:

@@ -96,6 +96,8 @@ class SourceDecoder:
         self._tombstones = pinned.options.get("tombstone") == "delete" or (
             self._pinned is not None and FORMATS[self._pinned].empty
         )
+        about = FORMATS.values() if self._pinned is None else [FORMATS[self._pinned]]
+        self._empty_headers = {format_.empty_header for format_ in about}
 
     def recognised(self, message: Message) -> Recognised | None:
         """The format that reads a message; None where it is for `rows` to say why there is none."""
@@ -134,7 +136,11 @@ class SourceDecoder:
             if not value and (lost := gap(message.headers)) is not None:
                 unread = Event(kind="control", op="other", op_raw="gap", extra={"offsets": lost})
                 return self._lift(message, epoch, now, name=name, events=[unread])
-            if not value and not self._tombstones:
+            if (
+                not value
+                and not self._tombstones
+                and self._empty_headers.isdisjoint(name for name, _ in message.headers or ())
+            ):
                 tombstone = Event(kind="control", op="other", op_raw="tombstone")
                 return self._lift(message, epoch, now, name=name, events=[tombstone])
             if known is None:

@@ -197,7 +197,8 @@ class Format(NamedTuple):
     are the format's own, not columns; in them no name has two values.
     `headers`: the names of those that its decoder reads, where `tables` does not.
     `flat`: a message may be a row whose columns stand on the top level.
-    `empty`: a message without a value says something by its key, and is decoded.
+    `empty`: a message without a value says something by its key, and is decoded; `empty_header`:
+    the header with which it does, where others say nothing.
     `whole_rows`: a new row has every column of its table; those of others may lack what is NULL.
     `untyped`: no message tells the types of its columns.
     `splits_updates`: an update may come as two messages, whose changes are joined in silver.
@@ -224,6 +225,7 @@ class Format(NamedTuple):
     headers: frozenset[str] = frozenset()
     flat: bool = False
     empty: bool = False
+    empty_header: str | None = None
     whole_rows: bool = False
     untyped: bool = False
     splits_updates: bool = False

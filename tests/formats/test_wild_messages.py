@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -675,3 +675,37 @@ def test_a_time_that_clocks_show_twice_or_never_is_told(
     }
     (row,) = rows("canal", value, time_zone="America/New_York")
     assert (row["after"], row["warnings"]) == ({"at": text}, warnings)
+
+
+ADDED = {"op": "u", "source_connector": "postgresql", "source_schema": "s", "source_table": "t"}
+ADDED |= {"source_lsn": "700", "source_sequence": '["600","700"]', "source_txId": "5"}
+ADDED |= {"source_ts_ms": "1717200000000"}
+
+
+@pytest.mark.parametrize("converter", [str, json.dumps, lambda text: json.dumps({"payload": text})])
+def test_what_a_flattened_row_has_in_its_headers(converter: Callable[[str], str]) -> None:
+    """`add.headers` of ExtractNewRecordState, by Connect's SimpleHeaderConverter and JsonConverter;
+    its default turns a delete into a null value, which tells in no other place that it is one."""
+    reader = reader_of("debezium")
+
+    def sent(value: bytes | None, op: str) -> dict[str, Any]:
+        added = {**ADDED, "op": op}
+        headers = [(f"__{name}", converter(text).encode()) for name, text in added.items()]
+        headers.append(("trace", b"\xff"))
+        (row,) = reader.rows(Message(value, b'{"id":7}', headers, topic="x.s.t"))[-1:]
+        return dict(zip((c.name for c in DECODED), row, strict=True))
+
+    update, delete = sent(b'{"id":7,"a":"x"}', "u"), sent(None, "d")
+    names = ("schema", "table", "tx_id", "event_time", "pos")
+    assert [update[name] for name in names] == [delete[name] for name in names]
+    assert (update["op"], update["after"]) == ("update", {"id": "7", "a": "x"})
+    assert (update["table"], update["tx_id"]) == ("t", "5")
+    assert (delete["op"], delete["key"]) == ("delete", {"id": "7"})
+    create = sent(b'{"id":7,"a":"x"}', "c")
+    assert create["op"] == "insert"
+
+
+def test_a_tombstone_behind_a_flattened_delete_says_nothing() -> None:
+    """Debezium's own tombstone has no headers: the delete went before it."""
+    (row,) = reader_of("debezium").rows(Message(None, b'{"id":7}', topic="x.s.t"))
+    assert dict(zip((c.name for c in DECODED), row, strict=True))["kind"] == "control"

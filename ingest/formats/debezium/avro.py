@@ -25,7 +25,7 @@ from ingest.formats.debezium import json as debezium
 from ingest.formats.debezium.avro_writers import AvroKeys, Writer, Writers
 from ingest.formats.debezium.envelope import CASSANDRA, LOSSES, OPS, Inner, Source, sent_micros
 from ingest.formats.debezium.events import Heading, plain_event
-from ingest.formats.debezium.flattened import Flattened
+from ingest.formats.debezium.flattened import OPERATION, Flattened
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NO_IMAGE, Image, Rows
 from ingest.formats.debezium.topics import (
@@ -132,7 +132,7 @@ class _DebeziumAvro:
                 "(format: ogg), its Avro is not decoded",
             )
         sent = jsontext.members(raw)
-        among_rows = self._flattened.rest
+        among_rows = self._flattened.admits(message)
         if is_schema_change(sent, among_rows=among_rows):
             return schema_change_event(raw, warnings)
         if is_control(sent, topic=message.topic, among_rows=among_rows):
@@ -146,7 +146,7 @@ class _DebeziumAvro:
                 return document_event(
                     inner, op, source, message=message, schemas=schemas, warnings=warnings
                 )
-        if self._flattened.rest:
+        if self._flattened.admits(message):
             return self._flattened.event(raw, writer.block, message, warnings=warnings)
         raise DecodeError(
             Code.UNKNOWN_OP,
@@ -196,6 +196,7 @@ FORMAT = Format(
     "schema named Envelope",
     ordered=debezium.FORMAT.ordered,
     recognise_bytes=recognise,
+    empty_header=OPERATION,
     options={
         "schema_registry": Option(
             "URL",

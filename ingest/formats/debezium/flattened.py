@@ -3,7 +3,9 @@
 Only what `add.fields` names is left of the envelope, `__op` and `__deleted` first of all, under
 names of its own where it says so (`op:OPERATION`); there is no image before the change. A row
 without them is an upsert, accepted with `flattened: true`. A delete is `__deleted`, `__op` d, or
-(the transformation's default) a null value, with `tombstone: delete`.
+(the transformation's default) a null value, with `tombstone: delete`. What `add.headers` names is
+read from the message's headers, with the prefix `__`; then a null value says itself whether it is
+a delete.
 Source: https://debezium.io/documentation/reference/3.6/transformations/event-flattening.html
 """
 
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from ingest.codes import Code
 from ingest.errors import DecodeError
@@ -39,14 +43,17 @@ _NUMBERS = frozenset(
 _ID = "_id"
 _DELETED = "__deleted"
 """The transformation's own field: `add.fields.prefix` does not touch it."""
+_HEADER = "__"
+"""The default of `add.headers.prefix`."""
+OPERATION = _HEADER + "op"
+"""The header by which a row, or an empty message, says what it is."""
 TOPIC_NAMES = ("none", "table", "db.table", "schema.table", "db.schema.table")
 
 
 class Flattened:
     """Decodes flattened rows with one prefix; names the table by the row, else by the topic.
 
-    `names`: those by which a row says that it is one. `rest`: whether a payload that is nothing
-    else, and says nothing, is a flattened row.
+    `names`: those by which a row says that it is one.
     """
 
     def __init__(self, options: FormatOptions, rows: Rows) -> None:
@@ -59,7 +66,7 @@ class Flattened:
             marks = {self._prefix + "op", self._prefix + "deleted"}
         self.names = frozenset((*marks, _DELETED))
         self._marks = tuple(f'{mark}"'.encode() for mark in sorted(self.names))
-        self.rest = bool(options.options.get("flattened"))
+        self._rest = bool(options.options.get("flattened"))
         self._deletes = options.options.get("tombstone") == "delete"
         named = options.options.get("topic_names") or "db.table"
         self._places = () if named == "none" else tuple(str(named).split("."))
@@ -74,6 +81,11 @@ class Flattened:
             return False
         return self._prefix != "" or "source" not in top or not ("after" in top or "before" in top)
 
+    def admits(self, message: Message) -> bool:
+        """Whether a payload that is nothing else, and says nothing, is a flattened row: by the
+        option, or since the headers tell its operation."""
+        return self._rest or any(name == OPERATION for name, _ in message.headers or ())
+
     def may_say(self, value: bytes) -> bool:
         """Whether `says` may be true of a message: quickly, and of every one it is true of."""
         return any(mark in value for mark in self._marks)
@@ -83,7 +95,7 @@ class Flattened:
         image = jsontext.image(raw, warnings, marked=True)
         if image is None:
             raise DecodeError(Code.NO_IMAGE, "expected a flattened row, got an empty object")
-        inside, process = self._envelope(image)
+        inside, process = self._envelope(image, message)
         word, deleted = inside.get("op"), inside.get("deleted")
         op = self._operation(word, deleted)
         source = _source(inside)
@@ -146,12 +158,24 @@ class Flattened:
         return op
 
     def tombstone(self, message: Message, warnings: list[str]) -> Event:
-        """A null value: with `tombstone: delete` the delete of the message key's row."""
-        if not self._deletes or not message.key:
+        """A null value: the delete of the message key's row where the headers say so, and always
+        with `tombstone: delete`."""
+        inside, process = self._envelope({}, message)
+        told = OPS.get(str(inside.get("op"))) == "delete"
+        if not (self._deletes or told) or not message.key:
             return Event(kind="control", op="other", op_raw="tombstone", warnings=warnings)
-        source = Source()
-        names = self._names(source, message)
-        heading = Heading("delete", "tombstone", source, names, None, warnings)
+        source = _source(inside)
+        heading = Heading(
+            "delete",
+            op_raw=str(inside["op"]) if told else "tombstone",
+            source=source,
+            names=self._names(source, message),
+            sent_time=sent_micros(
+                Source(ts_ms=process.get("ts_ms"), ts_us=process.get("ts_us")), warnings
+            ),
+            warnings=warnings,
+            transaction=Transaction(id=inside.get("transaction_id")),
+        )
         return self._rows.change(
             heading,
             before=NO_IMAGE,
@@ -169,18 +193,24 @@ class Flattened:
         if not name.startswith(self._prefix):
             return None
         word = name[len(self._prefix) :]
-        bare = word.removeprefix("source_")
-        return word if bare in _META or word in _TRANSACTION else None
+        return word if _is_envelope(word) else None
 
-    def _envelope(self, image: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Takes the envelope's fields out of the row: those of `source`, those of processing."""
+    def _envelope(
+        self, image: dict[str, Any], message: Message
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Takes the envelope's fields out of the row, and what it does not have of them from the
+        headers: those of `source`, those of processing."""
         inside: dict[str, Any] = {}
         process: dict[str, Any] = {}
+        fields = {
+            word: _said(value)
+            for name, value in message.headers or ()
+            if name.startswith(_HEADER) and _is_envelope(word := name.removeprefix(_HEADER))
+        }
         for name in list(image):
-            word = self._word(name)
-            if word is None:
-                continue
-            value = image.pop(name)
+            if (told := self._word(name)) is not None:
+                fields[told] = image.pop(name)
+        for word, value in fields.items():
             if word in ("ts_ms", "ts_us", "ts_ns"):
                 process[word] = value
             else:
@@ -199,6 +229,26 @@ class Flattened:
             source.schema or said.get("schema"),
             source.table or source.collection or said.get("table"),
         )
+
+
+def _is_envelope(word: str) -> bool:
+    return word.removeprefix("source_") in _META or word in _TRANSACTION
+
+
+def _said(header: bytes | None) -> Any:
+    """What a header says: text as Connect's own converter writes it, or JSON, with its schema or
+    without. Source: https://kafka.apache.org/40/javadoc/org/apache/kafka/connect/storage/SimpleHeaderConverter.html
+    """
+    if header is None:
+        return None
+    text = header.decode("utf-8", "replace")
+    if text[:1] not in ("{", '"'):
+        return None if text == "null" else text
+    try:
+        said = msgspec.json.decode(header)
+    except msgspec.DecodeError:
+        return text
+    return said.get("payload") if isinstance(said, dict) else said
 
 
 def _truth(deleted: Any) -> bool:

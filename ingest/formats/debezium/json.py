@@ -32,7 +32,7 @@ from ingest.formats.debezium.envelope import (
     wraps_payload,
 )
 from ingest.formats.debezium.events import Heading, plain_event
-from ingest.formats.debezium.flattened import TOPIC_NAMES, Flattened
+from ingest.formats.debezium.flattened import OPERATION, TOPIC_NAMES, Flattened
 from ingest.formats.debezium.keys import is_wrapped
 from ingest.formats.debezium.mongodb import document_event
 from ingest.formats.debezium.rows import NEW_KEY, NO_IMAGE, OLD_KEY, Rows
@@ -138,7 +138,7 @@ class _Debezium:
         only beside such a key, for a row may have these columns."""
         if not wraps_payload(top):
             return False
-        return not self._flattened.rest or is_wrapped(message.key)
+        return not self._flattened.admits(message) or is_wrapped(message.key)
 
     def _says(self, top: Mapping[str, msgspec.Raw]) -> bool:
         inside = jsontext.members(top["payload"]) if "payload" in top else top
@@ -210,12 +210,12 @@ class _Debezium:
             top = jsontext.members(value)
             if self._flattened.says(top):
                 return self._flattened.event(value, block, message, warnings=warnings)
-        among_rows = self._flattened.rest
+        among_rows = self._flattened.admits(message)
         if is_schema_change(top, among_rows=among_rows) or bytes(top.get("op", b"")) == b'"a"':
             return schema_change_event(value, warnings)
         if is_control(top, topic=message.topic, among_rows=among_rows):
             return control_event(top, value, warnings)
-        if self._flattened.rest:
+        if self._flattened.admits(message):
             return self._flattened.event(value, block, message, warnings=warnings)
         if unfit is not None:
             refuse_named_types(value)
@@ -275,12 +275,14 @@ FORMAT = Format(
     recognise=recognise,
     envelope=_ENVELOPE,
     headers=frozenset((OLD_KEY, NEW_KEY)),
+    empty_header=OPERATION,
     options={
         "tombstone": Option(
             "choice",
             "ignore",
             "what a null value is: ignore (it follows a delete), or delete, where flattened rows "
-            "have no other; such a delete has no position, so with order: arrival",
+            "have no other; such a delete has no position, so with order: arrival, unless "
+            "add.headers names one. With op among add.headers it is not needed",
             ("ignore", "delete"),
         ),
         "flattened": Option("bool", False, "accept rows without envelope and metadata as upserts"),

@@ -27,11 +27,12 @@ Truncates = Mapping[Pos, int | None]
 
 
 class Applied(NamedTuple):
-    """What a batch came to: what gold remembers of the source table from now on, and what is
-    counted, by columns of `gold._progress`, with `unfit` where some value did not fit."""
+    """What a batch came to: what gold remembers of the source table from now on, what is counted,
+    by columns of `gold._progress`, and whether some value did not fit its column."""
 
     watermarks: Watermarks
     counts: Counter[str]
+    unfit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
 2. `late_keys.late_keys`: which keys have to be folded again, with those that key changes link to
    them.
 3. The mode takes the states of the keys on time from the batch (`on_time`), those of the late ones
-   from silver's history (`fold_again`), and merges both.
+   from silver's history (`fold_late`), and merges both.
 """
 
 from __future__ import annotations
@@ -36,14 +36,19 @@ from pipelines.targets.rejects import have_rejects
 class Refolded(NamedTuple):
     """What late keys come to: a relation of `results` of `ingest.fold.arrow`. `states`: how many
     are of kind `state`, `rows`: how many of these leave a row. `last_baseless`: the position of the
-    highest partial image that has no base, None where each has one. `files`: how many files of
-    silver were read."""
+    highest partial image that has no base, None where each has one. `counts`: what is counted of
+    it, by columns of `gold._progress`."""
 
     results: str
     states: int
     rows: int
     last_baseless: Pos | None
-    files: int
+    counts: Counter[str]
+
+    @property
+    def baseless(self) -> str | None:
+        """A relation of the partial images that have no base; None where each has one."""
+        return self.of_kind("baseless") if self.last_baseless is not None else None
 
     def of_kind(self, kind: str) -> str:
         """A relation of the results of one kind."""
@@ -54,7 +59,7 @@ def on_time(
     frames: Frames, batch: TableBatch, *, judged: Judged, late: LateKeys
 ) -> tuple[str | None, int]:
     """A relation of the states of the keys that are not folded again, None where there is none; and
-    how many rows they leave, or more."""
+    an upper bound on the rows they leave."""
     if judged.large is None:
         states = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "state"))
         if late.groups:
@@ -75,26 +80,33 @@ def unless(states: str, late: LateKeys) -> str:
     return f"({without_keys(states, late.relation)})"
 
 
-def fold_again(
-    frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run, counts: Counter[str]
-) -> Refolded:
+def fold_late(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
+    """What history makes of the late keys, nothing where none is late; the rejects that this
+    settles are taken back."""
+    if late.keys:
+        refolded = fold_again(frames, batch, late, run=run)
+    else:
+        refolded = Refolded("", states=0, rows=0, last_baseless=None, counts=Counter())
+    _resolve_based(frames, batch, refolded)
+    return refolded
+
+
+def fold_again(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
     """What `run`, a fold of history, makes of the history of the late keys; partial images that
     have no base there are set aside, and those taken back that have one now."""
     refolded = folded(frames, batch, late, run=run)
-    baseless = refolded.of_kind("baseless") if refolded.last_baseless is not None else None
+    counts = refolded.counts + Counter(late=late.found, keys_refolded=late.keys)
+    baseless = refolded.baseless
     if baseless is not None:
         counts["rejected"] += baseless_rejects(frames, batch, baseless)
     if batch.watermarks.last_baseless is not None:
         partial = "after_image = 'partial'"
         code = Code.NO_BASE_IMAGE
         resolve_rejects(frames, batch, late.relation, code=code, where=partial, still=baseless)
-    counts["late"] += late.found
-    counts["keys_refolded"] += late.keys
-    counts["files_read"] += refolded.files
-    return refolded
+    return refolded._replace(counts=counts)
 
 
-def resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded | None) -> None:
+def _resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded) -> None:
     """Take back the partial images of the batch that have a base and are among the rejects all the
     same: a run that was cut off may have set them aside before their base came."""
     if not batch.total("partials"):
@@ -102,11 +114,8 @@ def resolve_based(frames: Frames, batch: TableBatch, refolded: Refolded | None) 
     code, source = Code.NO_BASE_IMAGE, batch.projection.source
     if not have_rejects(frames.warehouse, source, batch.target, code=code.value):
         return
-    still = None
-    if refolded is not None and refolded.last_baseless is not None:
-        still = refolded.of_kind("baseless")
     where = f"{batch.these} AND after_image = 'partial'"
-    resolve_rejects(frames, batch, None, code=code, where=where, still=still)
+    resolve_rejects(frames, batch, None, code=code, where=where, still=refolded.baseless)
 
 
 def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Refolded:
@@ -115,25 +124,27 @@ def folded(frames: Frames, batch: TableBatch, late: LateKeys, *, run: Run) -> Re
     Raises TableError where there is none of one that the batch brings.
     """
     changes, files = changes_of(frames, batch, late)
+    counts = Counter(files_read=files)
     if not isinstance(changes, pa.Table):
         results = frames.set_down(by_component(changes).mapInArrow(run, OUTPUT))
-        return _counted(frames, late, results, target=batch.target)._replace(files=files)
+        return _of_workers(frames, late, results, target=batch.target)._replace(counts=counts)
     found = run_here(run, changes)
     keys = {tuple(key) for key in found["key"].to_pylist()}
     check_found(batch.target, [key for key in late.brought if key not in keys])
     states = found.filter(pc.equal(found["kind"], "state"))
     baseless = found.filter(pc.equal(found["kind"], "baseless"))["pos"].to_pylist()
     last_baseless = tuple(max(baseless)) if baseless else None
-    return Refolded(frames.view(found), states.num_rows, rows_left(states), last_baseless, files)
+    return Refolded(frames.view(found), states.num_rows, rows_left(states), last_baseless, counts)
 
 
-def _counted(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
+def _of_workers(frames: Frames, late: LateKeys, results: str, *, target: str) -> Refolded:
     """Results that stay with the workers, each of the keys looked for among them."""
     [(states, left, last_baseless, missed, one)] = rows(
         frames.sql(counts_of_refolded(results, late.relation))
     )
     check_found(target, [tuple(one)] if missed else [], more=missed - 1)
-    return Refolded(results, states, left, tuple(last_baseless) if last_baseless else None, 0)
+    last = tuple(last_baseless) if last_baseless else None
+    return Refolded(results, states, left, last, counts=Counter())
 
 
 def rows_left(states: pa.Table) -> int:

@@ -72,11 +72,13 @@ def late_keys(
     forced_keys: Sequence[str],
 ) -> LateKeys:
     """The keys to fold again: those that are late, the doubtful ones that an earlier change makes
-    late, and those that SQL `forced_keys` gives; with all that key changes link to them.
+    late, those that truncates which come late concern in every mode, and those that SQL
+    `forced_keys` gives; with all that key changes link to them.
 
     `overtaking` is SQL that is true for the earlier changes that may make a doubtful key late,
     besides those that move a key.
     """
+    forced_keys = [*forced_keys, *_soft_deleted_below(batch), *_beside_late_truncates(batch)]
     forced = frames.few_keys(union(forced_keys)) if forced_keys else set()
     if judged.too_many or forced is None:
         return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
@@ -120,7 +122,7 @@ def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> Late
     return _few(frames, groups, found=len(keys), brought=keys)
 
 
-def soft_deleted_below(batch: TableBatch) -> list[str]:
+def _soft_deleted_below(batch: TableBatch) -> list[str]:
     """SQL of the keys of rows that a truncate marked as deleted, and one that comes late ended
     before; none where there is no such truncate. A run of this very batch that was cut off may have
     marked them."""
@@ -132,7 +134,7 @@ def soft_deleted_below(batch: TableBatch) -> list[str]:
     return [rows_at(stored, above, by_arrival=batch.projection.by_arrival)]
 
 
-def beside_late_truncates(batch: TableBatch) -> list[str]:
+def _beside_late_truncates(batch: TableBatch) -> list[str]:
     """SQL of the keys that stand at the place of a truncate which comes late; none where there is
     no such truncate. Which of the two came first the transport does not say, and a copy of the
     truncate may have been applied that stands higher: what lies between the two is back."""

@@ -19,10 +19,10 @@ def merged_truncates(batch: TableBatch) -> tuple[Truncate, ...]:
     )
 
 
-def carry_out(frames: Frames, statement: str, counts: Counter[str]) -> None:
-    """Run a MERGE, and count the rows that it inserted, updated and deleted."""
+def run_merge(frames: Frames, statement: str) -> Counter[str]:
+    """Run a MERGE; gives how many rows it inserted, updated and deleted."""
     done = frames.warehouse.execute(statement).first()
     assert done is not None
     result = done.asDict()
-    for name in ("inserted", "updated", "deleted"):
-        counts[name] += int(result.get(f"num_{name}_rows") or 0)
+    written = ("inserted", "updated", "deleted")
+    return Counter({name: int(result.get(f"num_{name}_rows") or 0) for name in written})

@@ -23,15 +23,10 @@ from ingest.sql.silver import ROW_CHANGES, after_pos
 from pipelines.apply import bounds
 from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.copies import without_copies
-from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time, resolve_based
+from pipelines.apply.exact import Refolded, fold_late, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import (
-    LateKeys,
-    beside_late_truncates,
-    late_keys,
-    soft_deleted_below,
-)
-from pipelines.apply.merge import carry_out, merged_truncates
+from pipelines.apply.late_keys import LateKeys, late_keys
+from pipelines.apply.merge import merged_truncates, run_merge
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
 from pipelines.apply.watermarks import watermarks_after
@@ -46,15 +41,12 @@ def fast_suffices(batch: TableBatch) -> bool:
 def fast(frames: Frames, batch: TableBatch) -> Applied:
     """See `pipelines.apply.modes.TargetMode`."""
     rows = latest(batch.projection, batch.changes(), sets=batch.sets, image=batch.image)
-    counts: Counter[str] = Counter()
     with surprises():
-        truncates = merged_truncates(batch)
-        _merge(
+        counts = _merge(
             *(frames, batch, f"({rows})"),
-            counts=counts,
             exact=False,
             sparing=bool(batch.total("no_ops")),
-            truncates=truncates,
+            truncates=merged_truncates(batch),
         )
     affected = counts["inserted"] + counts["updated"] + counts["deleted"]
     unwritten = affected < batch.total("changes") and (
@@ -69,30 +61,22 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     of_another = "t.of_another" if batch.shared else "false"
     columns = f"t._pos AS stored, t.marked, {of_another} AS of_another"
     judged = judge(frames, batch, lambda _: _stored(batch), columns=columns, run=_run(batch))
-    put_back = [
-        *_put_back_by_truncates(frames, batch),
-        *soft_deleted_below(batch),
-        *beside_late_truncates(batch),
-    ]
+    put_back = _put_back_by_truncates(frames, batch)
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
-    counts = Counter(judged.counts)
     states, expected = _on_time(frames, batch, judged=judged, late=late)
-    refolded = None
-    if late.keys:
-        refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
-        if refolded.states:
-            states.append(batch.typed_states(refolded.of_kind("state"), exact=True))
-        expected += refolded.rows
-    resolve_based(frames, batch, refolded)
+    refolded = fold_late(frames, batch, late, run=history_run(batch))
+    if refolded.states:
+        states.append(batch.typed_states(refolded.of_kind("state"), exact=True))
+    expected += refolded.rows
+    counts = judged.counts + refolded.counts
     if states or batch.new_truncates:
-        rows, truncates = union_all(states) or _none(frames, batch), merged_truncates(batch)
-        _merge(
+        rows = union_all(states) or _none(frames, batch)
+        counts += _merge(
             *(frames, batch, f"({rows})"),
-            counts=counts,
             exact=True,
             # Late changes mostly lose: what is folded again is often as it was.
             sparing=bool(batch.total("no_ops") or late.keys),
-            truncates=truncates,
+            truncates=merged_truncates(batch),
         )
     written = counts["inserted"] + counts["updated"]
     # A truncate that leaves rows behind marks them, and how many cannot be told from the rest.
@@ -101,22 +85,19 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         batch,
         unwritten=unwritten,
         partial=batch.partial,
-        last_baseless=None if refolded is None else refolded.last_baseless,
+        last_baseless=refolded.last_baseless,
     )
-    return Applied(watermarks, counts)
+    return Applied(watermarks, counts, judged.unfit)
 
 
 def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    counts: Counter[str] = Counter()
-    if refolded.states:
-        rows = batch.typed_states(refolded.of_kind("state"), exact=True)
-        # Rows that are as they were are written too: each stands at its newest change then, with
-        # which what comes late is compared.
-        _merge(
-            *(frames, batch, f"({rows})"), counts=counts, exact=True, sparing=False, truncates=()
-        )
-    return counts
+    if not refolded.states:
+        return Counter()
+    rows = batch.typed_states(refolded.of_kind("state"), exact=True)
+    # Rows that are as they were are written too: each stands at its newest change then, with which
+    # what comes late is compared.
+    return _merge(frames, batch, f"({rows})", exact=True, sparing=False, truncates=())
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:
@@ -178,7 +159,7 @@ def _overtaking(batch: TableBatch) -> str:
 
 
 def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
-    """SQL of the keys that a truncate which comes late concerns beyond the rows below it; none
+    """SQL of the keys that a late truncate affects, other than those of the rows it removes; none
     where there is no such truncate.
 
     A change above it may have been skipped because it changed nothing (38): after the truncate it
@@ -198,7 +179,7 @@ def _put_back_by_truncates(frames: Frames, batch: TableBatch) -> list[str]:
         found.append(rows_below(stored, batch.projection, below=below, above=later))
     narrow = known.partials or batch.partial or known.last_narrow is not None
     late = narrow and not batch.soft and bool(batch.first_truncates)
-    # Rows above it there may be of this very batch, where a run of it was cut off.
+    # A run that was cut off may have written rows of this very batch above the truncate.
     if late and not frames.sql(any_above(stored, below)).isEmpty():
         of_before = batch.history(f"{ROW_CHANGES} AND ({below_changes})")
         moved = batch.earlier(f"{batch.projection.may_change_key} AND {after}")
@@ -261,11 +242,10 @@ def _merge(
     batch: TableBatch,
     rows: str,
     *,
-    counts: Counter[str],
     exact: bool,
     sparing: bool,
     truncates: tuple[Truncate, ...],
-) -> None:
+) -> Counter[str]:
     statement = merge_sql(
         Merge(
             target=batch.target_table,
@@ -281,7 +261,7 @@ def _merge(
             truncates=truncates,
         )
     )
-    carry_out(frames, statement, counts)
+    return run_merge(frames, statement)
 
 
 def _source_rows(frames: Frames, target: str) -> int:

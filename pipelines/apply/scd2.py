@@ -19,10 +19,10 @@ from ingest.sql.fold.states import typed_keys
 from ingest.sql.query import union_all
 from ingest.sql.silver import ROW_CHANGES, above_pos, after_pos
 from pipelines.apply.batch import Applied, TableBatch
-from pipelines.apply.exact import Refolded, fold_again, folded_history, on_time, resolve_based
+from pipelines.apply.exact import Refolded, fold_late, folded_history, on_time
 from pipelines.apply.frames import Frames
-from pipelines.apply.late_keys import beside_late_truncates, late_keys, soft_deleted_below
-from pipelines.apply.merge import carry_out, merged_truncates
+from pipelines.apply.late_keys import late_keys
+from pipelines.apply.merge import merged_truncates, run_merge
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.apply.watermarks import watermarks_after
@@ -44,11 +44,9 @@ def fast(frames: Frames, batch: TableBatch) -> Applied:
         batch.projection, batch.target_table, timely=batch.timely, keys=steps
     )
     relation = scd2.beside(batch.projection, steps, stored)
-    counts: Counter[str] = Counter()
     with surprises():
         rows = scd2.rows(batch.projection, relation, sets=batch.sets)
-        truncates = merged_truncates(batch)
-        _merge(frames, batch, rows, counts=counts, exact=False, truncates=truncates)
+        counts = _merge(frames, batch, rows, exact=False, truncates=merged_truncates(batch))
     return Applied(_watermarks(frames, batch, counts), counts)
 
 
@@ -61,34 +59,26 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
         columns="t.newest AS stored, t.opened",
         run=_run(batch, again=batch.version is None),
     )
-    put_back = [
-        *_put_back_by_truncates(batch),
-        *soft_deleted_below(batch),
-        *beside_late_truncates(batch),
-    ]
+    put_back = _put_back_by_truncates(batch)
     late = late_keys(frames, batch, judged, overtaking=_overtaking(batch), forced_keys=put_back)
-    counts = Counter(judged.counts)
     states, _ = on_time(frames, batch, judged=judged, late=late)
     rows = [_rows(batch, states, exact=False)] if states is not None else []
-    refolded = None
+    refolded = fold_late(frames, batch, late, run=history_run(batch))
     if late.keys:
-        refolded = fold_again(frames, batch, late, run=history_run(batch), counts=counts)
         rows += _versions(batch, refolded)
-    resolve_based(frames, batch, refolded)
-    last_baseless = None if refolded is None else refolded.last_baseless
+    counts = judged.counts + refolded.counts
     if rows or batch.new_truncates:
         merged = union_all(rows) or _of_history(batch, frames.view(SCHEMA.empty_table()))
         truncates = merged_truncates(batch)
-        _merge(frames, batch, f"({merged})", counts=counts, exact=True, truncates=truncates)
-    return Applied(_watermarks(frames, batch, counts, last_baseless=last_baseless), counts)
+        counts += _merge(frames, batch, f"({merged})", exact=True, truncates=truncates)
+    after = _watermarks(frames, batch, counts, last_baseless=refolded.last_baseless)
+    return Applied(after, counts, judged.unfit)
 
 
 def merge_folded(frames: Frames, batch: TableBatch, refolded: Refolded) -> Counter[str]:
     """See `pipelines.apply.modes.KeyedMode`."""
-    counts: Counter[str] = Counter()
     rows = f"({union_all(_versions(batch, refolded))})"
-    _merge(frames, batch, rows, counts=counts, exact=True, truncates=())
-    return counts
+    return _merge(frames, batch, rows, exact=True, truncates=())
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:
@@ -196,10 +186,9 @@ def _merge(
     batch: TableBatch,
     rows: str,
     *,
-    counts: Counter[str],
     exact: bool,
     truncates: tuple[Truncate, ...],
-) -> None:
+) -> Counter[str]:
     statement = scd2.merge_sql(
         scd2.Merge(
             target=batch.target_table,
@@ -210,7 +199,7 @@ def _merge(
             truncates=truncates,
         )
     )
-    carry_out(frames, statement, counts)
+    return run_merge(frames, statement)
 
 
 def _watermarks(

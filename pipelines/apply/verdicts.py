@@ -34,12 +34,14 @@ class Judged(NamedTuple):
     `verdicts`: results of `ingest.fold.arrow`, with the states of keys on time where the batch is
     small; else these are in the relation `large`, and where late and doubtful keys are `too_many`
     for the driver these are there alone. `counts`: what was set aside, and what is stale.
+    `unfit`: some value does not fit its column, whether or not it was set aside before.
     """
 
     verdicts: pa.Table
     large: str | None
     too_many: bool
     counts: Counter[str]
+    unfit: bool
 
     def named(self, frames: Frames) -> str:
         """A relation of the late and doubtful keys: `kind`, `key`, `pos`."""
@@ -72,12 +74,12 @@ def judge(
     else:
         large = frames.view(by_component(judged).mapInArrow(run, OUTPUT))
         verdicts, too_many = verdicts_of(frames, large)
-    if pc.any(pc.equal(verdicts["kind"], "unfit")).as_py():
-        counts["unfit"] = 1
+    unfit = bool(pc.any(pc.equal(verdicts["kind"], "unfit")).as_py())
+    if unfit:
         counts["rejected"] += misfit_rejects(frames, batch, all_events)
     stale = verdicts.filter(pc.is_in(verdicts["kind"], pa.array(["stale", "passed"])))
     counts["stale"] += pc.sum(stale["stale"]).as_py() or 0
-    return Judged(verdicts, large, too_many, counts)
+    return Judged(verdicts, large, too_many, counts, unfit)
 
 
 def verdicts_of(frames: Frames, judged: str) -> tuple[pa.Table, bool]:

@@ -173,9 +173,10 @@ def _applied(
 ) -> tuple[Progress, bool]:
     """The target's progress once a source table's batch is applied, and whether some value of it
     did not fit."""
-    watermarks, counts = apply(warehouse, batch)
+    applied = apply(warehouse, batch)
+    watermarks, counts = applied.watermarks, applied.counts
     # Not only what is new among the rejects: a run that was killed may have recorded them.
-    unfit = bool(counts.pop("unfit", 0) or counts["rejected"])
+    unfit = applied.unfit or bool(counts["rejected"])
     if was_unkeyed:
         typed_at_last(warehouse, batch)
     times = (row.freshness, *(stats.newest for stats in batch.stats))

@@ -90,10 +90,9 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     baseless, last, counts = None, None, Counter[str]()
     if not frames.sql(keys).isEmpty():
         mode, late = KEYED[batch.mode], freed_keys(frames, batch, keys)
-        refolded = fold_again(frames, batch, late, run=mode.history_run(batch), counts=Counter())
-        counts = Counter(mode.merge_folded(frames, batch, refolded))
-        last = refolded.last_baseless
-        baseless = refolded.of_kind("baseless") if last is not None else None
+        refolded = fold_again(frames, batch, late, run=mode.history_run(batch))
+        counts = mode.merge_folded(frames, batch, refolded)
+        last, baseless = refolded.last_baseless, refolded.baseless
     claims = texts.of_keys(opened, changes, keys=free)
     verdicts = retyped.typed_again(batch.projection, changes, claims, rejects=True)
     change_rejects(frames.warehouse, retyped.as_changes(verdicts, baseless=baseless))

@@ -132,6 +132,16 @@ def tied(pos: Pos, other: Pos, *, by_arrival: bool) -> bool:
     return not by_arrival and pos[:SOURCE_PART] == other[:SOURCE_PART]
 
 
+def highest(positions: Iterable[Pos | None]) -> Pos | None:
+    """The highest of the positions there are; None where there is none."""
+    return max((pos for pos in positions if pos is not None), default=None)
+
+
+def lowest(positions: Iterable[Pos | None]) -> Pos | None:
+    """The lowest of the positions there are; None where there is none."""
+    return min((pos for pos in positions if pos is not None), default=None)
+
+
 def outermost(truncates: Iterable[Pos], *, by_arrival: bool) -> list[Pos]:
     """Of truncates those that void whatever the others void: the last one, by arrival the last of
     each stream that has its own."""

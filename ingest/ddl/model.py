@@ -91,6 +91,11 @@ class Statement:
         return worst(self.clauses).risk
 
     @property
+    def creates_table(self) -> bool:
+        """Whether one of its clauses makes a table."""
+        return any(clause.kind == "create_table" for clause in self.clauses)
+
+    @property
     def tables(self) -> tuple[TableName, ...]:
         """Every table it touches, once each, in order of mention."""
         return tuple(dict.fromkeys(clause.table for clause in self.clauses))

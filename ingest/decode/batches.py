@@ -14,10 +14,12 @@ the same rows, so it never matters which way a message goes.
 from __future__ import annotations
 
 import gc
+import logging
 import struct
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, islice, repeat
 from typing import NamedTuple
 
@@ -131,9 +133,9 @@ class _Part:
                 if table.known(reader):
                     self._pieces.append(_Piece(silver_batch(table, batch), table.changes.at))
                     continue
-            except Exception:
+            except Exception as error:
                 # Whatever it is, the reading of single messages says it of the one it is about.
-                pass
+                _not_by_column(name, error)
             for index in table.changes.at:
                 self._read_one(index)
 
@@ -172,8 +174,27 @@ def _tables(batch: Batch, messages: list[tuple[int, Message]]) -> list[Table]:
     try:
         changes = batch.reader.changes(batch.format, messages)
         return [table for found in changes if (table := table_of(found, batch)) is not None]
-    except Exception:
+    except Exception as error:
+        _not_by_column(batch.format, error)
         return []
+
+
+def _not_by_column(name: str, error: Exception) -> None:
+    """Note that messages of a format are read one by one since a defect keeps them from being read
+    by column: the rows are the same, only the time is not."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    _log_slow(name, type(error).__name__, f"{last.filename}:{last.lineno}")
+
+
+@lru_cache(maxsize=64)
+def _log_slow(name: str, kind: str, place: str) -> None:
+    """Once a process for each place; what the error says may hold values, and is left out."""
+    logging.getLogger(__name__).warning(
+        "%s messages are read one by one, which is slower: %s at %s; please report it",
+        name,
+        kind,
+        place,
+    )
 
 
 def _in_order(pieces: list[_Piece]) -> pa.RecordBatch:

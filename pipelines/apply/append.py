@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ingest.position import highest
 from ingest.sql.fold import append
 from ingest.sql.fold.reconstruction import with_keys
 from ingest.sql.projection import events
@@ -16,7 +17,6 @@ from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
-from pipelines.targets.progress import highest
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -73,7 +73,7 @@ def _applied(frames: Frames, batch: TableBatch, counts: Counter[str]) -> Applied
     counts["deleted"] += batch.total("deletes") + batch.total("truncates")
     after = replace(
         batch.watermarks,
-        applied=highest([batch.watermarks.applied, *(stats.highest for stats in batch.stats)]),
+        applied=highest([batch.watermarks.applied, batch.highest]),
         version=frames.warehouse.last_commit("gold", batch.target).version,
         changes=batch.history_changes,
         widest=batch.widest,

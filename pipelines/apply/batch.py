@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from ingest import position
 from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
@@ -19,11 +20,25 @@ from ingest.sql.projection import Projection
 from ingest.sql.sequence import ordered
 from ingest.sql.silver import ROW_CHANGES, past_horizon, silver_changes, tied_to
 from pipelines.apply import bounds
-from pipelines.silver.pending import BatchStats, spanned
-from pipelines.targets.progress import Watermarks, highest
+from pipelines.silver.pending import BatchStats, images_of, spanned
+from pipelines.targets.progress import Watermarks
 
 Truncates = Mapping[Pos, int | None]
 """Where truncates stand -> when they happened (µs)."""
+
+
+Count = Literal[
+    "changes",
+    "deletes",
+    "image_bytes",
+    "key_changes",
+    "no_ops",
+    "partials",
+    "truncates",
+    "unhashed",
+    "zero_dates",
+]
+"""What `pipelines.silver.pending.BatchStats` counts."""
 
 
 class Applied(NamedTuple):
@@ -71,9 +86,29 @@ class TableBatch:
     version: int | None = None
     newest: int | None = None
 
-    def total(self, name: str) -> int:
+    @property
+    def names(self) -> tuple[SourceTable, ...]:
+        """All names that the source table has had."""
+        return (self.table, *self.later_names)
+
+    def total(self, name: Count) -> int:
         """The sum of a count over the statistics."""
         return sum(getattr(stats, name) for stats in self.stats)
+
+    @cached_property
+    def lowest(self) -> Pos | None:
+        """The lowest position of its changes, where one has any."""
+        return position.lowest(stats.lowest for stats in self.stats)
+
+    @cached_property
+    def highest(self) -> Pos | None:
+        """The highest position of its changes, where one has any."""
+        return position.highest(stats.highest for stats in self.stats)
+
+    @property
+    def last_removal(self) -> Pos | None:
+        """The highest position of its deletes, key changes and truncates, where there is one."""
+        return position.highest(stats.last_removal for stats in self.stats)
 
     @property
     def small(self) -> bool:
@@ -105,14 +140,13 @@ class TableBatch:
     @property
     def overlaps(self) -> bool:
         """Whether some change may lie at or below what was applied, or be a copy of it."""
-        applied = self.watermarks.applied
-        lowest = [stats.lowest for stats in self.stats if stats.lowest is not None]
-        if applied is None or not lowest:
+        applied, lowest = self.watermarks.applied, self.lowest
+        if applied is None or lowest is None:
             return False
         if self.projection.by_arrival:
-            return min(lowest) <= applied
+            return lowest <= applied
         # At one place of the source's log the transport does not say which came first.
-        return min(lowest)[:SOURCE_PART] <= applied[:SOURCE_PART]
+        return lowest[:SOURCE_PART] <= applied[:SOURCE_PART]
 
     @property
     def around(self) -> str:
@@ -144,7 +178,7 @@ class TableBatch:
     @cached_property
     def images(self) -> set[tuple[str, ...]]:
         """The sets of column names that the batch's images have."""
-        return {image for stats in self.stats for image in stats.images}
+        return images_of(self.stats)
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -199,12 +233,12 @@ class TableBatch:
     @cached_property
     def reread(self) -> bool:
         """Whether a schema change makes some event of the batch read otherwise than it stands."""
-        lowest = min((s.lowest for s in self.stats if s.lowest is not None), default=None)
-        top = highest(stats.highest for stats in self.stats)
         # By `sequence_by` statistics do not tell positions in the log, where schema changes have
         # theirs.
         sequenced = bool(self.projection.sequence and self.projection.lineage)
-        return sequenced or reaches(self.projection.lineage, lowest, top, images=self.images)
+        return sequenced or reaches(
+            self.projection.lineage, self.lowest, self.highest, images=self.images
+        )
 
     @property
     def held_by_others(self) -> str:
@@ -226,7 +260,7 @@ class TableBatch:
         if (trimmed := self._trimmed) is None:
             return None
         where = f"{self.span} AND ({trimmed})"
-        return silver_changes(self.silver, (self.table, *self.later_names), where)
+        return silver_changes(self.silver, self.names, where)
 
     @property
     def span(self) -> str:
@@ -242,8 +276,7 @@ class TableBatch:
         narrowed = f"({where}) AND {self.only}"
         if (trimmed := self._trimmed) is not None:
             narrowed += f" AND NOT ({trimmed})"
-        tables = (self.table, *self.later_names)
-        changes = silver_changes(self.silver, tables, narrowed, renamed=self.projection.renamed)
+        changes = silver_changes(self.silver, self.names, narrowed, renamed=self.projection.renamed)
         return ordered(self.projection, changes)
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Self, cast
 
@@ -12,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from ingest.fold.fold import Key
 from ingest.sql.fold.late_keys import few_keys
 from pipelines.apply import bounds
-from pipelines.platform.rows import named, rows
+from pipelines.platform.rows import array_of, named, rows
 from pipelines.platform.scratch import set_down
 from pipelines.platform.warehouse import Warehouse
 
@@ -43,6 +44,10 @@ class Frames:
             # Spark makes no DataFrame of a table without batches.
             frame = session.createDataFrame([], from_arrow_schema(frame.schema))
         return self._given.enter_context(named(frame))
+
+    def key_view(self, keys: Iterable[Key]) -> str:
+        """A relation of keys, column `key`."""
+        return self.view(pa.table({"key": array_of(keys)}))
 
     def set_down(self, frame: DataFrame) -> str:
         """As `view`, of a frame that is computed once, now."""

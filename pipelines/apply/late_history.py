@@ -46,38 +46,55 @@ class KeyHistory(NamedTuple):
 
 def changes_of(frames: Frames, batch: TableBatch, late: LateKeys) -> KeyHistory:
     """The changes of the keys to fold again."""
-    groups = late.groups
-    if groups is None:
+    if late.groups is None:
         chosen = _chosen(frames, batch, late, of=batch.history(of_keys(None)))
         return KeyHistory(chosen, len(chosen.inputFiles()))
-    known = hashes(batch, groups)
-    below = _alone(groups, late.bounds) if based(batch) else {}
-    if known is not None and below:
-        prior = late.prior
-        if prior is None or len(below) < len(groups) or not prior.searched >= {*groups}:
-            prior = find_prior_images(frames, batch, known, below=below)
-        begun = starts(prior, known)
-        if batch.fits_here(begun.changes):
-            read = _chosen(
-                frames, batch, late, of=since(frames, batch, known, begun=begun)
-            ).toArrow()
-            read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
-            unfounded_keys = unfounded(read, begun, soft=batch.soft)
-            if not unfounded_keys:
-                return KeyHistory(read, begun.files)
-            missed = {key: known[key] for key in unfounded_keys}
-            if _few(frames, batch, missed):
-                whole = batch.history(of_keys(missed.values()))
-                kept = [tuple(key) not in unfounded_keys for key in read["key"].to_pylist()]
-                again = groups_view(frames, {key: groups[key] for key in unfounded_keys})
-                rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
-                read = pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest])
-                return KeyHistory(read, begun.files)
-    chosen = _chosen(
-        frames, batch, late, of=batch.history(of_keys(None if known is None else known.values()))
-    )
+    known = hashes(batch, late.groups)
+    if known is not None and based(batch):
+        from_bases = _from_bases(frames, batch, late, groups=late.groups, known=known)
+        if from_bases is not None:
+            return from_bases
+    asked = of_keys(None if known is None else known.values())
+    chosen = _chosen(frames, batch, late, of=batch.history(asked))
     files = len(chosen.inputFiles())
     return KeyHistory(chosen.toArrow() if _few(frames, batch, known) else chosen, files)
+
+
+def _from_bases(
+    frames: Frames,
+    batch: TableBatch,
+    late: LateKeys,
+    *,
+    groups: Mapping[Key, int],
+    known: Mapping[Key, int],
+) -> KeyHistory | None:
+    """The changes of each key from its last whole image on, of those that turn out to have none all
+    of them; None where no key stands alone, or this is too much for the driver. `known`: the keys'
+    hashes."""
+    below = _alone(groups, late.bounds)
+    if not below:
+        return None
+    prior = late.prior
+    if prior is None or len(below) < len(groups) or not prior.searched >= {*groups}:
+        prior = find_prior_images(frames, batch, known, below=below)
+    begun = starts(prior, known)
+    if not batch.fits_here(begun.changes):
+        return None
+    read = _chosen(frames, batch, late, of=since(frames, batch, known, begun=begun)).toArrow()
+    read = read.filter(pa.array(not_below(read, begun), pa.bool_()))
+    baseless = unfounded(read, begun, soft=batch.soft)
+    if not baseless:
+        return KeyHistory(read, begun.files)
+    missed = {key: known[key] for key in baseless}
+    if not _few(frames, batch, missed):
+        return None
+    kept = [tuple(key) not in baseless for key in read["key"].to_pylist()]
+    again = groups_view(frames, {key: groups[key] for key in baseless})
+    whole = batch.history(of_keys(missed.values()))
+    rest = _chosen(frames, batch, late._replace(relation=again), of=whole).toArrow()
+    return KeyHistory(
+        pa.concat_tables([read.filter(pa.array(kept, pa.bool_())), rest]), begun.files
+    )
 
 
 def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> bool:
@@ -102,7 +119,7 @@ def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> Da
     chosen = events_of_keys(
         batch.projection, of, late.relation, few=late.groups is not None, linked=late.linked
     )
-    return frames.sql(without_claimed(frames, batch, chosen, given=late.given))
+    return frames.sql(without_claimed(frames, batch, chosen, freed=late.freed))
 
 
 class Starts(NamedTuple):

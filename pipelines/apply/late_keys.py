@@ -29,7 +29,7 @@ from ingest.sql.fold.late_keys import (
     stored_rows,
     with_groups,
 )
-from ingest.sql.query import union
+from ingest.sql.query import select, union
 from ingest.sql.silver import ROW_CHANGES, among, tied_to
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
@@ -48,7 +48,7 @@ class LateKeys(NamedTuple):
     it. `groups`: each with the number of its group, None where they are too many for the driver,
     and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
     late themselves. `linked`: changes of the key link some. `bounds`, `prior`: where the fold of
-    each has to start below, and where silver has them, as far as that is known. `given`: SQL of
+    each has to start below, and where silver has them, as far as that is known. `freed`: SQL of
     those whose changes another source table's row no longer sets aside.
     """
 
@@ -60,7 +60,7 @@ class LateKeys(NamedTuple):
     linked: bool
     bounds: Mapping[Key, Pos] = {}
     prior: PriorImages | None = None
-    given: str | None = None
+    freed: str | None = None
 
 
 def late_keys(
@@ -110,14 +110,14 @@ def freed_keys(frames: Frames, batch: TableBatch, keys: str) -> LateKeys:
         if few is None
         else these_keys(frames, batch, few)
     )
-    return found._replace(given=keys)
+    return found._replace(freed=keys)
 
 
 def these_keys(frames: Frames, batch: TableBatch, keys: Collection[Key]) -> LateKeys:
     """As `late_keys`, of keys of which there are changes."""
     groups = groups_around(frames, batch, keys, prior=None)
     if groups is None:
-        listed = f"TABLE {frames.view(pa.table({'key': array_of(keys)}))}"
+        listed = select(frames.key_view(keys))
         return _set_down(frames, batch, listed, brought=listed)
     return _few(frames, groups, found=len(keys), brought=keys)
 

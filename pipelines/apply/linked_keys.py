@@ -102,7 +102,7 @@ def _reached(frames: Frames, pairs: str, keys: Collection[Key]) -> Pairs | None:
     found: set[tuple[Key, Key]] = set()
     known, ends = {*keys}, {*keys}
     while ends:
-        view = frames.view(pa.table({"key": array_of(ends)}))
+        view = frames.key_view(ends)
         linked = _collected(frames, key_changes.pairs_with(pairs, view))
         if linked is None or len(found) > bounds.KEY_CHANGES:
             return None

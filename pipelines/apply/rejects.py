@@ -19,8 +19,7 @@ def missing_order_key(batch: TableBatch, narrowed: str) -> str:
     where = f"{narrowed} AND ({sequence_position(batch.projection)}) IS NULL"
     if not batch.projection.truncates:
         where += f" AND {ROW_CHANGES}"
-    tables = (batch.table, *batch.later_names)
-    changes = silver_changes(batch.silver, tables, where, renamed=batch.projection.renamed)
+    changes = silver_changes(batch.silver, batch.names, where, renamed=batch.projection.renamed)
     return reasons.missing_order_key(
         batch.projection, batch.projection.masked(changes, as_sent=True)
     )
@@ -37,14 +36,14 @@ def conflict_rejects(frames: Frames, batch: TableBatch, events: str, *, stored: 
 
 
 def without_claimed(
-    frames: Frames, batch: TableBatch, events: str, *, given: str | None = None
+    frames: Frames, batch: TableBatch, events: str, *, freed: str | None = None
 ) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
-    aside: what gold has not applied no fold applies (34). Those of the keys `given` (SQL) stay."""
+    aside: what gold has not applied no fold applies (34). Those of the keys `freed` (SQL) stay."""
     claims = (
         claimed(frames.warehouse, batch.projection.source, batch.target) if batch.shared else None
     )
-    return events if claims is None else waiting.without_claimed(events, claims, given=given)
+    return events if claims is None else waiting.without_claimed(events, claims, freed=freed)
 
 
 def baseless_rejects(frames: Frames, batch: TableBatch, baseless: str) -> int:

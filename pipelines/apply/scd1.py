@@ -30,7 +30,6 @@ from pipelines.apply.merge import merged_truncates, run_merge
 from pipelines.apply.surprise import surprises
 from pipelines.apply.verdicts import Judged, judge
 from pipelines.apply.watermarks import watermarks_after
-from pipelines.platform.rows import array_of
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -112,7 +111,7 @@ def fast_history(frames: Frames, batch: TableBatch) -> str | None:
     odd = _odd_keys(frames, batch) if not batch.reread else None
     if odd is None:
         return None
-    keys = frames.view(pa.table({"key": array_of(odd)}))
+    keys = frames.key_view(odd)
     changes = batch.projection.masked(batch.changes())
     plain = changes_of_other_keys(changes, batch.projection, keys)
     rows = batch.listed(latest(replace(batch.projection, masks={}), plain, sets=batch.sets))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ingest.fold.arrow import SCHEMA, Run, fold_history, judge_versions
 from ingest.fold.lateness import LatenessBounds
-from ingest.position import EPOCH, PHASE, STREAMED, Pos
+from ingest.position import EPOCH, PHASE, STREAMED, Pos, highest
 from ingest.sql.fold import scd2
 from ingest.sql.fold.late_keys import of_kinds, stored_versions, versions_below
 from ingest.sql.fold.merge import Truncate
@@ -26,7 +26,7 @@ from pipelines.apply.merge import merged_truncates, run_merge
 from pipelines.apply.surprise import Surprise, surprises
 from pipelines.apply.verdicts import judge
 from pipelines.apply.watermarks import watermarks_after
-from pipelines.targets.progress import Watermarks, highest
+from pipelines.targets.progress import Watermarks
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -128,7 +128,7 @@ def _run(batch: TableBatch, *, again: bool) -> Run:
 
 def _overtaking(batch: TableBatch) -> str:
     """Any earlier change may have been one that changed nothing, or removed the row."""
-    lowest = min((s.lowest for s in batch.stats if s.lowest is not None), default=None)
+    lowest = batch.lowest
     if lowest is None or lowest[PHASE] != STREAMED or batch.projection.sequence:
         return ROW_CHANGES
     after = after_pos(lowest, by_arrival=batch.projection.by_arrival)

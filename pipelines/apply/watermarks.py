@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.position import Pos, outermost
+from ingest.position import Pos, highest, outermost
 from pipelines.apply.batch import TableBatch
-from pipelines.targets.progress import Watermarks, highest
+from pipelines.targets.progress import Watermarks
 
 
 def watermarks_after(
@@ -20,8 +20,7 @@ def watermarks_after(
     """
     before = batch.watermarks
     named = any(stats.keyless or stats.key_columns for stats in batch.stats)
-    top = highest(stats.highest for stats in batch.stats)
-    applied = highest([before.applied, top])
+    applied = highest([before.applied, batch.highest])
     truncates = {**batch.earlier_truncates, **batch.new_truncates}
     if batch.keeps.latest and not batch.soft:
         # Rows that a truncate took leave nothing; elsewhere each tells when some ended.
@@ -31,8 +30,8 @@ def watermarks_after(
         before.with_truncates(truncates),
         applied=applied,
         batch_high_positions=before.high_positions_after(batch.above, batch.last, applied),
-        last_removal=highest([before.last_removal, *(stats.last_removal for stats in batch.stats)]),
-        last_noop=highest([before.last_noop, top]) if unwritten else before.last_noop,
+        last_removal=highest([before.last_removal, batch.last_removal]),
+        last_noop=highest([before.last_noop, batch.highest]) if unwritten else before.last_noop,
         partials=before.partials or partial,
         last_baseless=highest([before.last_baseless, last_baseless]),
         unhashed=before.unhashed or bool(batch.total("unhashed")),

@@ -14,8 +14,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from ingest.codes import Code
 from ingest.position import Pos
 from ingest.sql.fold import append
@@ -32,7 +30,7 @@ from pipelines.apply.frames import Frames
 from pipelines.apply.modes import KEYED
 from pipelines.apply.rejects import missing_order_key
 from pipelines.gold.reconstruction import Reconstruction
-from pipelines.platform.rows import array_of, rows
+from pipelines.platform.rows import rows
 from pipelines.platform.session import SOURCE_SET_DOWN, having
 from pipelines.platform.upserts import alone
 from pipelines.targets.rejects import create_rejects, table_of
@@ -133,7 +131,7 @@ def _baseless(frames: Frames, batch: TableBatch) -> str | None:
         return None
     changes = events(batch.projection, batch.history(ROW_CHANGES))
     keys = frames.few_keys(keys_of_partial_images(changes))
-    among = frames.view(pa.table({"key": array_of(keys)})) if keys is not None else None
+    among = frames.key_view(keys) if keys is not None else None
     run = KEYED[batch.mode].history_run(batch)
     return of_kinds(folded_history(frames, batch, run, among=among), ["baseless"])
 

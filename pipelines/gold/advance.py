@@ -12,9 +12,10 @@ from ingest.ddl.changes import names_through, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
+from ingest.position import highest, lowest
 from ingest.sql.silver import silver_changes
 from ingest.wire.declared import declared_for
-from pipelines.apply.batch import TableBatch
+from pipelines.apply.batch import Count, TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
 from pipelines.gold.plan import (
@@ -25,18 +26,18 @@ from pipelines.gold.plan import (
     table_batches,
 )
 from pipelines.gold.retyping import outgrowing, typed_at_last
-from pipelines.gold.schema_evolution import Feeding, create_target, evolve
+from pipelines.gold.schema_evolution import Feeding, columns_sent, create_target, evolve
 from pipelines.gold.shared_keys import shares_keys, try_again
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names, under_first_names
 from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import BatchStats, PendingChanges, schema_hints, spanned
 from pipelines.targets.contract import check_made_for, may_share_keys
-from pipelines.targets.progress import Names, Progress, Watermarks, highest
+from pipelines.targets.progress import Names, Progress, Watermarks
 from pipelines.targets.rejects import have_rejects, no_key_rejects
 from pipelines.targets.table import contract_of, horizons_of
 
-_FREEING = ("deletes", "key_changes", "truncates")
+_FREEING: tuple[Count, ...] = ("deletes", "key_changes", "truncates")
 """What may take a row away, and leave its key to another source table's."""
 
 
@@ -70,63 +71,86 @@ def advance(
         progress.contract is None
         and have_rejects(warehouse, route.source, route.target, code=Code.NO_KEY.value)
     )
-    if (why := progress.why_outdated) is not None:
-        raise TableError(why)
-    if gone(warehouse, progress):
-        raise TableError(gone_sentence(route.target))
-    row = progress = _known(warehouse, route, progress.unparked())
+    _check_applicable(warehouse, progress)
+    now = _known(warehouse, route, progress.unparked())
     new = _new(coming)
     if not new:
-        return _up_to(row, coming, pending)
+        return _up_to(now, coming, pending)
     stats = [each for of_table in new.values() for each in of_table]
-    if progress.contract is None:
+    if now.contract is None:
         pending = _with_schema_hints(warehouse, new, pending)
-    keys = _keys(ledger, route, new, progress=progress, pending=pending)
+    keys = _keys(ledger, route, new, progress=now, pending=pending)
     mode = mode_of(route, keys)
-    untold = progress.contract is None and not keys and _truncates_alone(stats)
+    untold = now.contract is None and not keys and _truncates_alone(stats)
     if mode is None or untold:
-        return _up_to(_without_key(ledger, route, new, row=row, pending=pending), coming, pending)
+        return _up_to(_without_key(ledger, route, new, now=now, pending=pending), coming, pending)
     contract = TargetContract.by(route, mode, keys)
-    check_made_for(route, progress.contract)
-    fresh = create_target(ledger, route, new, pending=pending, contract=contract)
-    labels = {*row.watermarks, *map(label_of, coming.stats)}
+    check_made_for(route, now.contract)
+    sent = ledger.feeding_now[route.target] = columns_sent(new, pending)
+    fresh = create_target(ledger, route, new, pending=pending, contract=contract, sent=sent)
+    labels = {*now.watermarks, *map(label_of, coming.stats)}
     shared = may_share_keys(route, contract.keeps, tables=len(labels))
     feedings = [Feeding(route, table, new[table], contract, pending, ledger) for table in new]
     columns: dict[str, str] = {}
     for number, feeding in enumerate(feedings):
-        row, columns = evolve(feeding, row, fresh=fresh and number == 0)
+        now, columns = evolve(feeding, now, fresh=fresh and number == 0)
     batches = table_batches(
         warehouse,
         [_feed(feeding, columns) for feeding in feedings],
         TargetTable(contract=contract, columns=columns, shared=shared),
-        watermarks=row.watermarks,
+        watermarks=now.watermarks,
         above=coming.above,
         only=pending.limit.only,
     )
-    # Batches up to `partly_applied` were applied but for open transactions. They come again, and
-    # Delta's log cannot tell which rows they wrote.
-    again = any(each.first <= (progress.partly_applied or 0) for each in stats)
-    misfits = []
-    for number, (feeding, batch) in enumerate(zip(feedings, batches, strict=True)):
-        batch = replace(batch, fresh=fresh and number == 0, newest=row.freshness)
-        if not contract.keeps.latest:
-            batch = replace(batch, version=_version(warehouse, row, fresh=batch.fresh, again=again))
-            # What a killed run left of the others no longer shows once the first is recorded.
-            again = again or (number == 0 and len(batches) > 1 and batch.version is None)
-        row, unfit = _applied(warehouse, row, batch, was_unkeyed=was_unkeyed)
-        misfits += [feeding] if unfit else []
-    _enter_outgrown(misfits)
-    row = replace(_up_to(row, coming, pending), contract=contract)
+    now, unfit = _apply_in_turn(warehouse, now, batches, fresh=fresh, was_unkeyed=was_unkeyed)
+    _enter_outgrown([feeding for feeding in feedings if feeding.table in unfit])
+    now = replace(_up_to(now, coming, pending), contract=contract)
     # By what the batches hold, not by what was counted: a run that was cut off may have freed keys.
     frees = any(batch.total(name) for batch in batches for name in _FREEING)
-    return try_again(ledger, route, row=row) if frees and shares_keys(route, row) else row
+    return try_again(ledger, route, row=now) if frees and shares_keys(route, now) else now
 
 
-def _up_to(row: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:
+def _check_applicable(warehouse: Warehouse, progress: Progress) -> None:
+    """Raise TableError where nothing can be applied to the target until it is rebuilt."""
+    if (why := progress.why_outdated) is not None:
+        raise TableError(why)
+    if gone(warehouse, progress):
+        raise TableError(gone_sentence(progress.target))
+
+
+def _apply_in_turn(
+    warehouse: Warehouse,
+    now: Progress,
+    batches: Sequence[TableBatch],
+    *,
+    fresh: bool,
+    was_unkeyed: bool,
+) -> tuple[Progress, set[SourceTable]]:
+    """The target's progress once the batches of its source tables are applied, one after the
+    other, and the tables of which some value did not fit.
+
+    Batches up to `partly_applied` were applied but for open transactions: they come again, and
+    Delta's log cannot tell which rows they wrote. Nor does what a killed run left of the other
+    tables show any more once the first is recorded.
+    """
+    partly = now.partly_applied or 0
+    again = any(stats.first <= partly for batch in batches for stats in batch.stats)
+    unfit = set[SourceTable]()
+    for number, batch in enumerate(batches):
+        batch = replace(batch, fresh=fresh and number == 0, newest=now.freshness)
+        if not batch.keeps.latest:
+            batch = replace(batch, version=_version(warehouse, now, fresh=batch.fresh, again=again))
+            again = again or (number == 0 and len(batches) > 1 and batch.version is None)
+        now, misfit = _applied(warehouse, now, batch, was_unkeyed=was_unkeyed)
+        unfit |= {batch.table} if misfit else set()
+    return now, unfit
+
+
+def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:
     """The progress, once all that was pending is applied."""
     limit = pending.limit
     return replace(
-        row,
+        now,
         batch=pending.last,
         below=limit.below,
         partly_applied=limit.newest,
@@ -169,7 +193,7 @@ def _feed(feeding: Feeding, columns: Mapping[str, str]) -> Feed:
 
 
 def _applied(
-    warehouse: Warehouse, row: Progress, batch: TableBatch, *, was_unkeyed: bool
+    warehouse: Warehouse, now: Progress, batch: TableBatch, *, was_unkeyed: bool
 ) -> tuple[Progress, bool]:
     """The target's progress once a source table's batch is applied, and whether some value of it
     did not fit."""
@@ -179,15 +203,14 @@ def _applied(
     unfit = applied.unfit or bool(counts["rejected"])
     if was_unkeyed:
         typed_at_last(warehouse, batch)
-    times = (row.freshness, *(stats.newest for stats in batch.stats))
-    row = replace(
-        row,
-        watermarks={**row.watermarks, batch.projection.label: watermarks},
-        last_pos=highest([row.last_pos, watermarks.applied]),
+    times = (now.freshness, *(stats.newest for stats in batch.stats))
+    now = replace(
+        now,
+        watermarks={**now.watermarks, batch.projection.label: watermarks},
+        last_pos=highest([now.last_pos, watermarks.applied]),
         freshness=max((time for time in times if time is not None), default=None),
-        **{name: getattr(row, name) + number for name, number in counts.items()},
     )
-    return row, unfit
+    return now.counting(counts), unfit
 
 
 def _enter_outgrown(misfits: Sequence[Feeding]) -> None:
@@ -274,13 +297,13 @@ def _check_keyless(
             )
 
 
-def _version(warehouse: Warehouse, row: Progress, *, fresh: bool, again: bool) -> int | None:
+def _version(warehouse: Warehouse, now: Progress, *, fresh: bool, again: bool) -> int | None:
     """The target's version, where nothing but what is recorded was applied to it; `again`: parts of
     the batch may have been, as after a kill."""
     if fresh:
-        return warehouse.last_commit("gold", row.target).version
-    known = (known.version for known in row.watermarks.values() if known.version)
-    return recorded(warehouse, row.target, None if again else max(known, default=None))
+        return warehouse.last_commit("gold", now.target).version
+    versions = (known.version for known in now.watermarks.values() if known.version)
+    return recorded(warehouse, now.target, None if again else max(versions, default=None))
 
 
 def _known(warehouse: Warehouse, route: Route, progress: Progress) -> Progress:
@@ -300,10 +323,7 @@ def _new(coming: TargetBatch) -> dict[SourceTable, list[BatchStats]]:
         table: [each for each in stats if each.batch > coming.above[table]]
         for table, stats in coming.stats.items()
     }
-    first = {
-        table: min((s.lowest for s in stats if s.lowest is not None), default=())
-        for table, stats in new.items()
-    }
+    first = {table: lowest(each.lowest for each in stats) or () for table, stats in new.items()}
     return {
         table: new[table] for table in sorted(new, key=lambda t: (first[t], str(t))) if new[table]
     }
@@ -314,13 +334,13 @@ def _without_key(
     route: Route,
     new: Mapping[SourceTable, list[BatchStats]],
     *,
-    row: Progress,
+    now: Progress,
     pending: PendingChanges,
 ) -> Progress:
     """The progress, once every change of tables whose rows nothing tells apart is a reject; but
     truncates, which do not say whether rows have a key, and come again once some do."""
     for table, stats in new.items():
-        row = replace(row, events=row.events + sum(each.changes for each in stats))
+        now = now.counting({"events": sum(each.changes for each in stats)})
         if _truncates_alone(stats):
             continue
         changes = silver_changes(
@@ -329,8 +349,8 @@ def _without_key(
             f"{spanned(stats)} AND {pending.limit.only}",
         )
         rejected = no_key_rejects(ledger.warehouse, table.source, route.target, changes=changes)
-        row = replace(row, rejected=row.rejected + rejected)
-    return row
+        now = now.counting({"rejected": rejected})
+    return now
 
 
 def _truncates_alone(stats: Iterable[BatchStats]) -> bool:

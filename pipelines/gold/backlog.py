@@ -74,7 +74,7 @@ def newly_keyed(ledger: Ledger, pending: PendingChanges) -> Backlog:
 
 def unkeyed(progress: Progress) -> bool:
     """Whether all that a target had so far was set aside for want of a key."""
-    return progress.contract is None and progress.applied[0] > 0 and not progress.watermarks
+    return progress.contract is None and progress.last_batch > 0 and not progress.watermarks
 
 
 def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:

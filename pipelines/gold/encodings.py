@@ -19,12 +19,11 @@ from ingest.ddl.model import Statement
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
+from ingest.position import Pos, highest
 from ingest.values.source_types import DECIMALS, parse_type
 from ingest.wire.declared import declared_for
 from pipelines.ledger.statements import typed_columns
 from pipelines.silver.pending import BatchStats, ColumnValues
-from pipelines.targets.progress import highest
 
 _FORMAT = "debezium"
 _ADAPTIVE = ("adaptive", "adaptive_time_microseconds")

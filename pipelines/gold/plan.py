@@ -36,6 +36,8 @@ from pipelines.platform.warehouse import Warehouse
 from pipelines.silver.pending import (
     BatchStats,
     ProjectedStats,
+    images_of,
+    names_sent,
     pending_changes,
     with_key_changes,
     with_sequence_positions,
@@ -108,7 +110,7 @@ class Extent(NamedTuple):
             last = max(progress.tables.values(), default=0)
             open_then = {names for names, at in progress.tables.items() if at == last}
             closed_at = {t: at for t, at in closed_at.items() if t[1:] not in open_then}
-        last, partly = progress.applied
+        last, partly = progress.last_batch, progress.applied_rows
         return cls(progress.watermarks, last, partly, closed_at=closed_at)
 
     def counting(self, names: Collection[SourceTable]) -> str:
@@ -222,8 +224,7 @@ def _projected(
 ) -> ProjectedStats:
     if feed.route.mask_secret is not None:
         offer_secret(warehouse.session, warehouse.config.mask_secret)
-    sent = {name for stats in feed.stats for image in stats.images for name in image}
-    before = tuple(sorted(known.names_before(target.columns, sent)))
+    before = tuple(sorted(known.names_before(target.columns, names_sent(feed.stats))))
     projection = projection_of(warehouse.config, feed, target, known=before)
     projection = replace(projection, keeps_states=not target.contract.keeps.latest)
     if known.key_overridden:
@@ -400,7 +401,7 @@ def projection_of(
     are spelled otherwise than the target's columns."""
     keys, columns = target.contract.keys, target.columns
     route, table, stats, lineage = feed.route, feed.table, feed.stats, feed.lineage
-    images = {known, *(image for each in stats for image in each.images)}
+    images = {known, *images_of(stats)}
     by_lower = {name.lower(): name for name in columns}
     shard = (route.shard_column or "").lower()
     if shard and shard not in by_lower:

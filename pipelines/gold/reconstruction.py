@@ -53,7 +53,7 @@ from pipelines.ledger.renames import renames, taken_again
 from pipelines.ledger.statements import gold_types_before, statement_of
 from pipelines.platform.session import NO_CONSTRAINTS, having
 from pipelines.platform.warehouse import Warehouse
-from pipelines.silver.pending import ColumnValues, has_values
+from pipelines.silver.pending import ColumnValues, has_values, images_of, names_sent
 from pipelines.targets.contract import may_share_keys
 from pipelines.targets.progress import Progress, load_progress, progress_of
 from pipelines.targets.progress import moment as moment_of
@@ -161,13 +161,12 @@ class Reconstruction:
 
     def _todays_columns(self, held: Mapping[str, str], feeds: Sequence[Feed]) -> dict[str, str]:
         types = [listed for feed in feeds for listed in feed.types]
-        images = {image for feed in feeds for stats in feed.stats for image in stats.images}
+        images = images_of(stats for feed in feeds for stats in feed.stats)
         keys = self.keys or shard_of(self.route)
         wanted = wanted_columns(self.route, keys, types, images=sorted(images))
         lineages: dict[Lineage, set[str]] = {}
         for feed in feeds:
-            names = {name for stats in feed.stats for image in stats.images for name in image}
-            lineages.setdefault(feed.lineage, set()).update(names)
+            lineages.setdefault(feed.lineage, set()).update(names_sent(feed.stats))
 
         def before(entry: Entry) -> Mapping[str, str]:
             return gold_types_before(self.warehouse, entry) if entry.pos is not None else {}

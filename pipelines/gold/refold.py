@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from ingest.config.modes import TargetContract, declared_keeping
 from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_today
@@ -26,7 +24,7 @@ from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
+from ingest.position import Pos, highest
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
 from ingest.sql.fold.reconstruction import several_owners
@@ -55,13 +53,11 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.entries import Entry, changes_behind
 from pipelines.ledger.shared_columns import others
 from pipelines.platform.leases import check
-from pipelines.platform.rows import array_of
 from pipelines.targets.contract import check_made_for, may_share_keys
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
     Watermarks,
-    highest,
     record_progress,
 )
 from pipelines.targets.table import columns_of, keys_of
@@ -127,8 +123,7 @@ def _folded_with_claims(frames: Frames, batch: TableBatch, keys: Collection[Key]
     had one of them."""
     late = these_keys(frames, batch, keys)
     if batch.shared:
-        given = select(frames.view(pa.table({"key": array_of(keys)})))
-        late = late._replace(given=given)
+        late = late._replace(freed=select(frames.key_view(keys)))
     return folded(frames, batch, late, run=KEYED[batch.mode].history_run(batch))
 
 
@@ -225,10 +220,9 @@ def note_rewritten(
         before = progress.watermarks.get(label)
         if before is None or not _comparable(before, batch):
             continue
-        removals = [before.last_removal, *(stats.last_removal for stats in batch.stats)]
         noted[label] = replace(
             before,
-            last_removal=highest(removals),
+            last_removal=highest([before.last_removal, batch.last_removal]),
             last_noop=before.applied if batch.keeps.versions else before.last_noop,
             last_baseless=highest([before.last_baseless, last_baseless.get(label)]),
         )
@@ -238,7 +232,7 @@ def note_rewritten(
 
 def _comparable(known: Watermarks, batch: TableBatch) -> bool:
     """Whether positions have as many numbers as those that were applied."""
-    top = highest(stats.highest for stats in batch.stats)
+    top = batch.highest
     return known.applied is None or top is None or len(known.applied) == len(top)
 
 
@@ -260,12 +254,12 @@ def reordered(reconstruction: Reconstruction, progress: Progress) -> bool:
 def watermarks_of_history(batch: TableBatch) -> Watermarks:
     """The watermarks of a source table whose changes have other positions than before. What cannot
     be told is taken for the case in which most counts as late."""
-    applied = highest(stats.highest for stats in batch.stats)
+    applied = batch.highest
     partials = bool(batch.total("partials"))
     return replace(
         Watermarks().with_truncates(batch.new_truncates),
         applied=applied,
-        last_removal=highest(stats.last_removal for stats in batch.stats),
+        last_removal=batch.last_removal,
         last_noop=applied,
         partials=partials or batch.partial,
         last_baseless=applied if partials else None,
@@ -289,7 +283,7 @@ def applied_history(ledger: Ledger, route: Route) -> Reconstruction | None:
     """What history makes of all that the target has applied; None where it has applied nothing."""
     progress = ledger.progress(route.target)
     target = known_targets(ledger.warehouse).fed.get(route.target)
-    if progress is None or not progress.applied[0] or target is None:
+    if progress is None or not progress.last_batch or target is None:
         return None
     check_made_for(route, progress.contract)
     check_excluded(route, columns_of(ledger.warehouse, route.target) or ())

@@ -11,14 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from ingest.codes import Code
 from ingest.config.routes import Route
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
 from ingest.names import SourceTable
-from ingest.position import Pos
+from ingest.position import Pos, highest
 from ingest.sql.delivery import DELIVERY_TYPES, MESSAGE, MESSAGE_TYPES
 from ingest.sql.fold.late_keys import those_held
 from ingest.sql.projection import events
@@ -46,10 +44,10 @@ from pipelines.gold.refold import (
     watermarks_of_history,
 )
 from pipelines.ledger.decisions import Ledger
-from pipelines.platform.rows import array_of, named
+from pipelines.platform.rows import named
 from pipelines.platform.rows import rows as found_rows
 from pipelines.platform.warehouse import Warehouse
-from pipelines.targets.progress import Watermarks, highest, record_progress
+from pipelines.targets.progress import Watermarks, record_progress
 from pipelines.targets.rejects import REJECTS, change_rejects, create_rejects, table_of
 from pipelines.targets.table import contract_of
 
@@ -251,7 +249,7 @@ def _keys_of_others(frames: Frames, batch: TableBatch, keys: set[Key]) -> set[Ke
     """Those of the keys whose row another source table brought (27)."""
     if not batch.shared or not keys:
         return set()
-    named = frames.view(pa.table({"key": array_of(sorted(keys))}))
+    named = frames.key_view(sorted(keys))
     others = those_held(batch.held_by_others, keys=named)
     rows = frames.sql(others).collect()
     return {tuple(row[0]) for row in rows}

@@ -54,7 +54,6 @@ from pipelines.targets.progress import (
     ProgressByTarget,
     create_progress,
     load_progress,
-    parked,
     record_progress,
     source_cursor,
 )
@@ -426,11 +425,11 @@ def _apply(ledger: Ledger, batch: TargetBatch, pending: PendingChanges) -> Progr
         row = advance(ledger, batch, pending, progress=progress)
         return replace(row, seconds=time.monotonic() - began)
     except OtherMasks as error:
-        return parked(progress, str(error), why="masks")
+        return progress.parked(str(error), why="masks")
     except IngestError as error:
-        return parked(progress, str(error))
+        return progress.parked(str(error))
     except Exception as error:
-        return parked(progress, described(error)[:2000])
+        return progress.parked(described(error)[:2000])
 
 
 def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged]) -> list[Merged]:
@@ -447,9 +446,9 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
             continue
         masks = other_masks(routes[target], progress.contract)
         if progress.watermarks and target.lower() not in there:
-            rows.append(parked(progress, gone_sentence(target)))
+            rows.append(progress.parked(gone_sentence(target)))
         elif masks is not None and progress.outdated is None:
-            rows.append(parked(progress, masks, why="masks"))
+            rows.append(progress.parked(masks, why="masks"))
         elif progress.parked_for == "masks":
             rows.append(progress.unparked())
     _record_news(ledger, rows)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from ingest.config.modes import TargetContract
 from ingest.config.routes import Route
@@ -11,7 +12,7 @@ from ingest.ddl.changes import ChangeKey
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
-from ingest.position import Pos
+from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
@@ -19,8 +20,15 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
 from pipelines.ledger.renames import later_names
 from pipelines.ledger.shared_columns import keyed_by_others
-from pipelines.silver.pending import BatchStats, ColumnValues, PendingChanges, has_values
-from pipelines.targets.progress import Progress, highest
+from pipelines.silver.pending import (
+    BatchStats,
+    ColumnValues,
+    PendingChanges,
+    has_values,
+    images_of,
+    names_sent,
+)
+from pipelines.targets.progress import Progress
 from pipelines.targets.table import (
     add_deletion_time,
     check_contract,
@@ -37,13 +45,13 @@ def create_target(
     *,
     pending: PendingChanges,
     contract: TargetContract,
+    sent: Mapping[SourceTable, Collection[str]],
 ) -> bool:
     """Create the target with the columns of all the tables that feed it, unless it exists.
 
-    Gives whether it is new.
+    `sent`: see `columns_sent`. Gives whether it is new.
     """
     warehouse, soft = ledger.warehouse, route.deletes == "soft"
-    sent = ledger.feeding_now[route.target] = _columns_sent(feeding, pending)
     if warehouse.exists("gold", route.target):
         check_contract(warehouse, route.target, contract=contract)
         if soft and contract.keeps.keyed:
@@ -51,7 +59,7 @@ def create_target(
         check_excluded(route, columns_of(warehouse, route.target) or {})
         return False
     types = [columns for table in feeding for columns in pending.types.get(table, [])]
-    images = {image for stats in feeding.values() for s in stats for image in s.images}
+    images = images_of(chain.from_iterable(feeding.values()))
     shard = (route.shard_column or "").lower()
     if shard and shard in {name.lower() for image in images for name in image}:
         raise TableError(f"`{shard}` is a column of the source; choose a new name as shard_column")
@@ -60,8 +68,9 @@ def create_target(
     wanted = wanted_columns(route, first, types, images=sorted(images))
     begun: dict[SourceTable, Mapping[str, str]] = {}
     for table, stats in feeding.items():
-        lowest = min((s.lowest for s in stats if s.lowest is not None), default=None)
-        begun[table] = ledger.begin_columns(table, wanted, first, lowest=lowest)
+        begun[table] = ledger.begin_columns(
+            table, wanted, first, lowest=lowest(each.lowest for each in stats)
+        )
     # Asked once more: the statements just settled may have renamed what the configuration names.
     route = ledger.route(next(iter(feeding))) or route
     declared = {name.lower() for name in route.columns}
@@ -78,16 +87,15 @@ def create_target(
     return True
 
 
-def _columns_sent(
+def columns_sent(
     feeding: Mapping[SourceTable, Sequence[BatchStats]], pending: PendingChanges
 ) -> dict[SourceTable, set[str]]:
     """The columns, in lower case, that each source table's changes come with, in images or by
     their types."""
     sent: dict[SourceTable, set[str]] = {}
     for table, stats in feeding.items():
-        names = {name for each in stats for image in each.images for name in image}
-        names |= {column.name for listed in pending.types.get(table, ()) for column in listed}
-        sent[table] = {name.lower() for name in names}
+        typed = {column.name for listed in pending.types.get(table, ()) for column in listed}
+        sent[table] = {name.lower() for name in names_sent(stats) | typed}
     return sent
 
 
@@ -175,8 +183,8 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     # What the configuration says of a column holds under the name that it was given just now.
     route = ledger.route(feeding.table) or route
     check_excluded(route, columns)
-    images = {image for each in feeding.stats for image in each.images}
-    wanted = wanted_columns(route, keys, feeding.types, images=sorted(images))
+    images = sorted(images_of(feeding.stats))
+    wanted = wanted_columns(route, keys, feeding.types, images=images)
     drift = Drift(ledger, feeding.table, route)
     for entry in drift.reserved_names(wanted):
         ledger.stage_entry(entry)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ingest.config.routes import Route
 from ingest.names import SourceTable
+from ingest.position import highest
 from ingest.sql.projection import events
 from ingest.sql.query import select
 from ingest.sql.rejects import retyped
@@ -26,7 +27,7 @@ from pipelines.ledger.decisions import Ledger
 from pipelines.platform.rows import rows
 from pipelines.platform.warehouse import Warehouse
 from pipelines.targets.contract import made_otherwise, may_share_keys
-from pipelines.targets.progress import Progress, Watermarks, highest, record_progress
+from pipelines.targets.progress import Progress, Watermarks, record_progress
 from pipelines.targets.rejects import change_rejects, claimed
 from pipelines.targets.table import columns_of, keys_of
 
@@ -99,11 +100,8 @@ def _give(frames: Frames, batch: TableBatch, opened: str, *, row: Progress) -> P
     label = batch.projection.label
     known = row.watermarks.get(label, Watermarks())
     last_baseless = highest([known.last_baseless, last])
-    return replace(
-        row,
-        watermarks={**row.watermarks, label: replace(known, last_baseless=last_baseless)},
-        **{name: getattr(row, name) + number for name, number in counts.items()},
-    )
+    watermarks = {**row.watermarks, label: replace(known, last_baseless=last_baseless)}
+    return replace(row, watermarks=watermarks).counting(counts)
 
 
 def _waiting(warehouse: Warehouse, route: Route, opened: str) -> list[SourceTable]:

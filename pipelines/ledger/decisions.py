@@ -216,7 +216,7 @@ class Ledger(EntryStore):
 
     def _creates(self, entry: Entry) -> bool:
         read = self._read_now(entry)
-        creates = entry.kind == "create_table" or (read is not None and generations.creates(read))
+        creates = entry.kind == "create_table" or (read is not None and read.creates_table)
         return creates and not generations.recreates(entry)
 
     def _target_exists(self, table: SourceTable) -> bool:
@@ -266,7 +266,7 @@ class Ledger(EntryStore):
         """The entry, as a new generation where it creates a table that was dropped; the DROP is
         taken up by it."""
         read = self.statement(entry)
-        if entry.pos is None or not generations.creates(read) or entry.kind == "truncate":
+        if entry.pos is None or not read.creates_table or entry.kind == "truncate":
             return entry
         others = [*self.of(entry.table), *self._waiting[entry.table]]
         gone = generations.dropped_before(entry, ((e, self._drops(e)) for e in others))

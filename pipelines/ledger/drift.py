@@ -35,7 +35,7 @@ from ingest.sql.silver import above_pos, silver_changes
 from pipelines.ledger.entries import IN_FORCE, POLICY, WAITING, Entry, SentAgain, is_unsent
 from pipelines.ledger.review import holds, of_data
 from pipelines.ledger.store import EntryStore
-from pipelines.silver.pending import BatchStats
+from pipelines.silver.pending import BatchStats, names_sent
 from pipelines.targets.table import columns_of, keys_of
 
 Shown = AddColumn | AlterColumnType | DropColumn | ChangeKey
@@ -313,7 +313,7 @@ def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool
 
 def _sent(stats: Iterable[BatchStats]) -> set[str]:
     """The columns, in lower case, that some image has."""
-    return {name.lower() for each in stats for image in each.images for name in image}
+    return {name.lower() for name in names_sent(stats)}
 
 
 def _shown(effect: SchemaChange) -> tuple[str, str | None]:

@@ -53,10 +53,6 @@ def renames_away(read: Statement) -> bool:
     return any(clause.kind == RENAMED for clause in read.clauses)
 
 
-def creates(read: Statement) -> bool:
-    return any(clause.kind == "create_table" for clause in read.clauses)
-
-
 def replaces(read: Statement) -> bool:
     """Whether the one statement drops its table and creates it."""
     kinds = [clause.kind for clause in read.clauses]

@@ -131,7 +131,9 @@ def _read(source: Source, row: dict[str, Any]) -> list[tuple[Entry, Statement]]:
     id_ = parse.identity(text, source=source.name, table=own, order=order, event_time=row["micros"])
     dialect = row["dialect"] or guess_dialect(text, db=own.db, schema=own.schema)
     read = _parsed(text, own, dialect, limits=source.limits.filled())
-    if pos is not None and pos[PHASE] == SNAPSHOT and not _creates_table(read):
+    # A snapshot says how a table is by its CREATE. The statements that come with it, a DROP before
+    # each among them, are for who makes the tables anew: nothing happened at the source (77).
+    if pos is not None and pos[PHASE] == SNAPSHOT and not read.creates_table:
         return []
     found = []
     for number, touched in enumerate([own] if truncate else read.tables):
@@ -160,15 +162,6 @@ def _is_own(touched: TableName, own: TableName) -> bool:
     *own_above, own_name = own.folded()
     both = zip(above, own_above, strict=True)
     return name in ("", own_name) and all(said == mine for said, mine in both if said and mine)
-
-
-def _creates_table(read: Statement) -> bool:
-    """Whether it is the statement by which a snapshot says how a table is.
-
-    The others that come with it, a DROP TABLE before each CREATE among them, are for who makes the
-    tables anew: nothing happened at the source (semantics.md, 77).
-    """
-    return any(clause.kind == "create_table" for clause in read.clauses)
 
 
 def _parsed(text: str, own: TableName, dialect: str | None, *, limits: Limits) -> Statement:

@@ -24,6 +24,7 @@ from ingest.config.modes import TargetContract
 from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
+from ingest.position import highest
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
 from pipelines.gold.refold import (
@@ -46,7 +47,6 @@ from pipelines.silver import projects
 from pipelines.targets.progress import (
     Progress,
     ProgressByTarget,
-    highest,
     load_progress,
     progress_of,
     record_progress,
@@ -108,7 +108,7 @@ def rebuild(
         progress = progress_of(warehouse, source, target.name)
         if progress.outdated == "decoding":
             raise TableError(progress.why_outdated)
-        if progress.applied[0]:
+        if progress.last_batch:
             with as_made_today(warehouse, target, progress) as reconstruction:
                 gone = not warehouse.exists("gold", target.name)
                 changes = [] if gone else _changes(reconstruction, progress.contract)

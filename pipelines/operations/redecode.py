@@ -60,7 +60,6 @@ from pipelines.targets.progress import (
     Watermarks,
     create_progress,
     load_progress,
-    parked,
     record_progress,
     source_cursor,
     targets_of,
@@ -201,7 +200,7 @@ def _mark(warehouse: Warehouse, source: str, begins: Sequence[int]) -> None:
 
 def _outdated(progress: Progress, how: Outdated) -> Progress:
     progress = replace(progress, outdated=how)
-    return parked(progress, progress.why_outdated or "")
+    return progress.parked(progress.why_outdated or "")
 
 
 class _Numbers(NamedTuple):
@@ -253,7 +252,7 @@ def _unapplied(warehouse: Warehouse, source: str) -> _Unapplied:
     if not own:
         return _Unapplied("false", {})
     cursor = source_cursor(progress_by_target, source)
-    last, partly = cursor.applied
+    last, partly = cursor.last_batch, cursor.applied_rows
     closed, lowest = ledger.closed_names(), _lowest_batch(warehouse, source)
     unreached = any(each.outdated == "decoding" for each in own)
     # A redecode was killed behind its commit: neither the cursor nor, where that did not come to

@@ -134,16 +134,16 @@ def _noted(frames: Frames, batch: TableBatch, progress: Progress, *, past: Past)
         if not frames.sql(
             silver_changes(
                 batch.silver,
-                (batch.table, *batch.later_names),
+                batch.names,
                 past_horizon(horizon.pos, horizon.batch),
             )
         ).isEmpty()
     ]
-    return replace(watermarks, horizons=(*kept, Horizon(past.pos, progress.applied[0], past.time)))
+    return replace(watermarks, horizons=(*kept, Horizon(past.pos, progress.last_batch, past.time)))
 
 
 def _deleted(warehouse: Warehouse, batch: TableBatch, past: Past) -> int:
-    statement = texts.delete(batch.silver, past.rows, tables=(batch.table, *batch.later_names))
+    statement = texts.delete(batch.silver, past.rows, tables=batch.names)
     done = warehouse.execute(statement).first()
     return int(done["num_deleted_rows"]) if done is not None else 0
 

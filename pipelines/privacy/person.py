@@ -154,7 +154,7 @@ def _spans(frames: Frames, batch: TableBatch, asked: Key) -> list[Span]:
     looked: set[Key] = set()
     while new := {span.key for span in spans.values()} - looked:
         looked |= new
-        keys = frames.view(pa.table({"key": array_of(sorted(new))}))
+        keys = frames.key_view(sorted(new))
         moved = frames.sql(person.changes_of_keys(changes, keys))
         for change in records(moved):
             now, was = tuple(change["key"]), tuple(change["key_before"])
@@ -204,9 +204,8 @@ def _rows(
     """The rows of silver of the spans, changes and lone halves, each with the texts it has."""
     projection = _clear(batch.projection)
     held = frames.view(spans_table(spans))
-    tables = (batch.table, *batch.later_names)
     halves = silver_changes(
-        batch.silver, tables, "before IS NOT NULL", renamed=projection.renamed, kind="fragment"
+        batch.silver, batch.names, "before IS NOT NULL", renamed=projection.renamed, kind="fragment"
     )
     for changes in (batch.history(ROW_CHANGES), halves):
         found = frames.sql(

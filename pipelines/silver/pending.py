@@ -120,6 +120,16 @@ def pending_changes(
     return PendingChanges(last, stats, types, keys, limit)
 
 
+def images_of(stats: Iterable[BatchStats]) -> set[tuple[str, ...]]:
+    """The lists of column names that the images of some batches have."""
+    return {image for each in stats for image in each.images}
+
+
+def names_sent(stats: Iterable[BatchStats]) -> set[str]:
+    """The column names that some image of the batches has."""
+    return {name for image in images_of(stats) for name in image}
+
+
 def schema_hints(
     warehouse: Warehouse, tables: Collection[SourceTable], last: int
 ) -> PendingChanges:
@@ -187,8 +197,7 @@ def with_key_changes(
 def _may_change_key(warehouse: Warehouse, table: ProjectedStats) -> str:
     """SQL of the changes that may give their rows other keys."""
     projection = table.projection
-    images = (image for each in table.stats for image in each.images)
-    renamed = any(renamed_in_gold(name) for image in images for name in image)
+    renamed = any(map(renamed_in_gold, names_sent(table.stats)))
     if not projection.key_renamed:
         return _changes(warehouse, table.stats, table.later_names, renamed=renamed)
     where = projection.may_change_key

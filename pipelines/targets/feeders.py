@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ingest.config.load import Config
 from ingest.config.routes import Feeders
 from ingest.names import SourceTable, label_of
-from pipelines.targets.progress import Progress, ProgressByTarget, is_target, parked
+from pipelines.targets.progress import Progress, ProgressByTarget, is_target
 
 
 def feeders(config: Config, progress_by_target: ProgressByTarget) -> Feeders:
@@ -43,7 +43,7 @@ def kept_apart(
     """The rows of `gold._progress` for source tables that are parked by themselves, and those for
     tables that no longer are."""
     parked_rows = [
-        parked(Progress(target=str(table), source=source), error) for table, error in errors.items()
+        Progress(target=str(table), source=source).parked(error) for table, error in errors.items()
     ]
     names = {row.target for row in parked_rows}
     freed = [

@@ -184,8 +184,8 @@ class Progress:
     those that the target had, in lower case, when changes were last applied to it; None: not known.
     `outdated`: the rows are from silver as it was before it was decoded again, so nothing is
     applied until they are rebuilt. `parked_for`: what it is parked for, where that may end without
-    a change. `redecoded`, of a source's cursor: the batches that its rows in silver begin with once
-    they are decoded again, as it was planned last; `reached`: the last batch that was applied
+    new changes. `redecoded`, of a source's cursor: the batches that its rows in silver begin with
+    once they are decoded again, as it was planned last; `reached`: the last batch that was applied
     before that, by its number of now. `version`: one higher with each row of the target, whatever
     the clocks of the drivers that wrote them. `merged_at`: when changes were last applied, in
     microseconds since 1970 UTC by the clock of the driver that did; None: never, or longer ago than
@@ -216,8 +216,8 @@ class Progress:
     partly_applied: int | None = None
     contract: TargetContract | None = None
     untyped: tuple[str, ...] = ()
-    declared: Mapping[str, str] | None = None
-    unsent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    declared: dict[str, str] | None = None
+    unsent: dict[str, tuple[str, ...]] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     outdated: Outdated | None = None
     parked_for: ParkedFor | None = None
@@ -229,6 +229,15 @@ class Progress:
     def uncounted(self) -> Progress:
         """The same state, parked or not, with nothing counted yet."""
         return replace(self, **_NOTHING_DONE)
+
+    def counting(self, counts: Mapping[str, int]) -> Progress:
+        """The same, with more counted, by the columns of PROGRESS."""
+        more = {name: getattr(self, name) + number for name, number in counts.items()}
+        return replace(self, **more)
+
+    def parked(self, error: str, *, why: ParkedFor | None = None) -> Progress:
+        """The target stays where it was, with the reason."""
+        return replace(self.uncounted(), status="parked", error=error, parked_for=why)
 
     def unparked(self) -> Progress:
         """The same, in order again."""
@@ -266,11 +275,18 @@ class Progress:
         return replace(self.uncounted(), watermarks=merged)
 
     @property
-    def applied(self) -> tuple[int, str]:
-        """The last batch of which something was applied, and SQL true for what was of all."""
+    def last_batch(self) -> int:
+        """The last batch of which something was applied."""
         if self.below is None or self.partly_applied is None:
-            return self.batch, "true"
-        return self.partly_applied, f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
+            return self.batch
+        return self.partly_applied
+
+    @property
+    def applied_rows(self) -> str:
+        """SQL that is true for what was applied of silver's batches up to `last_batch`."""
+        if self.below is None or self.partly_applied is None:
+            return "true"
+        return f"(batch <= {self.batch} OR pos < {pos_literal(self.below)})"
 
     @property
     def whole(self) -> int:
@@ -280,19 +296,8 @@ class Progress:
     def row(self, at: datetime) -> tuple[Any, ...]:
         """As a row of PROGRESS."""
         state = _State(
-            watermarks=self.watermarks,
+            **{name: getattr(self, name) for name in _KEPT},
             tables=[(*names, batch) for names, batch in self.tables.items()],
-            below=self.below,
-            partly_applied=self.partly_applied,
-            contract=self.contract,
-            untyped=self.untyped,
-            declared=None if self.declared is None else dict(self.declared),
-            unsent=dict(self.unsent),
-            columns=self.columns,
-            outdated=self.outdated,
-            parked_for=self.parked_for,
-            redecoded=self.redecoded,
-            reached=self.reached,
         )
         values = {
             **{name: getattr(self, name, None) for name, _ in PROGRESS},
@@ -326,6 +331,10 @@ class _State(msgspec.Struct, kw_only=True):
     parked_for: ParkedFor | None = None
     redecoded: tuple[int, ...] = ()
     reached: int = 0
+
+
+_KEPT = tuple(name for name in _State.__struct_fields__ if name != "tables")
+"""The fields of Progress that are kept in `state` as they are."""
 
 
 def _state(text: str | None) -> _State:
@@ -366,19 +375,8 @@ def _read(warehouse: Warehouse) -> ProgressByTarget:
             error=last["error"],
             last_pos=tuple(last["last_pos"]) if last["last_pos"] else None,
             freshness=last["micros"],
-            watermarks=state.watermarks,
+            **{name: getattr(state, name) for name in _KEPT},
             tables={(db, schema, table): batch for db, schema, table, batch in state.tables},
-            below=state.below,
-            partly_applied=state.partly_applied,
-            contract=state.contract,
-            untyped=state.untyped,
-            declared=state.declared,
-            unsent=state.unsent,
-            columns=state.columns,
-            outdated=state.outdated,
-            parked_for=state.parked_for,
-            redecoded=state.redecoded,
-            reached=state.reached,
             version=last["version"],
             merged_at=merged_at,
         )
@@ -472,13 +470,3 @@ def moment(micros: int | None) -> datetime | None:
 def micros_of(time: datetime | None) -> int | None:
     """A time that knows its zone as microseconds since 1970-01-01 UTC."""
     return None if time is None else (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def highest(positions: Iterable[Pos | None]) -> Pos | None:
-    """The highest of the positions there are."""
-    return max((pos for pos in positions if pos is not None), default=None)
-
-
-def parked(progress: Progress, error: str, *, why: ParkedFor | None = None) -> Progress:
-    """The target stays where it was, with the reason."""
-    return replace(progress.uncounted(), status="parked", error=error, parked_for=why)

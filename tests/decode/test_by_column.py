@@ -19,7 +19,7 @@ from ingest.decode.silver_rows import record_batch
 from ingest.decode.source import DecodeSpec, SourceDecoder
 from ingest.decode.spec import decode_spec
 from ingest.formats import FORMATS
-from ingest.wire.contract import Changes, Message
+from ingest.wire.contract import Message
 from tests.support.messages import folders, golden, mutated, samples
 from tests.support.silver_rows import messages, source_of
 
@@ -87,26 +87,15 @@ def check(readings: Mapping[str, DecodeSpec], sent: list[tuple[str, int, Message
     """Both ways give the same; how many messages were read by column."""
     count = 0
     failed: list[Exception] = []
-    tables_of, rows_of = SourceDecoder.changes, batches.silver_batch
-
-    def changes(self: SourceDecoder, name: str, given: list[tuple[int, Message]]) -> list[Changes]:
-        try:
-            return tables_of(self, name, given)
-        except Exception as error:
-            failed.append(error)
-            raise
+    rows_of = batches.silver_batch
 
     def silver_batch(table: batches.Table, batch: batches.Batch) -> pa.RecordBatch:
         nonlocal count
         count += len(table.changes.at)
-        try:
-            return rows_of(table, batch)
-        except Exception as error:
-            failed.append(error)
-            raise
+        return rows_of(table, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SourceDecoder, "changes", changes)
+        patch.setattr(batches, "_not_by_column", lambda _, error: failed.append(error))
         patch.setattr(batches, "silver_batch", silver_batch)
         patch.setattr(batches, "_PART_ROWS", 10**9)
         found = pa.Table.from_batches(decode(readings)(iter([bronze(sent)])))
@@ -470,3 +459,22 @@ def test_a_transaction_whose_name_is_empty() -> None:
     )
     sent = [("s", 0, Message(line, offset=number)) for number, line in enumerate(lines)]
     assert check({"s": reading}, sent) == len(lines)
+
+
+def test_a_defect_of_reading_by_column_costs_time_alone_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = Source.model_validate({"name": "s", "kafka": kafka, "format": "debezium"})
+    reading = {"s": decode_spec(source)}
+    sent = [("s", 0, Message(value)) for value in of_debezium(b"null", b'{"a":"secret"}')]
+
+    def defect(*_: object) -> pa.RecordBatch:
+        raise KeyError("secret")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "silver_batch", defect)
+        found = [*decode(reading)(iter([bronze(sent), bronze(sent)]))]
+    assert [part.column("after").to_pylist() for part in found] == [[[("a", "secret")]] * 4] * 2
+    (said,) = caplog.messages
+    assert "debezium" in said and "KeyError" in said and "secret" not in said

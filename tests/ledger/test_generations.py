@@ -13,7 +13,6 @@ from pipelines.ledger.decisions import known_as
 from pipelines.ledger.entries import Entry
 from pipelines.ledger.generations import (
     columns_as_clauses,
-    creates,
     dropped_before,
     drops,
     frozen,
@@ -43,7 +42,7 @@ def entry(id_: str, *pos: int, **given: Any) -> Entry:
 )
 def test_statements(statement: str, found: tuple[bool, bool, bool]) -> None:
     read = parse(statement, db="shop")
-    assert (drops(read), creates(read), replaces(read)) == found
+    assert (drops(read), read.creates_table, replaces(read)) == found
 
 
 def test_a_create_makes_good_the_drop_before_it() -> None:

@@ -37,7 +37,7 @@ QUERIES = {
     "missing_order_key": reasons.missing_order_key(PROJECTION, EVENTS),
     "keyless": reasons.keyless(EVENTS),
     "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
-    "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, given="SELECT key FROM k"),
+    "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, freed="SELECT key FROM k"),
     "of_keys": waiting.of_keys(CLAIMED, EVENTS, keys="keys"),
     "waiting": rows.waiting("gold._rejects"),
     "misfits_in": select("gold._rejects", rows.misfits_in(["it's", "B"])),

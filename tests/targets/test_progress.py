@@ -68,7 +68,7 @@ def test_what_a_run_counted_is_not_the_next_ones() -> None:
 
 
 def test_parked_for_something_until_it_is_in_order() -> None:
-    masked = module.parked(FAR, "expected masks", why="masks")
+    masked = FAR.parked("expected masks", why="masks")
     assert (masked.uncounted().status, masked.uncounted().parked_for) == ("parked", "masks")
     again = masked.unparked()
     assert (again.status, again.error, again.parked_for) == ("ok", None, None)

@@ -8,19 +8,19 @@ from ingest.sql.quoting import sql_text
 from ingest.sql.rejects.reasons import ORIGIN
 
 
-def without_claimed(events: str, claimed: str, *, given: str | None = None) -> str:
+def without_claimed(events: str, claimed: str, *, freed: str | None = None) -> str:
     """The events without those that `claimed` (`ingest.sql.rejects.rows`) has; but those of the
-    keys `given` (SQL of `key`) stay."""
+    keys `freed` (SQL of `key`) stay."""
     on = same("c", "e")
-    if given is None:
+    if freed is None:
         return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({claimed}) c ON {on}"
     return query(
         events=events,
-        given_keys=given,
-        beside="SELECT e.*, g.key AS given FROM events e LEFT JOIN given_keys g ON g.key = e.key",
+        freed_keys=freed,
+        beside="SELECT e.*, g.key AS freed FROM events e LEFT JOIN freed_keys g ON g.key = e.key",
         claims=claimed,
-        unclaimed="SELECT e.* EXCEPT (given) FROM beside e "
-        f"LEFT ANTI JOIN claims c ON e.given IS NULL AND {on}",
+        unclaimed="SELECT e.* EXCEPT (freed) FROM beside e "
+        f"LEFT ANTI JOIN claims c ON e.freed IS NULL AND {on}",
     )
 
 

@@ -57,7 +57,8 @@ class DecodeSpec(NamedTuple):
     `files`: the transport is files, so `partition` is the file's ordinal. `options` holds the
     options of each format the source may use: one where it is pinned, all of them for `auto`.
     `statements`: whether a statement is sent to one partition, or a copy to every one; for `auto`
-    the message tells.
+    the message tells. `null_is_empty`: a message `null` says nothing, as one without a value:
+    Canal's producer for RocketMQ sends it to the queues that have no part of a batch.
     """
 
     source: str
@@ -67,6 +68,7 @@ class DecodeSpec(NamedTuple):
     options: Mapping[str, FormatOptions]
     limits: Limits = Limits()
     statements: str = "auto"
+    null_is_empty: bool = False
 
 
 class SourceDecoder:
@@ -79,6 +81,7 @@ class SourceDecoder:
         self._order = reading.order
         self._files = reading.files
         self._statements = reading.statements
+        self._null_is_empty = reading.null_is_empty
         self._options = reading.options
         self._limits = reading.limits
         self._decoders: dict[str, Decoder] = {}
@@ -136,11 +139,9 @@ class SourceDecoder:
             if not value and (lost := gap(message.headers)) is not None:
                 unread = Event(kind="control", op="other", op_raw="gap", extra={"offsets": lost})
                 return self._lift(message, epoch, now, name=name, events=[unread])
-            if (
-                not value
-                and not self._tombstones
-                and self._empty_headers.isdisjoint(name for name, _ in message.headers or ())
-            ):
+            empty = not value or (self._null_is_empty and value == b"null")
+            headers = {name for name, _ in message.headers or ()}
+            if empty and not self._tombstones and self._empty_headers.isdisjoint(headers):
                 tombstone = Event(kind="control", op="other", op_raw="tombstone")
                 return self._lift(message, epoch, now, name=name, events=[tombstone])
             if known is None:

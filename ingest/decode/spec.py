@@ -26,6 +26,7 @@ def decode_spec(source: Source) -> DecodeSpec:
         statements=source.statements,
         options={name: format_options(source, FORMATS[name]) for name in names},
         limits=source.limits.filled(),
+        null_is_empty=source.rocketmq is not None,
     )
 
 

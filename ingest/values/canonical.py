@@ -162,6 +162,16 @@ def instant_of(count: int, per_second: int) -> str:
     return f"{date_of_days(seconds // 86_400)}T{_clock(seconds % 86_400)}{parts}Z"
 
 
+def instant_or_sent(count: int, per_second: int, *, sent: str, warnings: list[str]) -> str:
+    """`instant_of`; beyond the years 1 to 9999, of which gold has none, what was `sent`, with
+    `value_not_of_type`."""
+    try:
+        return instant_of(count, per_second)
+    except DecodeError:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return sent
+
+
 @lru_cache(maxsize=86_400)
 def _clock(second: int) -> str:
     return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
@@ -325,21 +335,34 @@ def seconds_text(text: str) -> str:
     return instant_of(int(whole + digits), 10 ** len(digits))
 
 
-def civil_in(count: int, per_second: int, zone: str) -> str:
-    """The zone-less time that clocks in `zone` (offset or region) show at an instant.
-
-    `count` units since the epoch, `per_second` to a second. Raises bad_value for an unknown zone.
+def civil_in(count: int, per_second: int, *, zone: str, sent: str, warnings: list[str]) -> str:
+    """The zone-less time that clocks in `zone` (offset or region) show at an instant of `count`
+    units since the epoch, `per_second` to a second; beyond the years 1 to 9999 what was `sent`,
+    with `value_not_of_type`. Raises bad_value for an unknown zone.
     """
-    seconds = count // per_second
+    shift = _shift_at(count // per_second, zone)
+    try:
+        return civil_of(count + shift * per_second, per_second)
+    except DecodeError:
+        warnings.append(Code.VALUE_NOT_OF_TYPE.value)
+        return sent
+
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_510_400, 253_402_214_400
+"""Of the second day there is, and of the last: to Python their instants are dates in every zone."""
+
+
+def _shift_at(seconds: int, zone: str) -> int:
+    """By how many seconds clocks in `zone` are before UTC at an instant; beyond the years 1 to 9999
+    as at their ends. Raises bad_value for an unknown zone."""
     try:
         shift = _shift(zone)
         if shift is None:
-            shift = datetime.fromtimestamp(seconds, ZoneInfo(zone)).utcoffset() or timedelta()
-    except (ValueError, KeyError, OverflowError, OSError):
-        raise DecodeError(
-            Code.BAD_VALUE, f"expected an instant in a known time zone, got {count} in {zone!r}"
-        ) from None
-    return civil_of(count + (shift.days * 86_400 + shift.seconds) * per_second, per_second)
+            within = min(max(seconds, _FIRST_SECOND), _LAST_SECOND)
+            shift = datetime.fromtimestamp(within, ZoneInfo(zone)).utcoffset() or timedelta()
+    except (ValueError, KeyError, OSError):
+        raise DecodeError(Code.BAD_VALUE, f"expected a known time zone, got {zone!r}") from None
+    return shift.days * 86_400 + shift.seconds
 
 
 def _shift(zone: str) -> timedelta | None:

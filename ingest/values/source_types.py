@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 from ingest.events import ColumnType, Types
 
-_ARGS = re.compile(r"""((?>'(?:[^']|'')*+'|"(?:[^"]|"")*+"|[^)'"])*+)\)([^()]*+)$""", re.DOTALL)
-_MEMBER = re.compile(r"""'((?:[^']|'')*)'|"((?:[^"]|"")*)\"""")
+_ARGS = re.compile(
+    r"""((?>'(?:[^'\\]|''|\\.)*+'|"(?:[^"\\]|""|\\.)*+"|[^)'"])*+)\)([^()]*+)$""", re.DOTALL
+)
+_MEMBER = re.compile(r"""'((?:[^'\\]|''|\\.)*)'|"((?:[^"\\]|""|\\.)*)\"""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _INT32 = {"tinyint", "smallint", "mediumint", "int", "integer", "int1", "int2", "int3", "int4"} | {
     "int16",
     "int24",
@@ -75,11 +78,21 @@ class SourceType(NamedTuple):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The labels of an ENUM or SET, in order, in either quote; doubled quotes undone."""
+        """The labels of an ENUM or SET, in order, in either quote; doubled quotes undone, and what
+        MySQL writes with a backslash (`append_unescaped`)."""
         return tuple(
-            single.replace("''", "'") or double.replace('""', '"')
+            _unescaped(single.replace("''", "'") or double.replace('""', '"'))
             for single, double in _MEMBER.findall(self.args)
         )
+
+
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "0": "\0", "Z": "\x1a"}
+
+
+def _unescaped(label: str) -> str:
+    if "\\" not in label:
+        return label
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), label)
 
 
 @lru_cache(maxsize=4096)

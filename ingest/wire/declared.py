@@ -12,12 +12,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from ingest.codes import Code
+from ingest.errors import DecodeError
 from ingest.events import ColumnType, Row, Types
 from ingest.values import canonical
 from ingest.values.jsontext import nested
 from ingest.values.source_types import SourceType, parse_type, spark_type, types_of
 from ingest.wire.contract import FormatOptions, TableName
-from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, keeps
+from ingest.wire.kept_values import CIVIL_TEXT, DATE_TEXT, DECIMAL_TEXT, JSON_TEXT, keeps
 
 Convert = Callable[[Any, list[str]], str | None]
 """One value other than null, as JSON gave it, -> canonical text; may add warnings."""
@@ -316,6 +317,27 @@ def _time(type_: SourceType, texts_: Texts) -> Convert | None:
     return lambda value, warnings: canonical.time_text(plain(value))
 
 
+def _json(type_: SourceType, texts_: Texts) -> Convert | None:
+    return _json_text
+
+
+def _json_text(value: Any, warnings: list[str]) -> str:
+    """JSON as sent. Raises unsupported for a part of it that an update changed, which Alibaba Canal
+    writes as the call that would change it (`JsonDiffConversion`, e20e442)."""
+    text = plain(value)
+    if _JSON_PART.match(text):
+        raise DecodeError(
+            Code.UNSUPPORTED,
+            f"expected a whole JSON value, got the part that changed, {text[:40]!r}: set MySQL's "
+            "binlog_row_value_options to '', and read what came since from a snapshot",
+        )
+    return text
+
+
+_JSON_PART = re.compile(r"JSON_(?:REPLACE|INSERT|ARRAY_INSERT|REMOVE)\(|@\d+\Z", re.ASCII)
+keeps(_json_text, integers=True, texts=JSON_TEXT)
+
+
 def _labels(type_: SourceType, texts_: Texts) -> Convert | None:
     members = type_.members
     if not texts_.ordinals:
@@ -375,6 +397,7 @@ _CONVERTERS: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
 }
 _BY_NAME: dict[str, Callable[[SourceType, Texts], Convert | None]] = {
     "time": _time,
+    "json": _json,
     "enum": _labels,
     "set": _labels,
     **dict.fromkeys(("decimal", "numeric", "number", "fixed", "dec"), _decimal),

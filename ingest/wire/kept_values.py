@@ -35,6 +35,8 @@ INSTANT_TEXT = TextPattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d*[1-9]Z")
 """Canonical instants with a part of a second."""
 DATE_TEXT = TextPattern(r"(?!0000)\d{4}-(?!00)\d\d-(?!00)\d\d")
 """Canonical dates, in which no part is zero."""
+JSON_TEXT = TextPattern(r"[^J@\n][^\n]*")
+"""What no part of a JSON value's update begins like (`ingest.wire.declared`)."""
 DECIMAL_TEXT = TextPattern(r"-?\d+\.\d+")
 """Decimals with a point and without an exponent."""
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from ingest.codes import Code
+from ingest.config.sources import Source
+from ingest.decode.source import SourceDecoder
+from ingest.decode.spec import decode_spec
 from ingest.errors import DecodeError
 from ingest.events import DECODED
 from ingest.values.source_types import parse_type
@@ -709,3 +712,141 @@ def test_a_tombstone_behind_a_flattened_delete_says_nothing() -> None:
     """Debezium's own tombstone has no headers: the delete went before it."""
     (row,) = reader_of("debezium").rows(Message(None, b'{"id":7}', topic="x.s.t"))
     assert dict(zip((c.name for c in DECODED), row, strict=True))["kind"] == "control"
+
+
+def of_dataworks(millis: int) -> dict[str, Any]:
+    columns = [{"name": "id", "type": "LONG"}, {"name": "d", "type": "DATE"}]
+    return {
+        "schema": {
+            "dataColumn": columns,
+            "primaryKey": ["id"],
+            "source": {"dbType": "mysql", "dbName": "d", "tableName": "t"},
+        },
+        "payload": {
+            "before": None,
+            "after": {"dataColumn": {"id": 1, "d": millis}},
+            "sequenceId": "1620457642589000001",
+            "op": "INSERT",
+            "timestamp": {"eventTime": 1620457896000},
+        },
+        "version": "0.0.1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("zone", "millis", "type_", "text"),
+    [
+        ("America/New_York", 253402318799000, "datetime", "9999-12-31 23:59:59"),
+        ("-05:00", 253402318799000, "date", "9999-12-31"),
+        ("America/New_York", 253402318799000, None, "253402318799000"),
+        ("Asia/Shanghai", 253402271999000, None, "9999-12-31T15:59:59Z"),
+        ("Asia/Shanghai", 253402300800000, "datetime", "253402300800000"),
+        ("Asia/Shanghai", -62135625943000, None, "-62135625943000"),
+        ("Asia/Shanghai", -62135625943000, "datetime", "0001-01-01 00:00:00"),
+        ("Asia/Shanghai", -62135798743000, "date", "-62135798743000"),
+    ],
+)
+def test_the_ends_of_the_calendar_take_no_row_with_them(
+    zone: str, millis: int, type_: str | None, text: str
+) -> None:
+    """9999-12-31 and 0001-01-01 stand for no date in many databases."""
+    columns = {} if type_ is None else {"columns": {"d.t": {"d": type_}}}
+    (row,) = rows("dataworks", of_dataworks(millis), time_zone=zone, **columns)
+    assert row["after"] == {"id": "1", "d": text}
+    assert ("value_not_of_type" in (row["warnings"] or ())) == (text == str(millis))
+
+
+ALIBABA = {"id": 5, "isDdl": False, "database": "d", "table": "t", "type": "INSERT", "sql": ""}
+ALIBABA |= {"es": 1700000000000, "ts": 1700000000100, "old": None, "pkNames": ["id"]}
+
+
+def of_canal(row: Mapping[str, Any], types: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    return {**ALIBABA, "data": [row], "mysqlType": types, **more}
+
+
+@pytest.mark.parametrize("call", ["JSON_REPLACE(c, '$.id', 3)", "JSON_REMOVE(c, '$.a')", "@2"])
+def test_a_part_of_a_json_value_is_not_the_value(call: str) -> None:
+    """LogEventConvert of Canal 1.1.8, with binlog_row_value_options=PARTIAL_JSON."""
+    types = {"id": "bigint", "c": "json"}
+    value = of_canal({"id": "1", "c": call}, types, type="UPDATE", old=[{"c": "{}"}])
+    (row,) = rows("canal", value)
+    assert (row["error_code"], "binlog_row_value_options" in row["error"]) == ("unsupported", True)
+    (whole,) = rows("canal", of_canal({"id": "1", "c": '["JSON_REPLACE("]'}, types))
+    assert whole["after"] == {"id": "1", "c": '["JSON_REPLACE("]'}
+
+
+@pytest.mark.parametrize(
+    ("type_", "code", "sent", "text", "warnings"),
+    [
+        ("text(500)", 2004, "ä½\u00a0å¥½", "你好", None),
+        ("LONGTEXT (9)", 2004, "Ã©", "é", None),
+        ("text(500)", 2005, "Ã©", "Ã©", None),
+        ("text", 2004, "Ã©", "Ã©", None),
+        ("text(500)", 2004, "é", "é", ["bad_bytes"]),
+        ("text(500)", 2004, "你好", "你好", ["bad_bytes"]),
+    ],
+)
+def test_text_whose_type_has_a_length(
+    type_: str, code: int, sent: str, text: str, warnings: list[str] | None
+) -> None:
+    """Alibaba Canal reads a TEXT(500), as a DDL has it, as a BLOB (`LogEventConvert.isText`)."""
+    types, codes = {"id": "bigint", "n": type_}, {"id": -5, "n": code}
+    (row,) = rows("canal", of_canal({"id": "1", "n": sent}, types, sqlType=codes))
+    assert (row["after"], row["warnings"]) == ({"id": "1", "n": text}, warnings)
+
+
+INLONG = {"data": [], "es": 1700000000000, "table": "t", "type": "INSERT", "database": "d"}
+INLONG |= {"ts": 0, "mysqlType": {"id": "INT(11)"}, "sqlType": {"id": 4}, "pkNames": ["id"]}
+INLONGS = (
+    {"isDdl": True, "incremental": True, "dataSourceName": "mysql_binlog_source"},
+    {"ddl": True, "schema": None, "oracleType": None},
+)
+
+
+@pytest.mark.parametrize("flags", INLONGS)
+@pytest.mark.parametrize(
+    ("sql", "op"), [("ALTER TABLE t ADD COLUMN c int", "ddl"), ("TRUNCATE TABLE t", "truncate")]
+)
+def test_schema_changes_of_inlong(flags: dict[str, Any], sql: str, op: str) -> None:
+    """`CanalJson` of InLong's mysql-cdc, whose type is that of a row whatever happened."""
+    (row, *_) = rows("canal", {**INLONG, **flags, "sql": sql})
+    assert (row["op"], row["ddl"]) == (op, sql)
+    (row,) = rows("canal", {**INLONG, **flags, "sql": sql, "data": [{"id": 1}]})
+    assert row["error_code"] == "bad_shape"
+
+
+@pytest.mark.parametrize("flags", [{**each, "isDdl": False, "ddl": False} for each in INLONGS])
+def test_a_null_of_inlong_is_null(flags: dict[str, Any]) -> None:
+    types = {"id": "INT(11)", "note": "TEXT(-1)"}
+    value = {**INLONG, **flags, "type": "UPDATE", "data": [{"id": 1, "note": None}], "sql": ""}
+    (row,) = rows("canal", {**value, "mysqlType": types})
+    assert (row["after"], row["unavailable"]) == ({"id": "1", "note": None}, None)
+
+
+def test_a_null_of_canal_on_rocketmq_says_nothing() -> None:
+    """Its producer sends null to each queue that has no part of a batch (alibaba/canal, 3787)."""
+    queue = {"name_servers": "mq:9876", "topics": ["t"]}
+    for format_ in ("canal", "auto"):
+        source = Source.model_validate({"name": "s", "rocketmq": queue, "format": format_})
+        (row,) = SourceDecoder(decode_spec(source)).rows(Message(b"null", topic="t"))
+        assert row[:1] + row[8:9] == ("control", "tombstone")
+    (row,) = rows("canal", b"null")
+    assert row["kind"] == "reject"
+
+
+@pytest.mark.parametrize(
+    ("members", "number", "label"),
+    [(r"'a\\b','x'", "1", r"a\b"), (r"'it\'s','it''s)'", "2", "it's)"), (r"'a\nb'", "1", "a\nb")],
+)
+def test_labels_with_a_backslash(members: str, number: str, label: str) -> None:
+    types = {"id": "bigint", "e": f"enum({members})"}
+    (row,) = rows("canal", of_canal({"id": "1", "e": number}, types))
+    assert row["after"] == {"id": "1", "e": label}
+
+
+def test_a_delete_of_ticdc_with_its_key_alone() -> None:
+    """`delete-only-output-handle-key-columns`; its id is always 0."""
+    types = {"id": "bigint"}
+    for number, image in ((0, "key"), (5, "full")):
+        (row,) = rows("canal", of_canal({"id": "1"}, types, type="DELETE", id=number))
+        assert row["before_image"] == image

@@ -34,6 +34,8 @@ OF_PRODUCERS = (
     *("nulls of the row before", "equal rows of one COPY"),
     "columns that a minimal binlog row image leaves out",
     "labels of ENUM and SET",
+    "columns set to NULL",
+    "the text null",
     "fields that MongoDB's replacement of a document dropped",
     "columns that Spanner's updates leave",
     "keys of REPLICA IDENTITY USING INDEX",

@@ -60,6 +60,10 @@ class Envelope(msgspec.Struct, gc=False):
     old: msgspec.Raw = _NONE
     tableChanges: msgspec.Raw = _NONE
     batchId: Scalar = None
+    ddl: Any = None
+    oracleType: msgspec.Raw = _NONE
+    incremental: Any = None
+    dataSourceName: Any = None
     tidb: TiDB | None = msgspec.field(default=None, name="_tidb")
 
     @property
@@ -71,8 +75,14 @@ class Envelope(msgspec.Struct, gc=False):
     @property
     def unlogged(self) -> bool:
         """Whether NULL stands for large objects that were not logged: OMS does so, which sends no
-        `id`; InLong sends none either, but a `batchId`."""
-        return self.id is None and self.batchId is None
+        `id`; InLong sends none either, but other members that are its own."""
+        own = (self.batchId, self.ddl, self.incremental, self.dataSourceName)
+        return self.id is None and self.oracleType == _NONE and all(each is None for each in own)
+
+    @property
+    def is_statement(self) -> bool:
+        """Whether the message is of a schema change; InLong's `CanalJson` called the flag `ddl`."""
+        return self.isDdl is True or self.ddl is True
 
 
 ENVELOPE = json_decoder(Envelope)
@@ -93,6 +103,10 @@ def recognise(top: TopLevel) -> bool:
     return bytes(top["data"]).startswith(b"[") and bytes(top["type"]) in _SPARSE_TYPES
 
 
+def _no_rows(envelope: Envelope) -> bool:
+    return all(bytes(rows) in (b"", b"null", b"[]") for rows in (envelope.data, envelope.old))
+
+
 def op_of(envelope: Envelope) -> str:
     """The op of a message. Raises unknown_op, bad_shape."""
     given = envelope.type
@@ -102,13 +116,16 @@ def op_of(envelope: Envelope) -> str:
     if word == "TIDB_WATERMARK":
         return "checkpoint"
     row_op = _ROWS.get(word)
-    if envelope.isDdl and (row_op is not None or not word):
-        raise DecodeError(
-            Code.BAD_SHAPE, f"expected a type of schema change beside isDdl, got {given!r}"
-        )
+    if envelope.is_statement and (row_op is not None or not word):
+        if not (row_op and envelope.sql and _no_rows(envelope)):
+            raise DecodeError(
+                Code.BAD_SHAPE, f"expected a type of schema change beside isDdl, got {given!r}"
+            )
+        # InLong's, whose type is that of a row whatever happened
+        return "truncate" if empties(None, envelope.sql) else "ddl"
     if row_op is not None:
         return row_op
-    if envelope.isDdl or word in _STATEMENTS:
+    if envelope.is_statement or word in _STATEMENTS:
         return "truncate" if empties(word, envelope.sql) else "ddl"
     op = _CONTROLS.get(word)
     if op is None:

@@ -48,7 +48,7 @@ class Shape(NamedTuple):
 class RowReader:
     """Reads the rows of one table; knows its column types and key columns."""
 
-    __slots__ = ("_columns", "_declared", "_sent", "_shapes", "keys", "lobs", "types")
+    __slots__ = ("_columns", "_declared", "_sent", "_shapes", "coded", "keys", "lobs", "types")
 
     def __init__(self, table: TableColumns, keys: tuple[str, ...] | None) -> None:
         self.keys = keys
@@ -56,6 +56,7 @@ class RowReader:
         self._columns = table.columns
         self._sent = table.sent
         self.lobs = table.lobs
+        self.coded = table.coded
         self._declared = table.declared
         self._shapes: dict[tuple[str, ...], Shape] = {}
 
@@ -221,7 +222,7 @@ class RowReaders:
         *,
         keys: tuple[str, ...] | None,
     ) -> RowReader:
-        """The same, where columns without a type name are read by their JDBC code."""
+        """The same, with what the JDBC codes of the columns tell."""
         key = (table, bytes(names), bytes(codes), keys)
         return self._memo.get(key) or self._made(key)
 

@@ -121,7 +121,8 @@ class Tables:
     def _reader(self, table: _Table) -> RowReader:
         readers = self._readers[table.with_id]
         reader = readers.of(table.names, table.types, table.keys)
-        if table.codes not in NO_CODES and not reader.shape(table.columns).typed:
+        coded = reader.coded or not reader.shape(table.columns).typed
+        if coded and table.codes not in NO_CODES:
             reader = readers.coded(table.names, table.types, table.codes, keys=table.keys)
         return reader
 

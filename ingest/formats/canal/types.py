@@ -7,11 +7,13 @@ the code of a large unsigned value), so no column type is derived from them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ingest.codes import Code
 from ingest.formats.oms.values import LOBS
 from ingest.values import canonical
 from ingest.values.jsontext import parse_part
@@ -41,17 +43,22 @@ class TableColumns(NamedTuple):
 
     `sent` are the columns that the message itself types: a row without one of them is partial.
     `lobs` are the large objects among them. `declared` are the columns and keys that the source's
-    YAML has of the table, in one case.
+    YAML has of the table, in one case. `coded`: of some column the JDBC code tells how its type is
+    written.
     """
 
     columns: Columns
     sent: frozenset[str]
     lobs: frozenset[str]
     declared: frozenset[str]
+    coded: bool
 
 
 class NamedTypes:
-    """Builds the columns of a table from its map of type names; the caller remembers them."""
+    """Builds the columns of a table from its map of type names; the caller remembers them.
+
+    `latin1`: bytes are written with a character for each.
+    """
 
     def __init__(
         self,
@@ -60,7 +67,9 @@ class NamedTypes:
         convert: Callable[[str], Convert | None],
         spark: Callable[[str], str],
         dialect: str,
+        latin1: bool = False,
     ) -> None:
+        self._latin1 = latin1
         self._convert = convert
         self._options = options
         meant = _ANY_BIT if dialect == "mysql" else {}
@@ -75,19 +84,26 @@ class NamedTypes:
         # OceanBase's open-source Canal names no type where the value is NULL: "" is no type.
         sent = {name: type_ for name, type_ in _object(_NAMES, names).items() if type_}
         columns = self._tables.of(table, names, sent.items)
+        coded = {name for name, type_ in sent.items() if self._latin1 and _SIZED_TEXT(type_)}
         if codes:
-            by_code = {
+            by_code = _object(_CODES, codes)
+            converts = {
                 name: convert
-                for name, code in _object(_CODES, codes).items()
+                for name, code in by_code.items()
                 if (convert := self._of_code(code)) is not None and name not in columns.names
             }
-            columns = columns._replace(converts={**by_code, **columns.converts})
+            as_bytes = {name: _utf8_of_latin1 for name in coded if by_code.get(name) == _BLOB}
+            columns = columns._replace(converts={**converts, **columns.converts, **as_bytes})
         lobs = frozenset(name for name, type_ in sent.items() if parse_type(type_).name in LOBS)
         known = self._options.completed(table)
         declared = [*declared_for(self._options.columns, known)]
         declared += declared_for(self._options.keys, known)
         return TableColumns(
-            columns, frozenset(sent), lobs, frozenset(name.lower() for name in declared)
+            columns,
+            frozenset(sent),
+            lobs,
+            frozenset(name.lower() for name in declared),
+            bool(coded),
         )
 
     def _of_code(self, code: Any) -> Convert | None:
@@ -95,6 +111,21 @@ class NamedTypes:
             return _moment
         name = _NAME_OF_CODE.get(code) if code.__class__ is int else None
         return None if name is None else self._convert(name)
+
+
+_BLOB = 2004
+_SIZED_TEXT = re.compile(r"\s*(?:tiny|medium|long)?text\s*\(", re.IGNORECASE).match
+"""TEXT(500), as a DDL may have it: Alibaba Canal takes it for a BLOB (`LogEventConvert.isText`)."""
+
+
+def _utf8_of_latin1(value: Any, warnings: list[str]) -> str:
+    """Text whose bytes were written with a character for each."""
+    text = plain(value)
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        warnings.append(Code.BAD_BYTES.value)
+        return text
 
 
 def _object(decoder: msgspec.json.Decoder[dict[str, Any]], text: bytes) -> dict[str, Any]:

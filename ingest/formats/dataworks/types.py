@@ -62,7 +62,9 @@ def _of_date(kept: str, zone: str | None) -> Convert | None:
             return plain(value)
         if zone is None:
             warnings.append(Code.TZ_ASSUMED.value)
-        return canonical.civil_in(millis, 1000, zone or "UTC")[part]
+        sent = plain(value)
+        text = canonical.civil_in(millis, 1000, zone=zone or "UTC", sent=sent, warnings=warnings)
+        return sent if text == sent else text[part]
 
     return convert
 
@@ -71,12 +73,10 @@ def _instant_in(zone: str | None) -> Convert:
     """Converter of a DATE to an instant; where it is a text without zone, that of `zone`."""
 
     def convert(value: Any, warnings: list[str]) -> str:
-        if value.__class__ is int:
-            return canonical.instant_of(value, 1000)
-        millis = _millis(value)
+        millis = value if value.__class__ is int else _millis(value)
         if millis is None:
             return canonical.instant_text(plain(value), zone, warnings)
-        return canonical.instant_of(millis, 1000)
+        return canonical.instant_or_sent(millis, 1000, sent=plain(value), warnings=warnings)
 
     return convert
 

@@ -145,13 +145,17 @@ def _float(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str
 
 
 def _timestamp(per_second: int) -> Reader:
+    digits = len(str(per_second)) - 1
+
     def read(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:
         seconds, at = number(data, at)
         parts, at = number(data, at)
         if not 0 <= parts < per_second:
             raise _contradicted(f"a part of a second below {per_second}", parts)
         words.append("timestamp")
-        return canonical.instant_of(seconds * per_second + parts, per_second), at
+        count = seconds * per_second + parts
+        sent = f"{seconds}{canonical.fraction(str(parts).rjust(digits, '0'))}"
+        return canonical.instant_or_sent(count, per_second, sent=sent, warnings=warnings), at
 
     return read
 

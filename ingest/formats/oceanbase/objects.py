@@ -181,7 +181,8 @@ def _object(branch: str, given: Mapping[str, Any], words: Words, *, warnings: li
         days = parts("year", "month", "day")
         return made.date_time([*days, *parts("hours", "minutes", "seconds", "nanos")], warnings)
     if branch == "TimestampObject":
-        return made.instant(*parts("seconds", "nanos"))
+        seconds, nanos = parts("seconds", "nanos")
+        return made.instant(seconds, nanos, warnings)
     if branch == "BitObject":
         (length,) = parts("bit_length")
         words[-1] = f"bit({length})"

@@ -59,11 +59,12 @@ def time(negative: bool, parts: Sequence[int]) -> str:
     return canonical.time_of(-total if negative else total, 10**9)
 
 
-def instant(seconds: int, nanos: int) -> str:
+def instant(seconds: int, nanos: int, warnings: list[str]) -> str:
     """An instant of seconds since 1970 and nanoseconds."""
     if not 0 <= nanos < 10**9:
         raise _contradicted("nanoseconds below a second", nanos)
-    return canonical.instant_of(seconds * 10**9 + nanos, 10**9)
+    sent = f"{seconds}{canonical.fraction(f'{nanos:09d}')}"
+    return canonical.instant_or_sent(seconds * 10**9 + nanos, 10**9, sent=sent, warnings=warnings)
 
 
 def decimal(found: str, warnings: list[str]) -> str:
@@ -195,7 +196,7 @@ def _timestamp_object(data: bytes, at: int, words: Words, warnings: list[str]) -
     seconds, at = number(data, at)
     nanos, at = number(data, at)
     _, at = maybe_text(data, at)
-    return instant(seconds, nanos), at
+    return instant(seconds, nanos, warnings), at
 
 
 def _bit_object(data: bytes, at: int, words: Words, warnings: list[str]) -> tuple[str, int]:

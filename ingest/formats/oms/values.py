@@ -66,7 +66,7 @@ def instant(zone: str | None) -> Convert:
         text = plain(value)
         epoch = None if text[4:5] == "-" else epoch_of(text, warnings)
         if epoch is not None:
-            return canonical.instant_of(*epoch)
+            return canonical.instant_or_sent(*epoch, sent=text, warnings=warnings)
         return canonical.instant_text(text, zone, warnings)
 
     return convert
@@ -82,7 +82,7 @@ def civil(zone: str | None) -> Convert:
             return canonical.civil_text(text, warnings)
         if zone is None:
             warnings.append(Code.TZ_ASSUMED.value)
-        return canonical.civil_in(*epoch, zone or "UTC")
+        return canonical.civil_in(*epoch, zone=zone or "UTC", sent=text, warnings=warnings)
 
     return convert
 

@@ -1,1 +1,1 @@
-"""What a source's DDL says, in four dialects, and what it means for a gold table."""
+"""What a source's DDL says, in five dialects, and what it means for a gold table."""

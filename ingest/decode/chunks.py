@@ -7,9 +7,9 @@ transaction begins, when its transaction's commit comes, or when it has waited t
 source's clock (a later event of its partition is that much younger) or by this one's. A complete
 run gives the rows of its record, any other one reject that holds all its shards.
 
-What is delivered twice must not break a run: a shard whose bytes the run has, or an earlier whole
-one, is no part of another; what comes behind a broken one that had it is dropped, and so is a
-remainder that earlier deliveries hold whole (`seen`).
+What is delivered twice must not break a run. A shard is skipped if the open run, or an earlier
+whole one, has the same bytes, and if it comes behind a broken run that had it. The rest of a broken
+run is dropped if earlier deliveries hold all of it (`seen`).
 """
 
 from __future__ import annotations

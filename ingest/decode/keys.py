@@ -4,7 +4,8 @@ Where a key comes from (semantics.md, 21): the source's `keys`, else the message
 key.
 A key is its typed value (79), and silver does not know the type: the hash is of a spelling that all
 texts of one number share. So `00007`, `+7` and `7` have one hash, whether gold takes them for one
-integer or for three texts: it says where to look, and what is found there is compared as typed.
+integer or for three texts: it only narrows the search, and the rows found are then compared by
+their typed keys.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ def _pos(stored: Sequence[int] | None) -> Pos | None:
 
 
 def _keys(changes: Iterable[Change]) -> list[Key]:
-    """The keys that late changes are of, and those that they took from a row: the old key that an
-    insert names is its delete's to tell of, which may be still to come."""
+    """The keys that late changes are of, and those that they took from a row. An insert's old key
+    is left out: its delete tells of it, which may be still to come."""
     names = {change.key for change in changes}
     names |= {change.key_before for change in changes if change.op != "insert"}
     return sorted(name for name in names if name is not None)

@@ -22,7 +22,7 @@ the batch is folded:
 Where no row is stored, an event may also lie below a delete, a key change or a truncate that was
 applied before and left nothing behind, or below a partial image that found no base. Such a key is
 *doubtful*: only silver can tell whether one of them names it (41, 49), and then it is late. "Below"
-is said of the source's own order: what stands at one place there may be either.
+compares places in the source's log: of two changes at one place each counts as below the other.
 
 Of a table that keeps versions (31), a key is on time only where every event lies above all that was
 applied to it: its next versions then go on from the open one.
@@ -30,8 +30,8 @@ applied to it: its next versions then go on from the open one.
 The order in which events arrive plays no part in any of this.
 
 Most batches do not come here: `TableBatch.folds_in_sql` and in it `TableBatch.overlaps`
-(`pipelines/apply/batch.py`) are the gate before, by the statistics of a batch alone, and must not
-let one pass that holds any event of the table above.
+(`pipelines/apply/batch.py`) decide before, from the statistics of a batch alone. They must send
+every batch here that holds an event of the table above.
 """
 
 from __future__ import annotations

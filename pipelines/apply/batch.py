@@ -57,7 +57,8 @@ class TableBatch:
 
     `silver`, `target_table`: SQL names of silver's table and the target's. `watermarks`: what gold
     remembers of the source table. `new_truncates`: those that the batch brings, `earlier_truncates`
-    those before it; when each happened (µs), where the rows that it leaves behind show that.
+    those before it; each with its time (µs) where rows that it leaves behind
+    show that (soft deletes, versions).
     `fresh`: the target was made in this run. `shared`: other source tables feed it too. `only`: SQL
     that narrows every reading of silver. `later_names`: those that the source table has had since.
     `missing_order_keys`: how many changes have no value of `sequence_by`. `version`: the target's

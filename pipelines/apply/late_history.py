@@ -71,7 +71,7 @@ def _from_bases(
     """The changes of each key from its last whole image on, of those that turn out to have none all
     of them; None where no key stands alone, or this is too much for the driver. `known`: the keys'
     hashes."""
-    below = _alone(groups, late.bounds)
+    below = _alone(groups, late.start_below)
     if not below:
         return None
     prior = late.prior
@@ -107,11 +107,11 @@ def _few(frames: Frames, batch: TableBatch, known: Mapping[Key, int] | None) -> 
     return batch.fits_here(number)
 
 
-def _alone(groups: Mapping[Key, int], bounds: Mapping[Key, Pos]) -> dict[Key, Pos]:
-    """The keys of the batch that no change links to another, with their bounds."""
+def _alone(groups: Mapping[Key, int], below: Mapping[Key, Pos]) -> dict[Key, Pos]:
+    """The keys of the batch that no change links to another, with where they start below."""
     sizes = Counter(groups.values())
     alone = (key for key, number in groups.items() if sizes[number] == 1)
-    return {key: bounds[key] for key in alone if key in bounds}
+    return {key: below[key] for key in alone if key in below}
 
 
 def _chosen(frames: Frames, batch: TableBatch, late: LateKeys, *, of: str) -> DataFrame:

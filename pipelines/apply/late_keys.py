@@ -47,8 +47,8 @@ class LateKeys(NamedTuple):
     `relation`: each `key`, its `component` (what folds together) and whether the batch `brought`
     it. `groups`: each with the number of its group, None where they are too many for the driver,
     and those of them that were `brought`. `keys`: how many there are, `found`: how many of them are
-    late themselves. `linked`: changes of the key link some. `bounds`, `prior`: where the fold of
-    each has to start below, and where silver has them, as far as that is known. `freed`: SQL of
+    late themselves. `linked`: changes of the key link some. `start_below`, `prior`: where the fold
+    of each has to start below, and where silver has them, as far as that is known. `freed`: SQL of
     those whose changes another source table's row no longer sets aside.
     """
 
@@ -58,7 +58,7 @@ class LateKeys(NamedTuple):
     keys: int
     found: int
     linked: bool
-    bounds: Mapping[Key, Pos] = {}
+    start_below: Mapping[Key, Pos] = {}
     prior: PriorImages | None = None
     freed: str | None = None
 
@@ -82,22 +82,25 @@ def late_keys(
     forced = frames.few_keys(union(forced_keys)) if forced_keys else set()
     if judged.too_many or forced is None:
         return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
-    bounds = _bounds(judged.verdicts)
+    below = _start_below(judged.verdicts)
     found = _keys(judged.verdicts, "late")
     doubtful = judged.verdicts.filter(pc.equal(judged.verdicts["kind"], "doubtful"))
     doubtful = doubtful.select(["key", "pos"])
     prior = None
     if doubtful.num_rows or (found and based(batch)):
-        what = overtaking if doubtful.num_rows else "false"
-        prior = _find_prior_images(frames, batch, bounds, doubts=_positions(doubtful), what=what)
+        prior = _find_prior_images(
+            *(frames, batch, below),
+            doubts=_positions(doubtful),
+            overtaking=overtaking if doubtful.num_rows else "false",
+        )
     if doubtful.num_rows:
-        found |= _named_above(frames, batch, doubtful, what=overtaking, prior=prior)
+        found |= _named_above(frames, batch, doubtful, overtaking=overtaking, prior=prior)
     found |= forced
     groups = groups_around(frames, batch, found, prior=prior) if found else {}
     if groups is None:
         return _of_many(frames, batch, judged, overtaking=overtaking, forced_keys=forced_keys)
-    return _few(frames, groups, found=len(found), brought=bounds)._replace(
-        bounds=bounds, prior=prior
+    return _few(frames, groups, found=len(found), brought=below)._replace(
+        start_below=below, prior=prior
     )
 
 
@@ -208,11 +211,16 @@ def _set_down(frames: Frames, batch: TableBatch, keys: str, *, brought: str) -> 
 
 
 def _named_above(
-    frames: Frames, batch: TableBatch, doubtful: pa.Table, *, what: str, prior: PriorImages | None
+    frames: Frames,
+    batch: TableBatch,
+    doubtful: pa.Table,
+    *,
+    overtaking: str,
+    prior: PriorImages | None,
 ) -> set[Key]:
     """Those of the keys (`key`, `pos`) that an earlier change names which may come after that
-    position: one that moves its key, or for which the SQL `what` is true, which `prior` was asked
-    for."""
+    position: one that moves its key, or for which the SQL `overtaking` is true, which `prior` was
+    asked for."""
     found: set[Key] = set()
     narrowed = "true"
     if prior is not None:
@@ -227,30 +235,32 @@ def _named_above(
         if not prior.unhashed:
             return found
         narrowed = f"{UNHASHED} AND {among(prior.unhashed)}"
-    earlier = _naming(batch, what, where=narrowed)
+    earlier = _naming(batch, overtaking, where=narrowed)
     named = frames.sql(named_above(batch.projection, frames.view(doubtful), earlier=earlier))
     return found | {tuple(key) for (key,) in rows(named)}
 
 
-def _naming(batch: TableBatch, what: str, *, where: str = "true") -> str:
-    """SQL of the earlier changes that move a key, or for which the SQL `what` is true."""
-    return batch.earlier(f"{where} AND ({what} OR {batch.projection.may_change_key})")
+def _naming(batch: TableBatch, overtaking: str, *, where: str = "true") -> str:
+    """SQL of the earlier changes that move a key, or for which the SQL `overtaking` is true."""
+    return batch.earlier(f"{where} AND ({overtaking} OR {batch.projection.may_change_key})")
 
 
 def _find_prior_images(
     frames: Frames,
     batch: TableBatch,
-    bounds: Mapping[Key, Pos],
+    start_below: Mapping[Key, Pos],
     *,
     doubts: Mapping[Key, Pos],
-    what: str,
+    overtaking: str,
 ) -> PriorImages | None:
     """What silver has of the late and doubtful keys; None where it is not read by hash."""
-    below = bounds if based(batch) else None
+    below = start_below if based(batch) else None
     known = hashes(batch, doubts if below is None else below)
     if known is None:
         return None
-    found = find_prior_images(frames, batch, known, below=below, doubts=doubts, what=what)
+    found = find_prior_images(
+        frames, batch, known, below=below, doubts=doubts, overtaking=overtaking
+    )
     if not batch.total("unhashed"):
         # The batch itself brings every one of them by its hash.
         check_found(batch.target, [k for k, hash_ in known.items() if hash_ not in found.batches])
@@ -268,13 +278,13 @@ def _positions(keys: pa.Table) -> dict[Key, Pos]:
     return {tuple(key): tuple(pos) for key, pos in zip(*columns, strict=True)}
 
 
-def _bounds(judged: pa.Table) -> dict[Key, Pos]:
+def _start_below(judged: pa.Table) -> dict[Key, Pos]:
     """Where the fold of a late or doubtful key has to start below: what a partial image of the
     batch comes to, and whether it has a base, depends on what was before it."""
-    bounds: dict[Key, Pos] = {}
+    below: dict[Key, Pos] = {}
     late_or_doubtful = judged.filter(pc.is_in(judged["kind"], pa.array(["late", "doubtful"])))
     columns = (late_or_doubtful[name].to_pylist() for name in ("key", "pos", "whole"))
     for name, at, whole in zip(*columns, strict=True):
         key, pos = tuple(name), TOP if whole else tuple(at)
-        bounds[key] = min(pos, bounds.get(key, pos))
-    return bounds
+        below[key] = min(pos, below.get(key, pos))
+    return below

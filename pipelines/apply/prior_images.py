@@ -104,14 +104,14 @@ def find_prior_images(
     *,
     below: Mapping[Key, Pos] | None,
     doubts: Mapping[Key, Pos] | None = None,
-    what: str = "false",
+    overtaking: str = "false",
 ) -> PriorImages:
     """Look for the bases of some keys, reading no batch twice.
 
     `known`: the hash of each key. `below`: the position that each key's base has to lie below; a
     key without one gets no base, and None means that bases are not wanted at all. `doubts`: the
-    doubtful keys, each with a position; one is done with as soon as it is clear whether an earlier
-    change for which the SQL `what` is true names it above that position.
+    doubtful keys, each with a position: the search for one ends once it is known whether an earlier
+    change that may overtake it (SQL `overtaking`) names it above that position.
 
     A base that is found is a candidate: it may lack a column or hold a value that does not fit,
     which shows when its image is read (`late_history.unfounded`).
@@ -122,7 +122,7 @@ def find_prior_images(
     for span in spans(batch.watermarks.batch_high_positions, batch.above, batch.last):
         wanted = {key: known[key] for key in pending}
         parts = {key: (below or {}).get(key, ())[:SOURCE_PART] for key in wanted}
-        _look(frames, batch, by_hash(wanted, parts), span=span, what=what, seen=seen)
+        _look(frames, batch, by_hash(wanted, parts), span=span, overtaking=overtaking, seen=seen)
         for key in list(pending):
             base, named = seen.bases.get(known[key], ()), seen.named.get(known[key], ())
             if span.top is None or (base and base > span.top[:SOURCE_PART]):
@@ -174,7 +174,7 @@ class _Seen:
 
 
 def _look(
-    frames: Frames, batch: TableBatch, sought: pa.Table, *, span: Span, what: str, seen: _Seen
+    frames: Frames, batch: TableBatch, sought: pa.Table, *, span: Span, overtaking: str, seen: _Seen
 ) -> None:
     """Read a span for the keys sought, each with the position that its base has to lie below."""
     of_these = of_hashes(sought["hash"].to_pylist())
@@ -184,7 +184,7 @@ def _look(
             frames.view(sought),
             soft=batch.soft,
             above=batch.above,
-            named=what,
+            overtaking=overtaking,
         )
     )
     for hash_, of_batch, number, top, base, named in rows(changes):

@@ -7,7 +7,7 @@ decided.
 
 1. Waiting changes that this one overtakes are superseded; where it fails they wait again.
 2. The table (`pipelines.ledger.alter.carry_out`), unless a new key does not tell the rows of before
-   apart. That it has got columns is seen by the next run that applies changes to it
+   apart. The next run that applies changes to it notices the new columns
    (`Progress.columns`).
 3. The rows, folded again where `carry_out` says so; by another key or type of it, the whole table.
 4. Events that did not fit are tried again.

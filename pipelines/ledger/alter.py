@@ -12,9 +12,9 @@ at the table as it is, so that each step can be done again:
 Where columns take each other's names, what is left to do does not show in the table: `a` and `b`
 are there before `a` becomes `b` and `b` becomes `a`, and after it, and doing it twice undoes it.
 There the target itself holds the entry's id from before the first statement on (a property, and so
-a commit), and the commits behind it tell how many statements were carried out. Whether a target
-that began with such a change in its first rows has the columns from before it or from after it
-cannot be told at all: they get the types that they have behind it, and their values from history.
+a commit), and the commits behind it tell how many statements were carried out. If a
+target's first rows came with such a change already, its columns may be from before it or after it:
+they get the types of after it, and their values from history.
 """
 
 from __future__ import annotations
@@ -256,8 +256,7 @@ def _restore(store: EntryStore, entry: Entry, route: Route) -> list[AddColumn]:
 def _moved_type(
     change: SchemaChange, later: Iterable[LineageEntry], held: Mapping[str, str]
 ) -> str | None:
-    """The type that the column had which a late rename has moved: another one's, by its name of
-    today."""
+    """The stored type of the column that a late rename moved, looked up by its present name."""
     now = name_today(change.new, later) if isinstance(change, RenameColumn) else None
     return held.get((now or "").lower())
 

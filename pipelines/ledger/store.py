@@ -68,8 +68,8 @@ class EntryStore:
         self._writing = Lock()
         self._first_names: FirstNames | None = None
         self._followed: dict[str, tuple[tuple[Any, ...], Route]] = {}
-        """Of each target what is declared of its columns, and that by the names of now, as long as
-        no schema change of its tables comes."""
+        """By target: what is declared of its columns, and the route with that under the names of
+        now; forgotten when a schema change of its tables comes."""
 
     @cached_property
     def _known(self) -> _Known:

@@ -214,8 +214,9 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
 
 
 def _noted(progress: Progress, reconstruction: Reconstruction, *, gone: bool) -> Progress:
-    """Parked or not, the target is where it was; but no row is below a change that was skipped, as
-    a version may be, and deletes and truncates are what the configuration makes of them now."""
+    """How far the target is does not change, parked or not. Changes that were skipped, as they
+    changed nothing, are forgotten but where versions are kept, and truncates are what today's
+    configuration makes of them."""
     contract = reconstruction.contract
     untyped = untyped_columns(
         progress.untyped,

@@ -78,8 +78,8 @@ def trim_progress(warehouse: Warehouse, days: int) -> int:
 
 def trim_target(warehouse: Warehouse, target: KnownTarget, days: int, *, now: float) -> int:
     """Delete changes of a target's source tables that were superseded, and decoded longer before
-    `now`; how many there were. By the moment by which bronze was trimmed: no message may outlive
-    what it became."""
+    `now`; how many there were. It is the moment that bronze was trimmed by, so that no message
+    outlives its changes."""
     progress = progress_of(warehouse, target.source, target.name)
     if not progress.batch or not warehouse.exists("gold", target.name):
         return 0

@@ -167,11 +167,12 @@ class Run:
         warehouse.patience = warehouse.patience._replace(stop=stop)
         self._console = console
         self._asked = sources
-        # Of those, the ones of the pass, the ones known to be this project's, and those of which
-        # that cannot be said.
         self._sources: Sequence[str] = sources
+        """Those of the pass."""
         self._taken: set[str] = set()
+        """Those known to be this project's."""
         self._untaken: dict[str, Rest] = {}
+        """Those of which that cannot be said now."""
         self._targets = targets
         self._stages = stages
         self._stop = stop

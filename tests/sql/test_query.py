@@ -51,7 +51,7 @@ QUERIES = {
     "late_relation": late_keys.late_relation(PAIRS, found="some_keys", brought=PAIRS),
     "counts_of_refolded": late_keys.counts_of_refolded("found", "some_keys"),
     "prior_images": late_history.prior_images(
-        "SELECT * FROM silver.cdc", "places", soft=False, above=3, named="op = 'delete'"
+        "SELECT * FROM silver.cdc", "places", soft=False, above=3, overtaking="op = 'delete'"
     ),
     "since": late_history.since("SELECT * FROM silver.cdc", "places", key_changes=False),
     "events_of_keys": late_history.events_of_keys(

@@ -39,15 +39,15 @@ def number_of(changes: str) -> str:
     return f"SELECT count(*) FROM ({changes})"
 
 
-def prior_images(changes: str, places: str, *, soft: bool, above: int, named: str) -> str:
+def prior_images(changes: str, places: str, *, soft: bool, above: int, overtaking: str) -> str:
     """By hash of a key and batch: how many changes there are, and the highest; the highest below
     the key's place that leaves nothing of what was before, its `base`; and the highest in the
-    batches up to `above` that is `named`, true for changes that make a doubtful key late."""
+    batches up to `above` that is `overtaking`, true for changes that make a doubtful key late."""
     founding = "after_image = 'full'" + ("" if soft else " OR op = 'delete'")
     return query(
         changes=changes,
         placed=f"""SELECT /*+ BROADCAST(p) */ key_hash, batch, pos, {source_part("pos")} AS source,
-  {founding} AS founding, batch <= {above} AND ({named}) AS named, p.part AS bound
+  {founding} AS founding, batch <= {above} AND ({overtaking}) AS named, p.part AS bound
 FROM changes JOIN {places} p ON p.hash = key_hash""",
         found="""SELECT key_hash, batch, count(*) AS n, max(source) AS top,
   max(source) FILTER (WHERE founding AND source < bound) AS base,

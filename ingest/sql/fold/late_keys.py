@@ -151,9 +151,9 @@ def to_judge(events: str, stored: str, *, columns: str, others: str | None) -> s
 def named_verdicts(
     results: str, *, kinds: Sequence[str], named: Sequence[str], most: int, bytes_most: int
 ) -> str:
-    """Results of some `kinds`, counted: those of the kinds `named` one by one, by their key where
-    it has no more bytes than that, so many at most and one more; the others in one row a kind, and
-    first what has no key."""
+    """Results of some `kinds`, counted: one row for each key of the kinds `named`, at most `most`
+    and one more, whose key is NULL where it has more than `bytes_most`; one row for each other
+    kind. Rows without a key come first."""
     by_key = f"kind IN ({sql_texts(named)}) AND {key_bytes('key')} <= {bytes_most}"
     columns = ", ".join(f"IF({by_key}, {name}, NULL) AS {name}" for name in ("key", "pos", "whole"))
     return query(

@@ -216,7 +216,7 @@ def redecode(call: Invocation, source: str) -> None:
     from pipelines.cli.outcome import show_outcome
     from pipelines.operations.rebuild import REBUILT
     from pipelines.operations.redecode import REDECODED, redecode
-    from pipelines.operations.run import Outcome, Source, spoilt_source
+    from pipelines.operations.run import Outcome, SourceOutcome, spoilt_source
     from pipelines.targets.progress import unconfirmed
 
     with call.console.waiting(f"decoding {name} again"):
@@ -249,7 +249,7 @@ def redecode(call: Invocation, source: str) -> None:
     for row in merged:
         if row.error is not None:
             call.console.say(f"table {row.target} is parked: {row.error}")
-    counts = Source(rows=done.rows, rejects=done.rejects, decoded=done.messages)
+    counts = SourceOutcome(rows=done.rows, rejects=done.rejects, decoded=done.messages)
     counts.changes = done.rows - done.rejects
     spoilt = spoilt_source(call.config.sources[name], counts, merged)
     if spoilt is not None:

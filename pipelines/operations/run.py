@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from ingest.config.sources import Source as Declared
-from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError
+from ingest.config.sources import Source
+from ingest.errors import TRY_AGAIN, LeaseHeld, PlatformError, TableError
 from pipelines.bronze.source import ingest_source
+from pipelines.bronze.transport import Bronze
 from pipelines.gold import cadence, settled
 from pipelines.gold.backlog import unmatched
 from pipelines.gold.known_targets import known_targets, no_target, unknown_targets
@@ -40,6 +41,7 @@ from pipelines.terminal.console import Advance, Console, counted
 from pipelines.terminal.log import Level
 
 Result = TypeVar("Result")
+Name = TypeVar("Name")
 Watch = Callable[[Reading, bool], None]
 PAUSE = 1.0
 """Seconds that a continuous run waits after a pass that brought nothing."""
@@ -50,7 +52,7 @@ _SAID_MOST = 10_000
 
 
 @dataclass
-class Source:
+class SourceOutcome:
     """What a run did with one source; `decoded` counts the messages that its rows are of, `changes`
     the changes among its rows. `held`: another run is at work on it, so that nothing failed."""
 
@@ -68,21 +70,42 @@ class Source:
         return self.error is not None and not self.held
 
 
-@dataclass
-class Rest:
-    """How long a source whose messages could not be had, or a target that is parked, is left alone:
-    a server that does not answer holds up the sources after it, and an attempt in vain costs as
-    much as any other."""
+class Rest(NamedTuple):
+    """Until when something is left alone that failed, by the monotonic clock."""
 
-    error: Exception | None
+    error: Exception
     until: float
     seconds: float
 
-    @classmethod
-    def after(cls, error: Exception | None, before: Rest | None) -> Rest:
-        """The rest after a failure, twice as long as the one `before`."""
+
+class Rests(Generic[Name]):
+    """How long sources whose messages could not be had, or targets that are parked, are left alone:
+    a server that does not answer holds up the sources after it, and an attempt in vain costs as
+    much as any other. At most one of each source or target."""
+
+    def __init__(self) -> None:
+        self._rests: dict[Name, Rest] = {}
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(list(self._rests))
+
+    def __bool__(self) -> bool:
+        return bool(self._rests)
+
+    def of(self, name: Name) -> Rest | None:
+        """The rest of one that is still to be left alone."""
+        rest = self._rests.get(name)
+        return rest if rest is not None and time.monotonic() < rest.until else None
+
+    def failed(self, name: Name, error: Exception) -> None:
+        """Let one rest that failed, twice as long as the last time if it did so before."""
+        before = self._rests.get(name)
         seconds = FIRST_REST if before is None else min(before.seconds * 2, LONGEST_REST)
-        return cls(error, time.monotonic() + seconds, seconds)
+        self._rests[name] = Rest(error, time.monotonic() + seconds, seconds)
+
+    def ended(self, name: Name) -> None:
+        """It has not failed any more."""
+        self._rests.pop(name, None)
 
 
 @dataclass
@@ -94,7 +117,7 @@ class Outcome:
     `done` counts what could be done.
     """
 
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, SourceOutcome] = field(default_factory=dict)
     tables: dict[tuple[str, str], Merged] = field(default_factory=dict)
     warned: list[str] = field(default_factory=list)
     platform: list[str] = field(default_factory=list)
@@ -171,7 +194,7 @@ class Run:
         """Those of the pass."""
         self._taken: set[str] = set()
         """Those known to be this project's."""
-        self._untaken: dict[str, Rest] = {}
+        self._untaken = Rests[str]()
         """Those of which that cannot be said now."""
         self._targets = targets
         self._stages = stages
@@ -179,20 +202,22 @@ class Run:
         self._said: set[str] = set()
         self._quiet = True
         self._written: set[Table] = set()
-        self._rests: dict[str, Rest] = {}
-        # Of a continuous run: the parked targets, what gold's last pass left where it left nothing
-        # that another one could do, and when the next target's turn comes.
-        self._parked: dict[tuple[str, str], Rest] = {}
+        self._unreached = Rests[str]()
+        """Those whose messages could not be had."""
         self._continuous = False
+        self._parked = Rests[tuple[str, str]]()
+        """Of a continuous run the parked targets, by source and target."""
         self._left: str | None = None
+        """What gold's last pass left, where only parked targets are left to be tried again."""
         self._due: int | None = None
+        """When the next target's turn comes."""
         self._watch = watch
         self._looked_through = False
         verb = "run" if len(stages) > 1 else stages[0]
         self.activity = Activity(verb, sources=sources, targets=targets)
         telemetry = self.activity.telemetry
         self._instruments = otel.Instruments(telemetry.meter) if telemetry is not None else None
-        self.outcome = Outcome(sources={name: Source() for name in sources})
+        self.outcome = Outcome(sources={name: SourceOutcome() for name in sources})
         self._recorded = self.outcome.totals
         if console.log is not None:
             console.log.about["run"] = self.activity.run
@@ -355,18 +380,16 @@ class Run:
 
     def _take(self, name: str) -> bool:
         """Whether a source is this project's, which is noted."""
-        rest = self._untaken.pop(name, None)
-        if rest is not None and time.monotonic() < rest.until:
-            self._untaken[name] = rest
-            assert rest.error is not None
+        if (rest := self._untaken.of(name)) is not None:
             self._failed(name, rest.error)
             return False
         try:
             projects.take(self._warehouse, name)
         except Exception as error:
             self._failed(name, error)
-            self._untaken[name] = Rest.after(error, rest)
+            self._untaken.failed(name, error)
             return False
+        self._untaken.ended(name)
         self._taken.add(name)
         return True
 
@@ -386,18 +409,7 @@ class Run:
         """New messages of one source; how many."""
         declared = self._warehouse.config.sources[name]
         done = self.outcome.sources[name]
-        rest, ingested, brought = self._rests.pop(name, None), None, 0
-        if rest is not None and time.monotonic() < rest.until:
-            self._rests[name] = rest
-            assert rest.error is not None
-            self._failed(name, rest.error)
-        else:
-            try:
-                ingested = ingest_source(self._warehouse, declared, stop=self._stop)
-            except Exception as error:
-                self._failed(name, error)
-                if not isinstance(error, LeaseHeld):
-                    self._rests[name] = Rest.after(error, rest)
+        ingested, brought = self._ingested(name, declared), 0
         if ingested is not None:
             self.outcome.done += 1
             brought = ingested.messages
@@ -414,6 +426,23 @@ class Run:
                 self._say(f"source {name}: {text}", source=name)
         advance(f"bronze {name}: {counted(brought, 'messages')}", brought > 0, source=name)
         return brought
+
+    def _ingested(self, name: str, declared: Source) -> Bronze | None:
+        """What bronze got from a source; None where that failed, or rests."""
+        if (rest := self._unreached.of(name)) is not None:
+            self._failed(name, rest.error)
+            return None
+        try:
+            ingested = ingest_source(self._warehouse, declared, stop=self._stop)
+        except Exception as error:
+            self._failed(name, error)
+            if isinstance(error, LeaseHeld):
+                self._unreached.ended(name)
+            else:
+                self._unreached.failed(name, error)
+            return None
+        self._unreached.ended(name)
+        return ingested
 
     def _silver(self, name: str, advance: Advance) -> None:
         """What bronze has of one source, decoded."""
@@ -464,32 +493,29 @@ class Run:
         """Whether a parked target has rested enough, or the turn of another has come."""
         if self._due is not None and cadence.now() >= self._due:
             return True
-        return any(time.monotonic() >= rest.until for rest in self._parked.values())
+        return any(self._parked.of(target) is None for target in self._parked)
 
     def _resting(self) -> set[tuple[str, str]]:
         """The parked targets that are not tried now."""
         if not self._parked:
             return set()
         progress = load_progress(self._warehouse)
-        for of in list(self._parked):
+        for of in self._parked:
             if of not in progress or progress[of].status != "parked":
                 # Somebody rebuilt or reset it.
-                del self._parked[of]
+                self._parked.ended(of)
                 self.outcome.tables[of] = self.outcome.tables[of]._replace(error=None)
-        return {of for of, rest in self._parked.items() if time.monotonic() < rest.until}
+        return {of for of in self._parked if self._parked.of(of) is not None}
 
     def _rest(self, merged: Sequence[Merged]) -> None:
         """Let the targets rest that were tried in vain; those that went on are as any other."""
         for row in merged:
             of = (row.source, row.target)
-            before = self._parked.pop(of, None)
             if row.error is None or not self._continuous:
-                continue
-            if before is not None and time.monotonic() < before.until:
-                # It is named in every pass: its table is gone, or it collides with another.
-                self._parked[of] = before
-            else:
-                self._parked[of] = Rest.after(None, before)
+                self._parked.ended(of)
+            elif self._parked.of(of) is None:
+                # Else it is named in every pass: its table is gone, or it collides with another.
+                self._parked.failed(of, TableError(row.error))
 
     def _looked_at(self, work: Callable[[], Result]) -> Result | None:
         """What `work` gives, which only saves work; None where it failed, which is said."""
@@ -639,7 +665,7 @@ def _note(texts: list[str], text: str) -> None:
         texts.append(text)
 
 
-def spoilt_source(declared: Declared, done: Source, tables: Sequence[Merged]) -> str | None:
+def spoilt_source(declared: Source, done: SourceOutcome, tables: Sequence[Merged]) -> str | None:
     """The sentence on a source of which too much was set aside: by its own setting, or everything
     that might have been a change."""
     name, limit = declared.name, declared.rejects
@@ -668,7 +694,7 @@ def spoilt_source(declared: Declared, done: Source, tables: Sequence[Merged]) ->
     return f"source {name}: {text}, {allowed}: {see}"
 
 
-def what_may_be_wrong(declared: Declared) -> str:
+def what_may_be_wrong(declared: Source) -> str:
     """What may be declared wrongly where nothing can be decoded, and what to do once it is not."""
     way = f"is its format right? With another, run `ingest redecode --source {declared.name}`"
     if declared.files is None:

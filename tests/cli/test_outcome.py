@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ingest.config.modes import TargetContract
-from ingest.config.sources import Source as Declared
+from ingest.config.sources import Source
 from pipelines.cli.outcome import SOURCE, TABLE, show_outcome
 from pipelines.gold.run import Merged
-from pipelines.operations.run import Outcome, Source, spoilt_source, spoilt_target
+from pipelines.operations.run import Outcome, SourceOutcome, spoilt_source, spoilt_target
 from pipelines.terminal.console import Console
 
 SEE = "`ingest rejects list --source shop` shows them"
@@ -22,8 +22,8 @@ FRAMED = (
 )
 
 
-def declared(**more: Any) -> Declared:
-    return Declared.model_validate({"name": "shop", "files": {"path": "x"}, **more})
+def declared(**more: Any) -> Source:
+    return Source.model_validate({"name": "shop", "files": {"path": "x"}, **more})
 
 
 def merged(**counts: Any) -> Merged:
@@ -35,31 +35,33 @@ def merged(**counts: Any) -> Merged:
 @pytest.mark.parametrize(
     ("done", "text"),
     [
-        (Source(rows=9, decoded=9), None),
-        (Source(rows=9, decoded=9, rejects=8, changes=1), None),
+        (SourceOutcome(rows=9, decoded=9), None),
+        (SourceOutcome(rows=9, decoded=9, rejects=8, changes=1), None),
         (
-            Source(rows=2, decoded=2, rejects=2),
+            SourceOutcome(rows=2, decoded=2, rejects=2),
             f"all 2 messages were set aside, none could be decoded: {FRAMED}",
         ),
         (
-            Source(rows=1, decoded=1, rejects=1),
+            SourceOutcome(rows=1, decoded=1, rejects=1),
             f"its one message was set aside, it could not be decoded: {FRAMED}",
         ),
         # A heartbeat or a schema change among them is no change.
         (
-            Source(rows=60_001, decoded=60_001, rejects=60_000),
+            SourceOutcome(rows=60_001, decoded=60_001, rejects=60_000),
             f"60,000 of 60,001 messages were set aside and no change could be decoded: {FRAMED}",
         ),
     ],
 )
-def test_a_source_of_which_no_change_could_be_decoded(done: Source, text: str | None) -> None:
+def test_a_source_of_which_no_change_could_be_decoded(
+    done: SourceOutcome, text: str | None
+) -> None:
     said = f"source shop: {text}" if text is not None else None
     assert spoilt_source(declared(), done, []) == said
 
 
 def test_only_files_are_cut_into_messages() -> None:
     kafka = {"files": None, "kafka": {"bootstrap_servers": "h:1", "topics": ["t"]}}
-    said = spoilt_source(declared(**kafka), Source(rows=2, decoded=2, rejects=2), [])
+    said = spoilt_source(declared(**kafka), SourceOutcome(rows=2, decoded=2, rejects=2), [])
     assert said is not None and said.endswith(f"none could be decoded: {RIGHT}. {SEE}")
 
 
@@ -73,7 +75,7 @@ def test_only_files_are_cut_into_messages() -> None:
     ],
 )
 def test_a_source_that_exceeds_its_bound(bound: int | str, text: str | None) -> None:
-    done = Source(rows=10, decoded=10, rejects=1, changes=9)
+    done = SourceOutcome(rows=10, decoded=10, rejects=1, changes=9)
     tables = [merged(events=9, rejected=2, inserted=7)]
     said = f"source shop: {text}: {SEE}" if text is not None else None
     assert spoilt_source(declared(rejects={"fail_above": bound}), done, tables) == said
@@ -104,7 +106,7 @@ ROWS = {
     "versions": TargetContract("scd2", ("id",), ()),
 }
 RAN = Outcome(
-    sources={"shop": Source(messages=7, rows=8)},
+    sources={"shop": SourceOutcome(messages=7, rows=8)},
     tables={
         ("shop", name): merged(
             **{"target": name, "events": 1200, "inserted": 3, "updated": 2, "seconds": 1.25},

@@ -14,7 +14,7 @@ from ingest.errors import PlatformError
 from pipelines.bronze.transport import Bronze
 from pipelines.gold.run import Merged
 from pipelines.operations import run
-from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rest, Run
+from pipelines.operations.run import FIRST_REST, LONGEST_REST, Rests, Run
 from pipelines.platform.signals import Stop
 from pipelines.platform.warehouse import Warehouse
 from pipelines.terminal.console import Console
@@ -41,9 +41,11 @@ def _run(folder: Path) -> Run:
 
 
 def test_rests_double_up_to_the_longest() -> None:
-    rest, seconds = None, []
+    rests, seconds = Rests[str](), []
     for _ in range(12):
-        rest = Rest.after(DEAD, rest)
+        rests.failed("dead", DEAD)
+        rest = rests.of("dead")
+        assert rest is not None and rest.error is DEAD
         seconds.append(rest.seconds)
     assert seconds[:4] == [FIRST_REST * 2**n for n in range(4)]
     assert seconds[-2:] == [LONGEST_REST, LONGEST_REST]
@@ -180,7 +182,7 @@ def test_a_parked_target_is_tried_at_growing_intervals(
     rests = [("shop", "items")]
     assert tried[:6] == [(at, []) for at in (0.0, 1.0, 3.0, 7.0, 15.0, 31.0)]
     assert tried[6] == (40.0, rests) and tried[7] == (50.0, [])
-    assert at_work._parked == {} and outcome.code == 0
+    assert not at_work._parked and outcome.code == 0
     assert capsys.readouterr().err.count("is parked: no key") == 1
 
 

@@ -28,6 +28,8 @@ from ingest.errors import DecodeError
 from ingest.formats.oceanbase.chunks import begins, bundled, complete, follows
 from ingest.formats.oceanbase.encodings import records
 from ingest.formats.oceanbase.record import Record
+from ingest.sql.quoting import typed_columns
+from ingest.values.arrow_types import arrow_schema
 from ingest.wire.contract import Message
 
 FORMAT = "ob_avro"
@@ -39,7 +41,8 @@ COLUMNS = (
 """Columns of silver that a walk needs, with `settled`, `seen` and `newest` beside them."""
 
 
-SPAN = "first bigint, last bigint, open boolean"
+_SPAN = (("first", "bigint"), ("last", "bigint"), ("open", "boolean"))
+SPAN = typed_columns(_SPAN)
 
 
 class Part(NamedTuple):
@@ -212,13 +215,8 @@ def spans(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for state, found in walk(_parts(batches), now=now, most=_most(reading)):
             numbers = [part.batch for part in found.parts]
-            yield pa.record_batch(
-                {
-                    "first": pa.array([min(numbers)], pa.int64()),
-                    "last": pa.array([max(numbers)], pa.int64()),
-                    "open": pa.array([state is State.OPEN]),
-                }
-            )
+            span = [[min(numbers)], [max(numbers)], [state is State.OPEN]]
+            yield pa.record_batch(span, schema=arrow_schema(_SPAN))
 
     return run
 

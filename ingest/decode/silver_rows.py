@@ -17,22 +17,13 @@ import pyarrow as pa
 
 from ingest.events import DECODED
 from ingest.position import LENGTH, S1, Pos
+from ingest.sql.quoting import typed_columns
+from ingest.values.arrow_types import arrow_schema
 from ingest.wire.contract import Texts
 
-_TYPES = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "map<string,string>": pa.map_(pa.string(), pa.string()),
-    "array<string>": pa.list_(pa.string()),
-    "array<bigint>": pa.list_(pa.int64()),
-    "array<struct<name:string,source_type:string,type:string>>": pa.list_(
-        pa.struct([("name", pa.string()), ("source_type", pa.string()), ("type", pa.string())])
-    ),
-}
-SCHEMA = pa.schema([(column.name, _TYPES[column.type]) for column in DECODED])
+SCHEMA = arrow_schema((column.name, column.type) for column in DECODED)
+SILVER_COLUMNS = typed_columns((column.name, column.type) for column in DECODED)
+"""The same as Spark is told of them."""
 _SCALARS = frozenset((str, int))
 _NONE = frozenset((None,))
 _PACK = struct.Struct(f"{LENGTH}q").pack

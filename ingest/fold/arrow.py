@@ -31,37 +31,33 @@ from ingest.fold.fold import (
 from ingest.fold.lateness import History, LatenessBounds, classify, classify_versions
 from ingest.position import Pos, reaches
 from ingest.sql.delivery import MESSAGE
+from ingest.sql.quoting import typed_columns
+from ingest.values.arrow_types import arrow_schema
 
-OUTPUT = (
-    "kind string, key array<string>, row map<string,string>, gone boolean, whole boolean, "
-    "sets array<string>, pos array<bigint>, event_time bigint, label string, deleted_at bigint, "
-    "epoch bigint, topic string, `partition` int, offset bigint, place int, stale bigint"
+RESULTS = (
+    ("kind", "string"),
+    ("key", "array<string>"),
+    ("row", "map<string,string>"),
+    ("gone", "boolean"),
+    ("whole", "boolean"),
+    ("sets", "array<string>"),
+    ("pos", "array<bigint>"),
+    ("event_time", "bigint"),
+    ("label", "string"),
+    ("deleted_at", "bigint"),
+    ("epoch", "bigint"),
+    ("topic", "string"),
+    ("partition", "int"),
+    ("offset", "bigint"),
+    ("place", "int"),
+    ("stale", "bigint"),
 )
 """One row a result. Kinds: `state` of a key; `late` and `doubtful` keys (pos: their lowest event;
 whole: none of their images is partial); `baseless` partial images, by key and coordinates; `passed`
 and `stale`: keys that gold rightly leaves alone in whole or part; `unfit`: some events do not fit.
 A doubtful key has its state as well."""
-
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("key", pa.list_(pa.string())),
-        ("row", pa.map_(pa.string(), pa.string())),
-        ("gone", pa.bool_()),
-        ("whole", pa.bool_()),
-        ("sets", pa.list_(pa.string())),
-        ("pos", pa.list_(pa.int64())),
-        ("event_time", pa.int64()),
-        ("label", pa.string()),
-        ("deleted_at", pa.int64()),
-        ("epoch", pa.int64()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("place", pa.int32()),
-        ("stale", pa.int64()),
-    ]
-)
+OUTPUT = typed_columns(RESULTS)
+SCHEMA = arrow_schema(RESULTS)
 ORIGIN = (*MESSAGE, "place")
 """What `row` of a delivery is called beside the row that a state leaves."""
 _ROWS_OUT = 2_000
@@ -292,7 +288,7 @@ def result_of_baseless(change: Change) -> tuple[Any, ...]:
 
 
 def result(kind: str, **given: Any) -> tuple[Any, ...]:
-    """A row of OUTPUT; what is not given is null."""
+    """A row of RESULTS; what is not given is null."""
     return (kind, *(given.get(name) for name in SCHEMA.names[1:]))
 
 

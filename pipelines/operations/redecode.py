@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from ingest.config.declaration import Declaration
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
 from ingest.errors import IngestError, SourceError
 from ingest.names import SourceTable
@@ -52,7 +53,7 @@ from pipelines.silver.arrivals import forget_places, placed_again
 from pipelines.silver.counts import Counts, count
 from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import join_split_updates
-from pipelines.silver.stream import DECODED, INPUT, last_batch
+from pipelines.silver.stream import INPUT, last_batch
 from pipelines.targets.progress import (
     Names,
     Outdated,
@@ -287,7 +288,7 @@ def _decoded(
     messages = bronze.join(decoded_before, list(MESSAGE), "left_semi").select(*INPUT)
     messages = placed_again(warehouse, source, messages)
     run = decode({source.name: decode_spec(source)})
-    decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
+    decoded = messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, SILVER_COLUMNS)
     rest = silver.join(bronze.select(*MESSAGE), list(MESSAGE), "left_anti").drop("batch")
     kept = rest.select(*MESSAGE).distinct().count()
     rows = decoded.unionByName(rest) if kept else decoded

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from ingest.codes import Code
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
 from ingest.events import SILVER
 from ingest.sql.delivery import MESSAGE
@@ -37,7 +38,7 @@ from pipelines.silver.arrivals import placed_again
 from pipelines.silver.counts import count
 from pipelines.silver.shards import join_shards, walk_from
 from pipelines.silver.split_updates import completed_pairs
-from pipelines.silver.stream import DECODED, INPUT, last_batch
+from pipelines.silver.stream import INPUT, last_batch
 from pipelines.targets.contract import made_otherwise
 from pipelines.targets.progress import load_progress
 from pipelines.targets.rejects import (
@@ -123,7 +124,7 @@ def _today(warehouse: Warehouse, source: Source, code: str | None) -> DataFrame:
     run = decode({source.name: decode_spec(source)})
     messages = _messages(warehouse, source.name, code).select(*INPUT)
     messages = placed_again(warehouse, source, messages)
-    return messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, DECODED)
+    return messages.sortWithinPartitions(*MESSAGE).mapInArrow(run, SILVER_COLUMNS)
 
 
 def _append(warehouse: Warehouse, source: Source, good: DataFrame) -> None:

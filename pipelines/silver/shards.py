@@ -20,14 +20,12 @@ from pyspark.sql import functions as F
 from ingest.codes import Code
 from ingest.config.sources import Source
 from ingest.decode.chunks import COLUMNS, FORMAT, SPAN, outcomes, spans, waiting_from
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
-from ingest.events import SILVER
 from ingest.sql.delivery import MESSAGE
-from ingest.sql.quoting import typed_columns
 from pipelines.platform.checkpoints import write_whole
 from pipelines.platform.warehouse import Warehouse
 
-DECODED = typed_columns((c.name, c.type) for c in SILVER if c.name != "batch")
 _PARTITION = ("epoch", "topic", "partition")
 
 
@@ -86,7 +84,7 @@ def join_shards(
     )
     rows = _walked(recent, shards, earlier)
     now, read = time.time_ns() // 1000, decode_spec(source)
-    ended = rows.mapInArrow(outcomes(read, now=now), DECODED)
+    ended = rows.mapInArrow(outcomes(read, now=now), SILVER_COLUMNS)
     known = rows.mapInArrow(spans(read, now=now), SPAN).distinct().collect()
     made = ended.count()
     if made:

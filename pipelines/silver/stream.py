@@ -22,9 +22,8 @@ from ingest.config.load import Config
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
 from ingest.decode.constant_column import with_constant
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
-from ingest.events import SILVER
-from ingest.sql.quoting import typed_columns
 from pipelines.platform.checkpoints import (
     TableCheckpoint,
     check_same_moment,
@@ -43,7 +42,6 @@ from pipelines.silver.shards import expect_shards, join_shards, shards_wait
 from pipelines.silver.split_updates import join_split_updates
 from pipelines.telemetry.activity import ChangeTimes
 
-DECODED = typed_columns((c.name, c.type) for c in SILVER if c.name != "batch")
 INPUT = ("source", "topic", "partition", "offset", "timestamp", "key", "value", "headers", "epoch")
 _BYTES_A_BATCH = "1g"
 _FEW_TABLES = 4
@@ -215,7 +213,7 @@ class _Batches:
         """The rows of a micro-batch, as the append with this number has them."""
         messages = placed(warehouse, self.source, batch.select(*INPUT), checkpoint=self.checkpoint)
         numbered = with_constant(_decode(self.source), "batch", pa.scalar(number, pa.int64()))
-        rows = messages.mapInArrow(numbered, f"{DECODED}, batch bigint")
+        rows = messages.mapInArrow(numbered, f"{SILVER_COLUMNS}, batch bigint")
         return _clustered(rows, self.tables) if self.tables > _FEW_TABLES else rows
 
 
@@ -267,7 +265,7 @@ def _tables(warehouse: Warehouse, source: Source, checkpoint: str) -> int:
     bronze = warehouse.read("bronze", "messages").where(F.col("source") == source.name)
     sample = bronze.select(*INPUT).limit(_SAMPLE)
     return (
-        sample.mapInArrow(_decode(source), DECODED)
+        sample.mapInArrow(_decode(source), SILVER_COLUMNS)
         .select("db", "schema", "table")
         .distinct()
         .count()

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.decode.batches import decode
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
-from pipelines.silver.stream import DECODED
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.generator import Change, Table, write
 from tests.bench.installation import Installation
@@ -44,7 +44,9 @@ def run(bench: Bench) -> Iterator[Figure]:
     tasks: dict[str, list[Callable[[], None]]] = {}
     for name, source in place.config.sources.items():
         messages = bronze.where(F.col("source") == name)
-        decoded = messages.select(*_INPUT).mapInArrow(decode({name: decode_spec(source)}), DECODED)
+        decoded = messages.select(*_INPUT).mapInArrow(
+            decode({name: decode_spec(source)}), SILVER_COLUMNS
+        )
         tasks[name] = [_task(decoded)]
         if name in WIRES:
             text = F.col("value").cast("string")

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ingest.config.sources import Source
 from ingest.decode.batches import decode
+from ingest.decode.silver_rows import SILVER_COLUMNS
 from ingest.decode.spec import decode_spec
-from pipelines.silver.stream import DECODED
 from tests.bench.avro_cost import changes
 from tests.bench.figures import Bench, Figure, ratio
 from tests.bench.processes import measured
@@ -47,7 +47,7 @@ def run(bench: Bench) -> Iterator[Figure]:
         messages.repartition(1).sortWithinPartitions("offset").write.parquet(folder)
         source = _source(name, WIRES[name].format if name in WIRES else "auto")
         kept = bench.session.read.parquet(folder)
-        tasks[name] = kept.mapInArrow(decode({name: decode_spec(source)}), DECODED).write
+        tasks[name] = kept.mapInArrow(decode({name: decode_spec(source)}), SILVER_COLUMNS).write
     costs: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(_ROUNDS + 1):
         for name, task in tasks.items():

@@ -14,7 +14,6 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of
 from ingest.position import highest, lowest
 from ingest.sql.silver import silver_changes
-from ingest.wire.declared import declared_for
 from pipelines.apply.batch import Count, TableBatch
 from pipelines.apply.modes import apply
 from pipelines.gold.backlog import unkeyed
@@ -22,6 +21,7 @@ from pipelines.gold.plan import (
     Feed,
     TargetTable,
     key_of,
+    keys_in_yaml,
     recorded,
     table_batches,
 )
@@ -286,10 +286,8 @@ def _check_keyless(
     if keys or not declared_keeping(route).keyed:
         return
     for table in tables:
-        declared = route.keys or declared_for(
-            ledger.warehouse.config.sources[route.source].keys, table[1:]
-        )
-        named = renamed(tuple(declared), ledger.lineage(table), ())
+        declared = keys_in_yaml(ledger.warehouse.config, route, table)
+        named = renamed(declared, ledger.lineage(table), ())
         if named:
             raise TableError(
                 f"expected no key, as when {route.target} was made, got ({', '.join(named)}); "

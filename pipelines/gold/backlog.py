@@ -20,6 +20,7 @@ from ingest.config.routes import Route
 from ingest.ddl.parse import ghost
 from ingest.names import SourceTable, matches
 from ingest.wire.declared import declared_for
+from pipelines.gold.plan import keys_in_yaml
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.renames import later_names
 from pipelines.platform.warehouse import Warehouse
@@ -79,10 +80,7 @@ def unkeyed(progress: Progress) -> bool:
 
 def _declares_key(ledger: Ledger, route: Route, table: SourceTable) -> bool:
     """Whether the target can be made with the key that the YAML names, if it names one."""
-    declared = route.keys or declared_for(
-        ledger.warehouse.config.sources[route.source].keys, table[1:]
-    )
-    return mode_of(route, tuple(declared)) is not None
+    return mode_of(route, keys_in_yaml(ledger.warehouse.config, route, table)) is not None
 
 
 def with_backlog(

@@ -360,15 +360,19 @@ def key_of(
     return named + shard_of(route) if named else ()
 
 
+def keys_in_yaml(config: Config, route: Route, table: SourceTable) -> tuple[str, ...]:
+    """The key columns that the tables file names for the target, else the source's for the source
+    table, as they are called there; () = neither does."""
+    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:])
+    return gold_names(declared or ())
+
+
 def named_keys(
     config: Config, route: Route, stats: Sequence[BatchStats], *, lineage: Lineage
 ) -> list[tuple[str, ...]]:
     """The key columns that the YAML names, else the keys that the messages name, by what they are
     called now."""
-    declared = route.keys or gold_names(
-        declared_for(config.sources[route.source].keys, stats[-1].table[1:]) or ()
-    )
-    if declared:
+    if declared := keys_in_yaml(config, route, stats[-1].table):
         return [renamed(declared, lineage, ())]
     sent = {names for each in stats for names in each.key_columns if names}
     return sorted({renamed(names, lineage, ()) for names in sent})
@@ -378,8 +382,7 @@ def declared_keys(
     config: Config, route: Route, table: SourceTable, *, lineage: Lineage
 ) -> tuple[str, ...]:
     """The key columns that the YAML names, the shard column with them; () = it names none."""
-    declared = route.keys or declared_for(config.sources[route.source].keys, table[1:]) or ()
-    named = renamed(gold_names(declared), lineage, ())
+    named = renamed(keys_in_yaml(config, route, table), lineage, ())
     return (*named, *(name for name in shard_of(route) if named))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +24,11 @@ LONGEST_TARGET = 255
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _SEPARATORS = "_-. "
 _WILDCARDS = {"*": ".*", "?": "."}
+
+
+def lowered(names: Iterable[str]) -> set[str]:
+    """Names in lower case, as columns and targets are matched (semantics.md, 25)."""
+    return {name.lower() for name in names}
 
 
 class SourceTable(NamedTuple):

@@ -19,7 +19,7 @@ from ingest.config.sources import Source
 from ingest.config.tables import TableOptions, Tables
 from ingest.config.yaml import Document, Place, dotted
 from ingest.errors import Mistake
-from ingest.names import covers, fields_of, target_name
+from ingest.names import covers, fields_of, lowered, target_name
 from ingest.wire.contract import Format, Option
 
 Parts = Sequence[tuple[Document, ConfigModel | None]]
@@ -203,7 +203,7 @@ def excluded_keys(
         way = route(tables[1], db, schema, table=table, ddl=DdlPolicy())
         if way is None or way.keys is not None:
             continue
-        hidden = {column.lower() for column in way.exclude}
+        hidden = lowered(way.exclude)
         for i, key in enumerate(keys):
             if key.lower() in hidden:
                 text = f"`keys.{name}`: the key column `{key}` is excluded in {tables[0].file}"

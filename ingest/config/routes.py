@@ -22,6 +22,7 @@ from ingest.names import (
     RESERVED,
     SourceTable,
     fields_of,
+    lowered,
     matches,
     target_name,
 )
@@ -110,20 +111,20 @@ def followed(way: Route, lineages: Iterable[Lineage]) -> Route:
         return way
     lineages = {*lineages}
     columns = dict(way.columns)
-    declared = {name.lower() for name in way.columns}
-    masked = {name.lower() for name in way.masks}
+    declared = lowered(way.columns)
+    masked = lowered(way.masks)
     for entries in lineages:
         for name, type_ in way.columns.items():
             if name.lower() in masked or ended(entries, name) is not None:
                 columns |= dict.fromkeys(sorted(names_since(name, entries) - declared), type_)
-    known = {name.lower() for name in way.exclude}
+    known = lowered(way.exclude)
     new = sorted(excluded_through(way, lineages) - known)
     return replace(way, exclude=(*way.exclude, *new), columns=columns)
 
 
 def excluded_through(way: Route, lineages: Iterable[Lineage]) -> set[str]:
     """What the route excludes, in lower case, by the names that it has behind these changes."""
-    found = {name.lower() for name in way.exclude}
+    found = lowered(way.exclude)
     return found.union(*(names_since(name, e) for e in lineages for name in way.exclude))
 
 
@@ -135,7 +136,7 @@ def _added(
     defaults: Mapping[str, ColumnOptions], entry: Mapping[str, ColumnOptions]
 ) -> dict[str, ColumnOptions]:
     """Both tables' columns; matched without case, the entry's win."""
-    named = {name.lower() for name in entry}
+    named = lowered(entry)
     kept = {name: said for name, said in defaults.items() if name.lower() not in named}
     return {**kept, **entry}
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar, assert_never, overload
 import msgspec
 
 from ingest.ddl.model import Clause
+from ingest.names import lowered
 from ingest.position import Pos
 
 Told = TypeVar("Told")
@@ -224,12 +225,12 @@ def reaches(
     if any(highest > e.pos if e.hidden else lowest < e.pos for e in entries):
         return True
     filled = {default.column.lower() for default in defaults(entries) if default.until is None}
-    return any(not filled <= {name.lower() for name in image} for image in images)
+    return any(not filled <= lowered(image) for image in images)
 
 
 def renamed(names: Sequence[str], entries: Lineage, columns: Iterable[str]) -> tuple[str, ...]:
     """What `names` are called now, each that is not among `columns` followed through renames."""
-    held = {name.lower() for name in columns}
+    held = lowered(columns)
     found = []
     for name in names:
         for entry in entries:

@@ -23,6 +23,7 @@ from ingest.ddl.changes import (
 from ingest.ddl.model import Clause, Column, Statement
 from ingest.ddl.risks import Risk, worst
 from ingest.ddl.widening import assumed, canonical_type, risk_within, widens
+from ingest.names import lowered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +97,8 @@ def review(
         columns={name.lower(): (name, canonical_type(type_)) for name, type_ in columns.items()},
         source_types={name.lower(): type_ for name, type_ in (source_types or {}).items()},
         declared={name.lower(): canonical_type(type_) for name, type_ in (declared or {}).items()},
-        exclude={name.lower() for name in exclude},
-        keys={name.lower() for name in (named[-1] if named else keys)},
+        exclude=lowered(exclude),
+        keys=lowered(named[-1] if named else keys),
         dialect=dialect,
         later=later,
     )

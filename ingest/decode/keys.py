@@ -22,6 +22,7 @@ import xxhash
 from ingest.codes import Code
 from ingest.events import Event, Row
 from ingest.identity import digests, signed
+from ingest.names import lowered
 
 _BLANKS = "".join(map(chr, [*range(33), 127]))
 """What Spark leaves out around a number."""
@@ -40,7 +41,7 @@ def keyed(event: Event, columns: tuple[str, ...] | None) -> None:
     if not columns:
         event.key_columns = None
         return
-    if len(columns) > 1 and len({column.lower() for column in columns}) < len(columns):
+    if len(columns) > 1 and len(lowered(columns)) < len(columns):
         columns = _distinct(columns, event.after or event.before or {})
     if event.key_columns != columns:
         event.key_columns = columns

@@ -24,6 +24,7 @@ from ingest.decode.silver_rows import Repeated, RowTexts, positions, table_batch
 from ingest.decode.source import SourceDecoder
 from ingest.events import complete
 from ingest.identity import change_hashes
+from ingest.names import lowered
 from ingest.wire.contract import Changes, Message, Texts
 
 
@@ -96,7 +97,7 @@ def table_of(changes: Changes, batch: Batch) -> Table | None:
             return None
     elif not set(keys) <= set(changes.names):
         return None
-    elif len({key.lower() for key in keys}) < len(keys):
+    elif len(lowered(keys)) < len(keys):
         return None
     orders = changes.each("order")
     if not by_arrival and None in orders:

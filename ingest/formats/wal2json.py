@@ -20,6 +20,7 @@ import msgspec
 from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import KIND_OF, Event, Row
+from ingest.names import lowered
 from ingest.values import canonical, jsontext
 from ingest.values.source_types import bits_type, parse_type, spark_type
 from ingest.wire.clock import Clock
@@ -126,7 +127,7 @@ class Rows:
         sent."""
         names = (event.db, event.schema, event.table)
         declared = declared_for(self._options.columns, self._options.completed(names))
-        sent = {name.lower() for name in (*after, *(event.unavailable or ()))} if declared else ()
+        sent = lowered((*after, *(event.unavailable or ()))) if declared else ()
         lacking = [name for name in declared or () if name.lower() not in sent]
         if lacking:
             event.unavailable = [*(event.unavailable or ()), *lacking]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.ddl.changes import Lineage, RenameColumn, ever_called, names_since
+from ingest.names import lowered
 from ingest.sql.casts import as_text, typed
 from ingest.sql.quoting import sql_text
 
@@ -68,7 +69,7 @@ def as_it_is(masks: Mapping[str, Masking], lineage: Lineage) -> dict[str, Maskin
     """The masks by the names under which they are declared and those that their columns have
     had since."""
     names = dict(masks)
-    declared = {name.lower() for name in masks}
+    declared = lowered(masks)
     for name, mask in masks.items():
         names |= dict.fromkeys(names_since(name, lineage) - declared, mask)
     return names

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ingest.ddl.changes import Lineage, RenameColumn, added_with_default, retypings
+from ingest.names import lowered
 from ingest.position import HALF, Pos, in_log, pos_literal, source_part
 from ingest.sql import casts
 from ingest.sql.casts import as_text
@@ -178,7 +179,7 @@ class Projection:
     @property
     def key_renamed(self) -> bool:
         """Whether a key column had another name before."""
-        names = {name.lower() for name in self.keys}
+        names = lowered(self.keys)
         return any(
             isinstance(entry.change, RenameColumn)
             and names & {entry.change.old.lower(), entry.change.new.lower()}

@@ -13,6 +13,7 @@ import msgspec
 
 from ingest.codes import Code
 from ingest.events import Row, Types
+from ingest.names import lowered
 from ingest.values import jsontext
 from ingest.values.source_types import parse_type
 from ingest.wire.contract import FormatOptions, TableName
@@ -125,7 +126,7 @@ class TypedRows:
         known = self._columns.names.issuperset(names)
         warnings = [] if known else [Code.UNTYPED.value]
         word = "full"
-        if not self.sent.issubset(names) and not _folded(self.sent) <= _folded(names):
+        if not self.sent.issubset(names) and not lowered(self.sent) <= lowered(names):
             if known:
                 word = "key" if self._keys == set(names) else "partial"
             warnings.append((Code.PARTIAL_IMAGE if known else Code.TYPES_NOT_IN_IMAGE).value)
@@ -190,10 +191,6 @@ class TypedRows:
         else:
             return []
         return [name for name in found if name not in self._keys and name not in keys]
-
-
-def _folded(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
 
 
 def _write_out(image: dict[str, Any], raw: msgspec.Raw | bytes, numbers: list[str]) -> None:

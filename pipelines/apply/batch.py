@@ -12,7 +12,7 @@ from ingest import position
 from ingest.config.modes import KEEPING, Keeping, Mode
 from ingest.ddl.changes import reaches
 from ingest.fold.fold import Change
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
 from ingest.sql.fold.late_keys import held_by_others
 from ingest.sql.fold.states import listed, typed_states
@@ -206,8 +206,8 @@ class TableBatch:
     @cached_property
     def partial(self) -> bool:
         """Whether an image of the batch leaves a column of the target as it is."""
-        lower_names = ({name.lower() for name in image} for image in self.images)
-        every = {name.lower() for name in self.projection.columns}
+        lower_names = (lowered(image) for image in self.images)
+        every = lowered(self.projection.columns)
         narrow = any(not every <= names for names in lower_names)
         # What waits for its approval is not read from the images that have it.
         waiting = any(entry.hidden for entry in self.projection.lineage)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import TableError
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, label_of, lowered
 from ingest.wire.declared import declared_for
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SourceTables:
         from ingest.sql.metadata import check_column_names
 
         try:
-            check_column_names(self._images[table], {name.lower() for name in route.exclude})
+            check_column_names(self._images[table], lowered(route.exclude))
         except TableError as error:
             return str(error)
         return None
@@ -111,7 +111,7 @@ def _columns(route: Route, types: Mapping[str, str]) -> str:
     from ingest.sql.metadata import gold_name
 
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
-    hidden = {name.lower() for name in route.exclude}
+    hidden = lowered(route.exclude)
     named = {gold_name(name): type_ for name, type_ in types.items()}
     shown = {
         name: declared.get(name.lower(), type_)

@@ -11,7 +11,7 @@ from ingest.config.routes import Route
 from ingest.ddl.changes import names_through, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, label_of, lowered
 from ingest.position import highest, lowest
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import Count, TableBatch
@@ -266,7 +266,7 @@ def _ordering_types(
     route, ledger = feeding.route, feeding.ledger
     if not route.sequence_by:
         return []
-    known = {name.lower() for name in (*columns, *route.columns)}
+    known = lowered((*columns, *route.columns))
     lineage = ledger.lineage(feeding.table)
     ordering = {names_through(name, lineage)[-1][1].lower() for name in route.sequence_by}
     if ordering <= known:

@@ -14,7 +14,7 @@ from ingest.config.routes import Route, collisions, followed
 from ingest.config.settings import Settings
 from ingest.ddl.parse import ghost
 from ingest.errors import ConfigError, Mistake
-from ingest.names import RESERVED, SourceTable
+from ingest.names import RESERVED, SourceTable, lowered
 from pipelines.ledger.entries import Entry, load_entries, naming_of
 from pipelines.ledger.renames import FirstNames, renames
 from pipelines.platform.warehouse import Warehouse
@@ -145,7 +145,7 @@ def near_or_all(wanted: str, names: Iterable[str]) -> str:
 
 def unknown_targets(asked: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those of the targets asked for that are none of `names`, whatever their case."""
-    there = {name.lower() for name in names}
+    there = lowered(names)
     return [target for target in asked if target.lower() not in there]
 
 

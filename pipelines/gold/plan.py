@@ -21,7 +21,7 @@ from ingest.ddl.changes import Lineage, name_after, names_through, renamed
 from ingest.decode.spec import domain, scheme
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, lowest_copies
 from ingest.sql.masks import Masking, as_it_is
 from ingest.sql.metadata import gold_names
@@ -388,7 +388,7 @@ def declared_keys(
 
 def check_excluded(route: Route, columns: Iterable[str]) -> None:
     """Raise TableError where a target has, among its columns, what is to be kept out of it."""
-    kept_out = {name.lower() for name in route.exclude}
+    kept_out = lowered(route.exclude)
     present = [name for name in columns if name.lower() in kept_out]
     if present:
         raise TableError(
@@ -450,7 +450,7 @@ def _masks(
     """
     masks = {}
     by_lower = {name.lower(): name for name in columns}
-    of_key = {key.lower() for key in keys}
+    of_key = lowered(keys)
     for name, mask in as_it_is(maskings(config, route), lineage).items():
         if name.lower() in of_key and mask.mode != "hash":
             raise TableError(

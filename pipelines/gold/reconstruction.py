@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from ingest.config.modes import TargetContract, mode_of
 from ingest.ddl.changes import Lineage
 from ingest.errors import TableError
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.sql.fold import reconstruction as texts
 from ingest.sql.history.asof import Moment
 from ingest.sql.metadata import ROW_METADATA
@@ -148,7 +148,7 @@ class Reconstruction:
         )
         gone = not self.warehouse.exists("gold", self.target)
         contract = before if gone else contract_of(self.warehouse, self.target)
-        if named and contract is not None and _folded(named) == _folded(contract.keys):
+        if named and contract is not None and lowered(named) == lowered(contract.keys):
             return contract.keys
         if named:
             return named
@@ -273,10 +273,6 @@ class Reconstruction:
                 rows, keys=self.keys, columns=columns, added=added, target=target
             )
         return texts.named(rows, columns=columns, added=added)
-
-
-def _folded(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
 
 
 def as_applied(warehouse: Warehouse, target: KnownTarget, progress: Progress) -> Reconstruction:

@@ -23,7 +23,7 @@ from ingest.ddl.changes import ChangeKey, RecreateTable, RenameColumn, name_toda
 from ingest.errors import TableError
 from ingest.fold.arrow import origin_of
 from ingest.fold.fold import Key, Origin
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest
 from ingest.sql.delivery import DELIVERY_TYPES
 from ingest.sql.fold.key_changes import not_told_apart
@@ -86,7 +86,7 @@ def all_of(ledger: Ledger, route: Route, table: SourceTable) -> TableBatch | Non
     if columns is None or not feed.stats:
         return None
     keys = key_of(warehouse, route, stats=feed.stats, lineage=feed.lineage)
-    if not keys or not {key.lower() for key in keys} <= {name.lower() for name in columns}:
+    if not keys or not lowered(keys) <= lowered(columns):
         return None
     contract = TargetContract.by(route, "scd1", keys)
     tables = len({*extent.watermarks, label_of(table)})
@@ -310,7 +310,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     keys = [effect.keys for effect in entry.effects if isinstance(effect, ChangeKey)]
     if not keys or RecreateTable() in entry.effects or not declared_keeping(route).keyed:
         return
-    present = {name.lower() for name in columns_of(ledger.warehouse, route.target) or {}}
+    present = lowered(columns_of(ledger.warehouse, route.target) or {})
     shard = (route.shard_column or "").lower()
     old = [k for k in keys_of(ledger.warehouse, route.target) if k.lower() != shard]
     # As the target has them: a killed approval may have renamed them already.
@@ -322,7 +322,7 @@ def check_new_key(ledger: Ledger, entry: Entry, route: Route) -> None:
     later = changes_behind(entry, ledger.of(entry.table))
     named = (key.lower() for key in keys[-1] if key.lower() != shard)
     new = [before.get(name) or (name_today(name, later) or name).lower() for name in named]
-    if {key.lower() for key in old} <= set(new):
+    if lowered(old) <= set(new):
         return
     way = (
         f"`ingest ddl reject` keeps ({', '.join(old)}); for ({', '.join(keys[-1])}), take a new "

@@ -20,7 +20,7 @@ from ingest.config.modes import TargetContract
 from ingest.config.routes import Route, collisions
 from ingest.ddl.parse import ghost
 from ingest.errors import IngestError, TableError
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from pipelines.gold import cadence
 from pipelines.gold.advance import TargetBatch, advance, gone_sentence
 from pipelines.gold.approvals import finish
@@ -134,7 +134,7 @@ def merge_tables(
     if not warehouse.exists("silver", "cdc"):
         return []
     request = Request(
-        targets=None if targets is None else {target.lower() for target in targets},
+        targets=None if targets is None else lowered(targets),
         resting=resting,
         at=cadence.now() if by_turn else None,
         stop=stop,
@@ -436,7 +436,7 @@ def _parked_anyway(ledger: Ledger, request: Request, merged: Collection[Merged])
     """The targets that a run with changes for them would park, since their table is gone or masked
     otherwise, parked: that there is nothing new for them is no reason to say nothing."""
     routes = _routes_so_far(ledger)
-    there = {name.lower() for name in gold_tables(ledger.warehouse)}
+    there = lowered(gold_tables(ledger.warehouse))
     done = {row.target for row in merged}
     rows = []
     for (source, target), progress in ledger.progress_by_target.items():

@@ -11,7 +11,7 @@ from ingest.config.routes import Route
 from ingest.ddl.changes import ChangeKey
 from ingest.errors import TableError
 from ingest.events import ColumnType
-from ingest.names import SourceTable, label_of
+from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
 from pipelines.gold.plan import check_excluded, declared_keys, named_keys, shard_of
@@ -73,7 +73,7 @@ def create_target(
         )
     # Asked once more: the statements just settled may have renamed what the configuration names.
     route = ledger.route(next(iter(feeding))) or route
-    declared = {name.lower() for name in route.columns}
+    declared = lowered(route.columns)
     wanted = {
         name: type_
         if name.lower() in declared
@@ -95,7 +95,7 @@ def columns_sent(
     sent: dict[SourceTable, set[str]] = {}
     for table, stats in feeding.items():
         typed = {column.name for listed in pending.types.get(table, ()) for column in listed}
-        sent[table] = {name.lower() for name in names_sent(stats) | typed}
+        sent[table] = lowered(names_sent(stats) | typed)
     return sent
 
 
@@ -170,7 +170,7 @@ def _apply_schema_changes(feeding: Feeding, columns: Mapping[str, str]) -> None:
     """Take up the schema changes of a source table, those of its DDL and then those that its data
     shows, and carry out on the target, which has `columns`, what the policy lets in."""
     ledger, route, keys = feeding.ledger, feeding.route, feeding.contract.keys
-    held = {name.lower() for name in columns}
+    held = lowered(columns)
     missing = [key for key in (*keys, *shard_of(route)) if key.lower() not in held]
     if missing:
         raise TableError(
@@ -201,11 +201,11 @@ def _check_key(feeding: Feeding) -> None:
     declared = declared_keys(ledger.warehouse.config, route, table, lineage=ledger.lineage(table))
     followed = bool(declared) or not keyed_by_others(ledger, table, route.target)
     found = named_keys(ledger.warehouse.config, route, feeding.stats, lineage=ledger.lineage(table))
-    held = {key.lower() for key in keys}
+    held = lowered(keys)
     top = highest(each.highest for each in feeding.stats) or ()
     for own in found or [feeding.hinted_keys]:
         named = (*own, *shard_of(route))
-        names = {name.lower() for name in named}
+        names = lowered(named)
         if not own or names == held or (names < held and not followed):
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
@@ -227,7 +227,7 @@ def _unsent(feeding: Feeding, row: Progress, columns: Iterable[str]) -> Progress
     """The progress, once columns that are no longer sent are entered."""
     route, drift = feeding.route, feeding.drift
     label = label_of(feeding.table)
-    keys = {key.lower() for key in (*(row.contract.keys if row.contract else ()), *shard_of(route))}
+    keys = lowered((*(row.contract.keys if row.contract else ()), *shard_of(route)))
     for entry in drift.sent_again(feeding.stats):
         feeding.ledger.stage_entry(entry)
     gone, never = drift.unsent(

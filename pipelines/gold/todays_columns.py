@@ -23,6 +23,7 @@ from ingest.ddl.changes import (
     ended,
 )
 from ingest.ddl.widening import canonical_type, widens
+from ingest.names import lowered
 from pipelines.ledger.entries import IN_FORCE, Entry, names_reused
 
 
@@ -47,8 +48,8 @@ def todays_columns(
         for name in names
         if ended(lineage, name.lower()) is None
     }
-    always = {key.lower() for key in keys}
-    excluded = {name.lower() for name in route.exclude}
+    always = lowered(keys)
+    excluded = lowered(route.exclude)
     barred = brought(
         effect
         for entry in entries
@@ -58,11 +59,11 @@ def todays_columns(
     of_ledger = _types(entries)
     own = {name.lower(): type_ for name, type_ in held.items()}
     kept = _kept(entries, own, before)
-    declared = {name.lower() for name in route.columns}
+    declared = lowered(route.columns)
     columns: dict[str, str] = {}
     for name, type_ in [*wanted.items(), *_added(entries), *held.items()]:
         lower = name.lower()
-        if lower in excluded or lower in {known.lower() for known in columns}:
+        if lower in excluded or lower in lowered(columns):
             continue
         dropped = any(ended(lineage, lower) is not None for lineage in lineages)
         over = lower in barred or (dropped and lower not in sent)

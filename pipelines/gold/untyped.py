@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import AddColumn, AlterColumnType
+from ingest.names import lowered
 from ingest.sql.metadata import source_name
 from ingest.wire.declared import declared_for
 from pipelines.ledger.entries import IN_FORCE, Entry
@@ -29,8 +30,8 @@ def untyped_columns(
 
     `typed`: columns to which messages give a type now, or statements.
     """
-    known = {name.lower() for name in (*typed, *route.columns)}
-    asked = {name.lower() for name in (*before, *new)} - known
+    known = lowered((*typed, *route.columns))
+    asked = lowered((*before, *new)) - known
     return tuple(
         name for name, type_ in columns.items() if type_ == "string" and name.lower() in asked
     )

@@ -48,7 +48,7 @@ from ingest.ddl.changes import (
 )
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
-from ingest.names import label_of
+from ingest.names import label_of, lowered
 from ingest.sql.casts import misfit
 from ingest.sql.ledger.columns_sent import schema_behind
 from ingest.sql.metadata import gold_name
@@ -99,8 +99,8 @@ def carry_out(store: EntryStore, entry: Entry, route: Route) -> bool:
         return True
     if backfill_needed(entry, store.applied(entry)):
         return True
-    present = {name.lower() for name in columns_of(warehouse, route.target) or {}}
-    keys = {name.lower() for name in keys_of(warehouse, route.target)}
+    present = lowered(columns_of(warehouse, route.target) or {})
+    keys = lowered(keys_of(warehouse, route.target))
     kept = freed(entry.effects) & present
     if kept and (kept - keys or others(store, entry)):
         # The column stays for other source tables: this one's rows have it no more.
@@ -286,9 +286,9 @@ def types_behind(warehouse: Warehouse, entry: Entry, route: Route) -> list[Colum
         gold_name(c["name"]).lower(): c["type"] for (listed,) in rows(listings) for c in listed
     }
     types |= {name.lower(): type_ for name, type_ in route.columns.items()}
-    excluded = {name.lower() for name in route.exclude}
+    excluded = lowered(route.exclude)
     columns = columns_of(warehouse, entry.target) or {}
-    keys = {name.lower() for name in keys_of(warehouse, entry.target)}
+    keys = lowered(keys_of(warehouse, entry.target))
     stored = {name.lower(): (name, type_) for name, type_ in columns.items()}
     changes: list[ColumnChange] = []
     for effect in entry.effects:

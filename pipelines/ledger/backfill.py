@@ -33,6 +33,7 @@ from ingest.ddl.changes import (
     name_today,
     takes_over,
 )
+from ingest.names import lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import typed
 from ingest.sql.quoting import sql_text
@@ -80,7 +81,7 @@ def keeps_values(effect: SchemaChange) -> bool:
 def masked_default(entry: Entry, masks: Iterable[str], later: Sequence[LineageEntry] = ()) -> bool:
     """Whether a DEFAULT is one of the columns in `masks`, be it by the name that `later` changes
     gave it: rows have it masked as their values are."""
-    masked = {name.lower() for name in masks}
+    masked = lowered(masks)
     names = [e.name for e in entry.effects if isinstance(e, AddColumn) and e.default is not None]
     today = (name_today(name, later) or name for name in names)
     return any(name.lower() in masked for name in (*names, *today))

@@ -37,7 +37,7 @@ from ingest.ddl.changes import (
 from ingest.ddl.model import Statement
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import Pos
 from pipelines.ledger import generations
 from pipelines.ledger.alter import add_columns, carry_out, deferred
@@ -348,7 +348,7 @@ class Ledger(EntryStore):
         undecided = [entry for entry in met if entry.status not in ("applied", "superseded")]
         barred = brought(effect for entry in undecided for effect in entry.effects)
         lineage = self.lineage(table)
-        always = {key.lower() for key in keys}
+        always = lowered(keys)
         own = self._own_types(table, met, wanted)
         return {
             name: own.get(name.lower(), type_)
@@ -363,7 +363,7 @@ class Ledger(EntryStore):
         """The types, by lower-case name, that columns had before the first change after which their
         name is another column's, or their type one that does not hold their values."""
         route = self.route(table)
-        declared = {name.lower() for name in route.columns} if route is not None else set()
+        declared = lowered(route.columns) if route is not None else set()
         reused = names_reused(met)
         changed = {}
         for name in (name for name in wanted if name.lower() not in declared):

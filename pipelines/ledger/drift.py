@@ -27,7 +27,7 @@ from ingest.ddl.changes import (
 )
 from ingest.ddl.widening import canonical_type, outgrown
 from ingest.formats import FORMATS
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import Pos
 from ingest.sql.ledger import columns_sent
 from ingest.sql.metadata import renamed_in_gold, source_name
@@ -54,7 +54,7 @@ class Drift:
 
     def new_columns(self, columns: Mapping[str, str], *, wanted: Mapping[str, str]) -> list[Entry]:
         """The columns `wanted` that came, and the target has not."""
-        held = _folded(columns)
+        held = lowered(columns)
         added = [
             change
             for name, type_ in wanted.items()
@@ -80,7 +80,7 @@ class Drift:
         """The columns `wanted` that came with a type (`typed`), or have a declared one, which the
         target's does not hold."""
         spelling = {name.lower(): name for name in columns}
-        declared = _folded(self._route.columns)
+        declared = lowered(self._route.columns)
         for name, type_ in wanted.items():
             own = spelling.get(name.lower())
             if own is None or not (name.lower() in declared or name in typed):
@@ -99,7 +99,7 @@ class Drift:
     def outgrown(self, numbers: Mapping[str, Sequence[str]]) -> Iterator[Entry]:
         """The wider types that numbers which did not fit need (23); `numbers`: by column."""
         columns = columns_of(self._store.warehouse, self._route.target) or {}
-        declared = _folded(self._route.columns)
+        declared = lowered(self._route.columns)
         for name, texts in numbers.items():
             was = columns.get(name, "string")
             wider = outgrown(was, texts)
@@ -138,7 +138,7 @@ class Drift:
         change = ChangeKey(tuple(name for name in names if name.lower() != shard))
         known = (effect for entry in self._store.of(self._table) for effect in entry.effects)
         keys = (effect.keys for effect in known if isinstance(effect, ChangeKey))
-        if not any(_folded(key) - {shard} == _folded(change.keys) for key in keys):
+        if not any(lowered(key) - {shard} == lowered(change.keys) for key in keys):
             came, has = ", ".join(names), ", ".join(held)
             entry = _entry(self._table, change, was=f"({has})", first=self._first(change))
             why = f"messages name the key ({came}), gold has ({has}); no DDL announced it"
@@ -174,7 +174,7 @@ class Drift:
         formats = {name for each in stats for name in each.formats}
         if partial or not sent or (listed is None and not formats <= _WHOLE_ROWS):
             return [], tuple(sorted(never))
-        known = sent | _folded(listed or ()) | never
+        known = sent | lowered(listed or ()) | never
         lacking = {name.lower(): name for name in columns if name.lower() not in known}
         lacking = {low: name for low, name in lacking.items() if not self._going(low)}
         if not lacking:
@@ -313,7 +313,7 @@ def _keeps_out(known: SchemaChange, change: AddColumn | AlterColumnType) -> bool
 
 def _sent(stats: Iterable[BatchStats]) -> set[str]:
     """The columns, in lower case, that some image has."""
-    return {name.lower() for name in names_sent(stats)}
+    return lowered(names_sent(stats))
 
 
 def _shown(effect: SchemaChange) -> tuple[str, str | None]:
@@ -345,7 +345,3 @@ def _words(change: Shown) -> tuple[str, ...]:
 
 def _id(*parts: str) -> str:
     return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=6).hexdigest()
-
-
-def _folded(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from ingest.ddl.changes import FreezeTable, RecreateTable
 from ingest.ddl.model import Clause, Statement
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import SOURCE_PART, pos_literal, source_part
 from ingest.sql.query import select
 from ingest.sql.quoting import equal
@@ -79,7 +79,7 @@ def dropped_before(entry: Entry, others: Iterable[tuple[Entry, bool]]) -> Entry 
 def columns_as_clauses(read: Statement, columns: Collection[str]) -> Statement:
     """What the created columns come to on a target with `columns`: new ones to add, the
     others to have their types. What a DEFAULT gave is in the rows, which are all new."""
-    there = {name.lower() for name in columns}
+    there = lowered(columns)
     clauses = tuple(
         Clause(
             kind="modify_column" if column.name.lower() in there else "add_column",

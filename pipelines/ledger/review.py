@@ -34,6 +34,7 @@ from ingest.ddl.model import Statement
 from ingest.ddl.review import Review, review
 from ingest.ddl.risks import Risk
 from ingest.ddl.widening import canonical_type, widens
+from ingest.names import lowered
 from ingest.sql.metadata import source_name
 from pipelines.ledger import generations
 from pipelines.ledger.entries import POLICY, Entry, changes_behind, naming_of
@@ -118,7 +119,7 @@ def _without_excluded(
     store: EntryStore, entry: Entry, proposed: Iterable[ColumnChange]
 ) -> tuple[ColumnChange, ...]:
     way = store.route(entry.table)
-    excluded = {name.lower() for name in way.exclude} if way is not None else set()
+    excluded = lowered(way.exclude) if way is not None else set()
     return tuple(
         change
         for change in proposed
@@ -218,13 +219,13 @@ def effects_on(
 ) -> tuple[SchemaChange, ...]:
     """What the changes that a statement makes come to on a target with these columns and keys,
     which have the names that `later` changes gave them."""
-    hidden = {name.lower() for name in exclude}
+    hidden = lowered(exclude)
     stored_types = {name.lower(): type_ for name, type_ in columns.items()}
     fixed = list(keys)
     changes = list(changes)
     # A key column that goes together with the key is a column like another.
     named = [change.keys for change in changes if isinstance(change, ChangeKey)]
-    kept = {key.lower() for key in named[-1]} if named else None
+    kept = lowered(named[-1]) if named else None
     done: list[SchemaChange] = []
     rekeyed = False
     for change in changes:
@@ -244,7 +245,7 @@ def effects_on(
                 continue
             name = (name_today(change.name, later) or "").lower()
         stored = as_stored(change, stored_types, name=name)
-        keyed = stored is not None and name in {key.lower() for key in fixed}
+        keyed = stored is not None and name in lowered(fixed)
         stays = keyed and (kept is None or column_of(change) in kept)
         if stored is None or (stays and isinstance(stored, DropColumn)):
             continue
@@ -300,7 +301,7 @@ def of_data(
         risk, proposed = "widening", (AlterColumnType(stored, type_, in_place=True),)
     else:
         risk, proposed = "destructive", (DropColumn(stored), AddColumn(name, type_))
-        if not more and name.lower() in {key.lower() for key in keys}:
+        if not more and name.lower() in lowered(keys):
             # Rows are told apart anew: the same key, read as another type.
             more = [ChangeKey(tuple(keys))]
     return replace(
@@ -320,5 +321,5 @@ def holds(route: Route, name: str, stored: str, *, coming: str) -> bool:
     if stored == coming:
         return True
     if stored == "string":
-        return name.lower() not in {declared.lower() for declared in route.columns}
+        return name.lower() not in lowered(route.columns)
     return widens(canonical_type(coming), canonical_type(stored))

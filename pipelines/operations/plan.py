@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.errors import IngestError
-from ingest.names import label_of
+from ingest.names import label_of, lowered
 from ingest.sql.silver import changes_per_message
 from ingest.sql.tables.alter import script
 from pipelines.bronze.transport import Waiting
@@ -149,7 +149,7 @@ def _tables(
     warehouse: Warehouse, source: str, coming: Foreseen, *, progress_by_target: ProgressByTarget
 ) -> Iterator[list[Any]]:
     """What would become of each target with changes, and of source tables parked by themselves."""
-    there = {name.lower() for name in gold_tables(warehouse)}
+    there = lowered(gold_tables(warehouse))
     for target, batch in sorted(coming.batches.items()):
         progress = progress_by_target.get((source, target))
         why = batch.error

@@ -24,6 +24,7 @@ from ingest.config.modes import TargetContract
 from ingest.ddl.changes import ChangeKey, SchemaChange
 from ingest.ddl.widening import canonical_type
 from ingest.errors import TableError
+from ingest.names import lowered
 from ingest.position import highest
 from pipelines.gold.known_targets import KnownTarget
 from pipelines.gold.reconstruction import Reconstruction, as_made_today
@@ -186,9 +187,7 @@ def _changes(reconstruction: Reconstruction, before: TargetContract | None) -> l
     if kept is not None and kept.sequence != contract.sequence:
         old, new = (", ".join(names) or "none" for names in (kept.sequence, contract.sequence))
         changes.append(Change(f"sequence_by ({old}) becomes ({new})"))
-    if kept is not None and {key.lower() for key in kept.keys} != {
-        k.lower() for k in contract.keys
-    }:
+    if kept is not None and lowered(kept.keys) != lowered(contract.keys):
         old, new = ", ".join(kept.keys) or "none", ", ".join(contract.keys) or "none"
         changes.append(Change(f"key ({old}) becomes ({new})", grave=True))
     return changes
@@ -199,10 +198,10 @@ def _confirmed(reconstruction: Reconstruction) -> list[Entry]:
 
     One that waits for a type goes on waiting: applied, it makes NULL of what does not fit.
     """
-    keys = {key.lower() for key in reconstruction.keys}
+    keys = lowered(reconstruction.keys)
 
     def kept(effect: SchemaChange) -> bool:
-        return isinstance(effect, ChangeKey) and keys >= {key.lower() for key in effect.keys}
+        return isinstance(effect, ChangeKey) and keys >= lowered(effect.keys)
 
     return [
         entry.with_status("applied", by="rebuild")

@@ -16,6 +16,7 @@ to be read twice rather than never, and a second call takes the rest.
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from ingest.sql.quoting import equal
@@ -64,12 +65,16 @@ def reset_target(warehouse: Warehouse, source: str, target: str) -> list[Gone]:
     """Take it away; gives what went."""
     with lease(warehouse, "gold"):
         found = of_target(warehouse, source, target)
-        # The table first: while there is progress without it, the target is parked.
-        warehouse.drop("gold", target)
-        for table, stage in (("_rejects", "gold"), ("_ddl", None), ("_progress", None)):
-            where = equal(source=source, target=target, stage=stage)
-            _delete(warehouse, "gold", table, where=where)
+        _take_away(warehouse, source, target)
     return found
+
+
+def _take_away(warehouse: Warehouse, source: str, target: str) -> None:
+    # The table first: while there is progress without it, the target is parked.
+    warehouse.drop("gold", target)
+    for table, stage in (("_rejects", "gold"), ("_ddl", None), ("_progress", None)):
+        where = equal(source=source, target=target, stage=stage)
+        _delete(warehouse, "gold", table, where=where)
 
 
 def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
@@ -88,12 +93,15 @@ def of_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
 
 
 def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gone]:
-    """Take it away; gives what went."""
-    found = of_source(warehouse, source, bronze=bronze)
-    for target in _targets(warehouse, source):
-        reset_target(warehouse, source, target)
+    """Take it away; gives what went. No run comes in between: it would make targets anew of what is
+    about to go."""
     own = equal(source=source)
-    with lease(warehouse, "gold"), lease(warehouse, "silver"):
+    with ExitStack() as held:
+        for name in ("gold", "silver", *([f"bronze/{source}"] if bronze else [])):
+            held.enter_context(lease(warehouse, name))
+        found = of_source(warehouse, source, bronze=bronze)
+        for target in _targets(warehouse, source):
+            _take_away(warehouse, source, target)
         for table in ("_rejects", "_ddl", "_progress"):
             _delete(warehouse, "gold", table, where=own)
         shutil.rmtree(warehouse.checkpoint("silver", source), ignore_errors=True)
@@ -102,8 +110,7 @@ def reset_source(warehouse: Warehouse, source: str, *, bronze: bool) -> list[Gon
             none = warehouse.read("silver", "cdc").where("false")
             warehouse.replace(none, "silver", "cdc", where=own, note=last_batch(warehouse))
         forget(warehouse, source)
-    if bronze:
-        with lease(warehouse, f"bronze/{source}"):
+        if bronze:
             shutil.rmtree(warehouse.checkpoint("bronze", source), ignore_errors=True)
             _delete(warehouse, "bronze", "messages", where=own)
             projects.forget(warehouse, source)

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 
 from ingest.errors import ConfigError, Mistake, TableError
 from ingest.fold.fold import Key
+from ingest.names import lowered
 from ingest.position import Pos
 from ingest.sql.casts import as_text, typed
 from ingest.sql.delivery import DELIVERY, MESSAGE
@@ -93,7 +94,7 @@ def asked_key(history: Reconstruction, key: Mapping[str, str]) -> dict[str, Key]
         clear = _clear(batch.projection)
         names = [name for name in clear.keys if name != clear.shard]
         asked = {name.lower(): value for name, value in key.items()}
-        if {name.lower() for name in names} != asked.keys():
+        if lowered(names) != asked.keys():
             text = f"`--key`: expected the key ({', '.join(names)}), got ({', '.join(key)})"
             raise ConfigError([Mistake("command line", None, text)])
         texts = [

@@ -11,7 +11,7 @@ from ingest.config.routes import Route
 from ingest.config.sources import Source
 from ingest.ddl.changes import Lineage, RenameColumn, ever_called
 from ingest.formats import FORMATS
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.sql.history import view
 from ingest.sql.masks import Masking, as_it_is, as_it_was
 from ingest.sql.metadata import METADATA, gold_name, renamed_in_gold, source_name
@@ -74,7 +74,7 @@ def data_columns(
     """The target's columns, but for those `without` which they are asked for: gold's with their
     types; before it exists, silver's as text."""
     hidden = {name.lower() for _, route in tables for name in route.exclude}
-    hidden |= {name.lower() for name in without}
+    hidden |= lowered(without)
     if warehouse.exists("gold", target):
         shards = {(route.shard_column or "").lower() for _, route in tables}
         own = {*METADATA, *shards, *hidden}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ingest.names import lowered
+
 IMAGES = 64
 """Lists of column names of a table that are named one by one."""
 Group = dict[str, Any]
@@ -88,7 +90,7 @@ def _images(groups: Sequence[Group]) -> list[Sequence[str]]:
     lists = _distinct(names for group in groups for names in group["images"])
     if len(lists) <= IMAGES and not any(group["many"] for group in groups):
         return lists
-    twice = (names for names in lists if len({name.lower() for name in names}) < len(names))
+    twice = (names for names in lists if len(lowered(names)) < len(names))
     return [*_distinct([name] for names in lists for name in names), *list(twice)[:1]]
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.config.modes import TargetContract
+from ingest.names import lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.quoting import typed_columns
 from pipelines.platform.warehouse import Warehouse
@@ -120,7 +121,7 @@ class Watermarks:
         if self.applied is None:
             return {*self.spellings}
         own = {name.lower(): name for name in columns}
-        seen = {name.lower() for name in self.spellings}
+        seen = lowered(self.spellings)
         others = {name.lower() for name in sent if own.get(name.lower(), name) != name}
         return {*self.spellings, *(own[name] for name in others - seen)}
 

@@ -15,6 +15,7 @@ from ingest.config.routes import Route
 from ingest.ddl.widening import canonical_type, widens
 from ingest.errors import TableError
 from ingest.events import ColumnType
+from ingest.names import lowered
 from ingest.sql.metadata import METADATA, ROW_METADATA, check_column_names
 from ingest.sql.projection import Projection
 from ingest.sql.quoting import quoted
@@ -69,7 +70,7 @@ def wanted_columns(
     order = [*_spelt(typed, sent), *sent]
     order += _spelt(route.columns, order)
     declared = {name.lower(): type_ for name, type_ in route.columns.items()}
-    excluded = {name.lower() for name in route.exclude}
+    excluded = lowered(route.exclude)
     check_column_names([*images, *([column.name for column in row] for row in types)], excluded)
     for name in [*keys, *order]:
         lower = name.lower()
@@ -83,7 +84,7 @@ def wanted_columns(
 def _spelt(names: Iterable[str], known: Iterable[str]) -> list[str]:
     """The names, without those that say one of `known` in another case."""
     exact = set(known)
-    lower = {name.lower() for name in exact}
+    lower = lowered(exact)
     return [name for name in names if name in exact or name.lower() not in lower]
 
 

@@ -22,6 +22,7 @@ from ingest.codes import Code
 from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.canal.types import NamedTypes, TableColumns
+from ingest.names import lowered
 from ingest.values.jsontext import Images
 from ingest.wire.contract import TableName
 from ingest.wire.declared import Convert, texts
@@ -171,7 +172,7 @@ class RowReader:
             tuple((name, converts[name]) for name in names if name in converts),
             self._columns.names.issuperset(names),
             word,
-            bool(self._declared) and not self._declared <= {name.lower() for name in names},
+            bool(self._declared) and not self._declared <= lowered(names),
         )
         if len(self._shapes) >= _SHAPES_MOST:
             self._shapes.clear()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ingest.codes import Code
 from ingest.events import Row
+from ingest.names import lowered
 from ingest.wire.scalars import Scalar
 
 JOINER = "\x01"
@@ -55,7 +56,7 @@ def sent_key(
         warnings.append(Code.KEY_SPLIT.value)
     if len(values) != len(names) or values_text is None:
         return SentKey(names)
-    folded = {name.lower() for name in row}
+    folded = lowered(row)
     if all(name.lower() in folded for name in names):
         return SentKey(names)
     warnings.append(Code.KEY_NOT_IN_IMAGE.value)

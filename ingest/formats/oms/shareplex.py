@@ -16,6 +16,7 @@ from ingest.errors import DecodeError
 from ingest.events import Event, Row
 from ingest.formats.oms.keys import JOINER
 from ingest.formats.oms.types import OmsTypes
+from ingest.names import lowered
 from ingest.values.jsontext import decoder as json_decoder
 from ingest.values.jsontext import members, parse
 from ingest.wire.clock import Clock
@@ -104,7 +105,7 @@ def decoder(options: FormatOptions) -> Decoder:
         _images(event, record, columns, warnings=warnings)
         names = declared_for(options.keys, options.completed((db, None, table)))
         row = event.after if event.after is not None else event.before or {}
-        has = {name.lower() for name in row} >= {name.lower() for name in names}
+        has = lowered(row) >= lowered(names)
         if event.key and len(names) == len(event.key) and not has:
             # What the update did not change is not in its row.
             event.key_columns = tuple(names)

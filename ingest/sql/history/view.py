@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ingest.codes import Code
 from ingest.ddl.changes import Lineage, RenameColumn
 from ingest.identity import identity_sql
-from ingest.names import SourceTable
+from ingest.names import SourceTable, lowered
 from ingest.position import Pos, pos_literal
 from ingest.sql.casts import as_text, typed
 from ingest.sql.delivery import DELIVERY, same
@@ -210,7 +210,7 @@ def _side(name: str, maps: Sequence[str], type_: str, *, zone: str | None) -> st
 
 def _named_beside(columns: Mapping[str, str]) -> dict[str, str]:
     """Our own columns' names: a column of the user's keeps its name, ours steps aside with `_`."""
-    taken = {name.lower() for name in columns}
+    taken = lowered(columns)
     names = {}
     for name in (*FIRST, *LAST, *_SIDES):
         own = name

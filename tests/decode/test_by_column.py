@@ -336,6 +336,29 @@ def test_what_is_regular(name: str, values: list[bytes], by_column: int) -> None
     assert check({"s": decode_spec(source)}, sent) == by_column
 
 
+@pytest.mark.parametrize(
+    ("row", "by_column"),
+    [
+        ({"id": "1", "n": "ä½\u00a0å¥½", "c": '{"a":1}'}, 4),
+        ({"id": "1", "n": "é", "c": "[1]"}, 4),
+        ({"id": "1", "n": "x", "c": "JSON_REMOVE(c, '$.a')"}, 0),
+        ({"id": "1", "n": "x", "c": "@1"}, 0),
+    ],
+)
+def test_what_jdbc_codes_and_parts_of_json_come_to(row: dict[str, str], by_column: int) -> None:
+    types = {"id": "bigint", "n": "text(500)", "c": "json"}
+    codes = {"id": -5, "n": 2004, "c": 12}
+    value = {"data": [row], "old": None, "database": "d", "table": "t", "pkNames": ["id"]}
+    value |= {"isDdl": False, "sql": "", "type": "INSERT", "es": 1704164645000, "ts": 7}
+    value |= {"mysqlType": types, "sqlType": codes}
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = Source.model_validate({"name": "s", "kafka": kafka, "format": "canal"})
+    lines = [msgspec.json.encode({**value, "id": number}) for number in range(4)]
+    sent = [("s", 0, Message(line, topic="t", offset=n)) for n, line in enumerate(lines)]
+    # The first message with types not met before is read by itself.
+    assert check({"s": decode_spec(source)}, sent) == max(by_column - 1, 0)
+
+
 @pytest.mark.parametrize("headers", [(("h", b"1"), ("h", None)), (("__debezium.context", b"x"),)])
 def test_headers_that_say_nothing(headers: tuple[tuple[str, bytes | None], ...]) -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}

@@ -8,6 +8,7 @@ the decoder turns into a reject.
 from __future__ import annotations
 
 import binascii
+import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, BinaryIO
 
@@ -16,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ingest.files.compression import LARGEST, Chunks, Cursor
 from ingest.files.record import Record, broken
-from ingest.values.jsontext import excerpt
+from ingest.values.jsontext import excerpt, is_utf8
 
 BOM = b"\xef\xbb\xbf"
 LENGTH = 4
@@ -179,22 +180,25 @@ _read_captured = msgspec.json.Decoder(_Captured).decode
 def _kcat(line: bytes) -> Record:
     """One record of Kafka as `kcat -J` prints it, with the coordinates it had there.
 
-    Source: https://github.com/edenhill/kcat, json.c of 1.7.0. `key_hex` and `payload_hex` are ours,
-    for bytes that are not UTF-8.
+    Source: https://github.com/edenhill/kcat, json.c of 1.7.0. It escapes quotes, backslashes and
+    bytes below 0x20; all others stand as they are, be they UTF-8 or not. `key_hex` and
+    `payload_hex` are ours.
     """
     try:
-        captured = _read_captured(line)
+        captured = _read_captured(line) if is_utf8(line) else _of_any_bytes(line)
         if captured.payload is UNSET and captured.payload_hex is None:
             raise ValueError("Object missing required field `payload`")
         headers = captured.headers or []
         names = headers[::2]
         if len(headers) % 2 or None in names:
             raise ValueError("Expected names and values by turns - at `$.headers`")
+        for name in (captured.topic or "", *names):
+            str(name).encode()
         return Record(
             _bytes(captured.payload_hex, captured.payload),
             _bytes(captured.key_hex, captured.key),
             tuple(
-                (str(name), value if value is None else value.encode())
+                (str(name), _bytes(None, value))
                 for name, value in zip(names, headers[1::2], strict=True)
             )
             or None,
@@ -203,14 +207,19 @@ def _kcat(line: bytes) -> Record:
             captured.offset,
             captured.ts,
         )
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return broken(line, f"expected a line of kcat -J: {error}; got {excerpt(line)}")
 
 
 def _bytes(digits: str | None, text: str | UnsetType | None) -> bytes | None:
     if digits is not None:
         return bytes.fromhex(digits)
-    return text.encode() if isinstance(text, str) else None
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else None
+
+
+def _of_any_bytes(line: bytes) -> _Captured:
+    """A line that is not UTF-8, read with each byte that is none as a surrogate of its own."""
+    return msgspec.convert(json.loads(line.decode("utf-8", "surrogateescape")), _Captured)
 
 
 FRAMINGS: dict[str, Callable[[Chunks], Iterator[Record]]] = {

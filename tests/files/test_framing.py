@@ -259,6 +259,36 @@ def test_kcat(line: str, expected: Record) -> None:
     assert read(line.encode() + b"\n", "kcat") == [expected]
 
 
+def kcat_string(data: bytes) -> bytes:
+    """As yajl, which kcat prints with, escapes bytes."""
+    short = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+    escaped = (short.get(b, b"\\u%04X" % b if b < 32 else bytes([b])) for b in data)
+    return b'"' + b"".join(escaped) + b'"'
+
+
+@given(st.binary(), st.binary(), st.binary())
+def test_kcat_of_any_bytes(key: bytes, payload: bytes, header: bytes) -> None:
+    """kcat prints what is no UTF-8 as it is: Avro, TiCDC's lengths, binary headers."""
+    line = b'{"topic":"t","partition":0,"offset":1,"headers":["h",%b],"key":%b,"payload":%b}' % (
+        *(kcat_string(header), kcat_string(key), kcat_string(payload)),
+    )
+    expected = Record(payload, key, (("h", header),), "t", 0, 1, None)
+    assert read(line + b"\n", "kcat") == [expected]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"topic":"\xff","payload":"a"}',
+        b'{"headers":["\xff","a"],"payload":"a"}',
+        b'{"payload":' + b"[" * 100_000 + b"\xff",
+    ],
+)
+def test_kcat_of_bytes_that_are_no_text(line: bytes) -> None:
+    (record,) = read(line + b"\n", "kcat")
+    assert framing_error(record.headers) is not None
+
+
 @pytest.mark.parametrize(
     ("line", "text"),
     [

@@ -28,6 +28,7 @@ from ingest.wire.contract import (
     Decoder,
     Format,
     FormatOptions,
+    Loss,
     Message,
     Option,
     TopLevel,
@@ -268,7 +269,14 @@ FORMAT = Format(
         "ddl": "control records name the operation and the columns, not the statement",
         "key image": "a record does not name key columns; the YAML or the Kafka key does",
     },
-    losses=(SPACES_OF_JSON,),
+    losses=(
+        Loss(
+            "changes of a primary key",
+            "without a before image (EnableBeforeImage) an update names the new key alone: the row "
+            "of the old one stays",
+        ),
+        SPACES_OF_JSON,
+    ),
 )
 
 

@@ -72,7 +72,7 @@ _MARKS = frozenset(("op_ts", "current_ts", "primary_keys", "tokens"))
 
 
 def decoder(options: FormatOptions) -> Decoder:
-    """Decodes one operation a message."""
+    """Decodes one operation a message, or those of a transaction (the Kafka handler's mode tx)."""
     own = options.options
     ops = dict(zip(own["op_types"], _OPS, strict=False))
     if len(ops) < len(_OPS):
@@ -82,8 +82,11 @@ def decoder(options: FormatOptions) -> Decoder:
     whole = own["supplemental_logging"] == "all"
 
     def decode(message: Message) -> Iterator[Event]:
+        for value in jsontext.one_after_the_other(message.value or b""):
+            yield operation(value)
+
+    def operation(value: bytes) -> Event:
         warnings: list[str] = []
-        value = message.value or b""
         envelope = jsontext.parse(value, _ENVELOPE.decode, warnings)
         if envelope.op_type is None and envelope.payload:
             value = bytes(envelope.payload)
@@ -118,7 +121,7 @@ def decoder(options: FormatOptions) -> Decoder:
             refuse_rows(envelope.op_type, envelope.before, envelope.after)
         else:
             _fill(event, envelope, value, rows=rows, whole=whole)
-        yield event
+        return event
 
     return decode
 
@@ -187,7 +190,7 @@ def _fill(event: Event, envelope: _Envelope, value: bytes, *, rows: TypedRows, w
         old = read_image(envelope.before, rows, warnings)
         new = read_image(envelope.after, rows, warnings)
     else:
-        old, new = rows_of(value, rows, warnings)
+        old, new = rows_of(value, rows, warnings, keys=envelope.primary_keys or ())
     if event.op == "delete" and old is None:
         # that of a row by itself, or of SeaTunnel, which has all rows in `after`
         old, new = new, None
@@ -315,10 +318,11 @@ def read_image(raw: msgspec.Raw, rows: TypedRows, warnings: list[str]) -> Image 
 
 
 def rows_of(
-    value: bytes, rows: TypedRows, warnings: list[str]
+    value: bytes, rows: TypedRows, warnings: list[str], *, keys: tuple[str, ...]
 ) -> tuple[Image | None, Image | None]:
     """The rows before and after of a message whose columns stand on top: of `json_row` there is
-    the one after, of flattened JSON (`before.c`, `after.c`) there are both. Raises as `read_image`.
+    the one after, of flattened JSON (`before.c`, `after.c`) there are both, and what stands beside
+    them is metadata that the user added. Raises as `read_image`, and no_image.
     """
     top = jsontext.parse(value, jsontext.members, [])
     own = _declared(rows)
@@ -326,15 +330,27 @@ def rows_of(
     for name in ("before", "after"):
         if row.get(name) == b"null":
             del row[name]
-    if row and all(name.startswith(_FLATTENED) for name in row):
+    flattened = [name for name in row if name.startswith(_FLATTENED)]
+    of_keys = keys and all(any(part + key in row for part in _FLATTENED) for key in keys)
+    if flattened and (of_keys or len(flattened) == len(row)):
         images = [
             {name.removeprefix(part): raw for name, raw in row.items() if name.startswith(part)}
             for part in _FLATTENED
         ]
+    elif keys and row and row.keys().isdisjoint(keys) and all(map(_is_image, row.values())):
+        raise DecodeError(
+            Code.NO_IMAGE,
+            f"expected images called before and after, got {', '.join(row)[:80]}; leave the "
+            "formatter's beforeImageName and afterImageName at their defaults",
+        )
     else:
         images = [{}, row]
     old, new = (msgspec.Raw(msgspec.json.encode(image)) for image in images)
     return read_image(old, rows, warnings), read_image(new, rows, warnings)
+
+
+def _is_image(raw: msgspec.Raw) -> bool:
+    return bytes(raw)[:1] in (b"{", b"n")
 
 
 def _declared(rows: TypedRows) -> set[str]:

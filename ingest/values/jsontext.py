@@ -102,6 +102,27 @@ def parse(value: bytes, decode: Callable[[bytes], T], warnings: list[str]) -> T:
     return result
 
 
+def one_after_the_other(value: bytes) -> list[bytes]:
+    """The objects of a message that has several, with nothing but white space between them; the
+    message itself where it has one, or is no such text."""
+    if _BETWEEN.search(value) is None:
+        return [value]
+    try:
+        text = value.decode()
+        read, at, found = json.JSONDecoder().raw_decode, 0, list[bytes]()
+        while (start := _WORD.search(text, at)) is not None:
+            _, at = read(text, start.start())
+            found.append(text[start.start() : at].encode())
+    except (ValueError, RecursionError):
+        return [value]
+    return found if len(found) > 1 and all(each[:1] == b"{" for each in found) else [value]
+
+
+_WORD = re.compile(r"[^ \t\r\n]")
+_BETWEEN = re.compile(rb"\}[ \t\r\n]*\{")
+"""What stands between two objects, if not in a text."""
+
+
 def parse_part(text: bytes, decode: Callable[[bytes], T], *, expected: str) -> T:
     """`decode(text)` of what a message that was read carries raw. Raises bad_shape."""
     try:

@@ -37,8 +37,8 @@ class Columns(NamedTuple):
 
 class Texts(NamedTuple):
     """How a format writes values: zone of zone-less instants, blobs (a word of `_BYTES`) and bits,
-    ENUM as ordinals;
-    whether the zeros at the end of a BINARY(n), which the binlog leaves out, are put back."""
+    ENUM as ordinals; whether the zeros at the end of a BINARY(n), which the binlog leaves out, are
+    put back; whether a JSON value may come as the call that changes a part of it."""
 
     family: str = "mysql"
     zone: str | None = None
@@ -46,6 +46,7 @@ class Texts(NamedTuple):
     bits: str = "integer"
     ordinals: bool = False
     fill_binary: bool = False
+    json_parts: bool = False
 
 
 class TableTypes:
@@ -212,8 +213,11 @@ def _bit(type_: SourceType, texts_: Texts) -> Convert:
 
 def _binary(type_: SourceType, texts_: Texts) -> Convert | None:
     numbers = type_.numbers
-    if texts_.blob == "latin1" and texts_.fill_binary and type_.name == "binary" and numbers:
-        return _filled(numbers[0])
+    if texts_.fill_binary and type_.name == "binary" and numbers:
+        if texts_.blob == "latin1":
+            return _filled(numbers[0])
+        if texts_.blob == "base64":
+            return _filled_base64(numbers[0])
     return _BYTES[texts_.blob]
 
 
@@ -279,6 +283,19 @@ def _filled(length: int) -> Convert:
     return convert
 
 
+def _filled_base64(length: int) -> Convert:
+    """The same of base64."""
+
+    def convert(value: Any, warnings: list[str]) -> str:
+        text = _base64(value, warnings)
+        data = canonical.bytes_of(text)
+        if data is None or len(data) >= length:
+            return text
+        return canonical.base64_of(data.ljust(length, b"\0"))
+
+    return convert
+
+
 def _timestamp(type_: SourceType, texts_: Texts) -> Convert | None:
     zone = texts_.zone
 
@@ -318,7 +335,7 @@ def _time(type_: SourceType, texts_: Texts) -> Convert | None:
 
 
 def _json(type_: SourceType, texts_: Texts) -> Convert | None:
-    return _json_text
+    return _json_text if texts_.json_parts else None
 
 
 def _json_text(value: Any, warnings: list[str]) -> str:

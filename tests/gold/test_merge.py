@@ -51,6 +51,7 @@ REMADE = (
     "r73_names_of_ours_scd2",
 )
 KILLED = (
+    "r23_outgrown_column_of_an_append_target",
     "r27_shard_drops_a_column_as_another_begins",
     "r27_shard_drops_columns_in_the_first_batch",
     "r27_shard_retypes_in_the_first_batch",

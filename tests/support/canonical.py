@@ -36,6 +36,7 @@ OF_PRODUCERS = (
     "labels of ENUM and SET",
     "columns set to NULL",
     "the text null",
+    "changes of a primary key",
     "fields that MongoDB's replacement of a document dropped",
     "columns that Spanner's updates leave",
     "keys of REPLICA IDENTITY USING INDEX",

@@ -103,6 +103,7 @@ def _types(options: FormatOptions, with_id: bool) -> NamedTypes:
         bits="integer" if with_id else "base64",
         ordinals=with_id if labels == "auto" else labels == "ordinal",
         fill_binary=own["binary_zeros"] == "filled",
+        json_parts=with_id,
     )
     return NamedTypes(
         options,

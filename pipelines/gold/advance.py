@@ -177,6 +177,7 @@ def _keys(
         stats=[each for of_table in new.values() for each in of_table],
         lineage=ledger.lineage(first),
         hinted_keys=pending.keys.get(first, ()),
+        renames_to_come=ledger.renames_to_come(first),
     )
 
 

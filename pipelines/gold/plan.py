@@ -347,17 +347,45 @@ def key_of(
     stats: Sequence[BatchStats],
     lineage: Lineage = (),
     hinted_keys: tuple[str, ...] = (),
+    renames_to_come: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """The key columns of a target: those it was made with; of a new one what the YAML says, else
     what the messages of rows name, else those of schemas (`hinted_keys`); () = unknown.
 
-    Raises TableError where messages of a new target name different ones.
+    Raises TableError where messages of a new target name different ones, and not as a renaming
+    that is still `to_come` (see `Ledger.renames_to_come`) has it.
     """
     stored = keys_of(warehouse, route.target)
     if stored:
         return stored
-    named = one_key(named_keys(warehouse.config, route, stats, lineage=lineage)) or hinted_keys
+    found = named_keys(warehouse.config, route, stats, lineage=lineage)
+    if len(found) > 1:
+        found = _once(found, renames_to_come)
+    named = one_key(found) or hinted_keys
     return named + shard_of(route) if named else ()
+
+
+def _once(
+    keys: Iterable[tuple[str, ...]], renames_to_come: Mapping[str, str]
+) -> list[tuple[str, ...]]:
+    """Keys under the names from before renamings that are still to come, each once."""
+    found: dict[tuple[str, ...], tuple[str, ...]] = {}
+    # As they are spelled where they need no renaming.
+    for names in sorted(keys, key=lambda names: not lowered(names).isdisjoint(renames_to_come)):
+        before = before_renames(names, renames_to_come)
+        found.setdefault(tuple(name.lower() for name in before), before)
+    return list(found.values())
+
+
+def before_renames(names: Iterable[str], renames_to_come: Mapping[str, str]) -> tuple[str, ...]:
+    """What columns were called before renamings that are still to come."""
+
+    def before(name: str) -> str:
+        for _ in renames_to_come:
+            name = renames_to_come.get(name.lower(), name)
+        return name
+
+    return tuple(map(before, names))
 
 
 def keys_in_yaml(config: Config, route: Route, table: SourceTable) -> tuple[str, ...]:

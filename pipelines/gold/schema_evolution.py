@@ -14,7 +14,7 @@ from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
 from ingest.position import Pos, highest, lowest
 from pipelines.gold.encodings import check_encodings
-from pipelines.gold.plan import check_excluded, declared_keys, named_keys, shard_of
+from pipelines.gold.plan import before_renames, check_excluded, declared_keys, named_keys, shard_of
 from pipelines.gold.untyped import stated_names, untyped_columns
 from pipelines.ledger.decisions import Ledger
 from pipelines.ledger.drift import Drift
@@ -207,6 +207,9 @@ def _check_key(feeding: Feeding) -> None:
         named = (*own, *shard_of(route))
         names = lowered(named)
         if not own or names == held or (names < held and not followed):
+            continue
+        if lowered(before_renames(named, ledger.renames_to_come(table))) == held:
+            # It is the key, under the name that it is to have.
             continue
         if not _of_before(ledger, table, top, beside=len(found) > 1):
             ledger.enter(feeding.drift.other_key(keys, names=named), route)

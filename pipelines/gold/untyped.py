@@ -28,9 +28,11 @@ def untyped_columns(
 ) -> tuple[str, ...]:
     """Of a target's columns those without a type: of those `before`, and of the `new` ones.
 
-    `typed`: columns to which messages give a type now, or statements.
+    `typed`: columns to which messages give a type now, or statements. The shard column is the
+    product's own.
     """
-    known = lowered((*typed, *route.columns))
+    shard = (route.shard_column,) if route.shard_column else ()
+    known = lowered((*typed, *route.columns, *shard))
     asked = lowered((*before, *new)) - known
     return tuple(
         name for name, type_ in columns.items() if type_ == "string" and name.lower() in asked

@@ -214,6 +214,18 @@ class Ledger(EntryStore):
         effects = entry.effects or schema_changes(self.statement(entry).clauses, {})
         return replace(entry, effects=effects)
 
+    def renames_to_come(self, table: SourceTable) -> dict[str, str]:
+        """Of the columns whose renaming is not carried out yet: the new name, in lower case, and
+        the one before it."""
+        waiting = [entry for entry in self.of(table) if entry.status in WAITING]
+        waiting += map(self._stated, self._waiting.get(table, ()))
+        return {
+            effect.new.lower(): effect.old
+            for entry in waiting
+            for effect in entry.effects
+            if isinstance(effect, RenameColumn)
+        }
+
     def _creates(self, entry: Entry) -> bool:
         read = self._read_now(entry)
         creates = entry.kind == "create_table" or (read is not None and read.creates_table)

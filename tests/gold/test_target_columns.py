@@ -26,7 +26,7 @@ from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.sql.metadata import gold_names, renamed_in_gold, source_name, statement_in_gold
 from pipelines.gold.todays_columns import todays_columns
-from pipelines.gold.untyped import untyped
+from pipelines.gold.untyped import untyped, untyped_columns
 from pipelines.targets.progress import Progress, Watermarks
 from pipelines.targets.table import wanted_columns
 
@@ -223,6 +223,16 @@ def test_who_has_declared_types_is_not_told_to_declare_them(
     [text] = told({"old": {"due": "date"}})
     assert "the types of id, Due, paid: string" in text
     assert told({"db.bill": {"id": "int", "due": "date", "paid": "boolean"}}) == []
+
+
+def test_nobody_is_asked_for_the_type_of_the_shard_column() -> None:
+    """It is the product's own: no source has it."""
+    entry = {"from": ["m.s_?"], "target": "s", "shard_column": "shard"}
+    declared = Tables.model_validate({"source": "farm", "tables": [entry]})
+    way = route(declared, "m", None, table="s_1", ddl=DdlPolicy())
+    assert way is not None
+    columns = {"id": "int", "x": "string", "Shard": "string"}
+    assert untyped_columns((), columns, way, new=columns, typed=["id"]) == ("x",)
 
 
 def test_a_column_is_new_until_progress_knows_it() -> None:

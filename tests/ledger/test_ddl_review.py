@@ -402,6 +402,35 @@ CASES: dict[str, Case] = {
         rows=[{"pk": 1, "a": "y"}, {"pk": 2, "a": "late"}, {"pk": 3, "a": "z"}],
         statuses=["applied"],
     ),
+    # What creates the target brings the new name of its key, too.
+    "born_renamed_key": Case(
+        rounds=[
+            [
+                (1, put(id=1, a="x")),
+                (5, "ALTER TABLE born_renamed_key RENAME COLUMN id TO pk"),
+                (6, put({"pk": INT}, ["pk"], pk=2, a="y")),
+            ],
+            [(7, now({"pk": INT}, ["pk"], pk=1, a="z"))],
+        ],
+        decisions=[("approve", "RENAME")],
+        rows=[{"pk": 1, "a": "z"}, {"pk": 2, "a": "y"}],
+        statuses=["applied"],
+        waiting=[2],
+    ),
+    "renamed_key_at_once": Case(
+        rounds=[
+            [(1, put(id=1, a="x"))],
+            [
+                (5, "ALTER TABLE renamed_key_at_once RENAME COLUMN id TO pk"),
+                (6, put({"pk": INT}, ["pk"], pk=2, a="y")),
+            ],
+            [(7, now({"pk": INT}, ["pk"], pk=1, a="z"))],
+        ],
+        decisions=[("approve", "RENAME")],
+        rows=[{"pk": 1, "a": "z"}, {"pk": 2, "a": "y"}],
+        statuses=["applied"],
+        waiting=[1],
+    ),
     "dropped": Case(
         rounds=[
             [(1, put(id=1, a="x", c=5))],

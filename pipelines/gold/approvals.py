@@ -79,5 +79,6 @@ def _check_names(ledger: Ledger, entry: Entry, route: Route) -> None:
             if ledger.warehouse.exists("gold", new_route.target):
                 raise TableError(
                     f"expected no target for {table} before {first} took that name, got "
-                    f"{new_route.target}; reject this change, or take {new_route.target} away first"
+                    f"{new_route.target}: `ingest reset {new_route.target} --yes` takes it away, "
+                    "and this change can be approved again; or reject it"
                 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ingest.codes import Code
 from ingest.position import highest
 from ingest.sql.fold import append
 from ingest.sql.fold.reconstruction import with_keys
@@ -17,6 +18,7 @@ from pipelines.apply.batch import Applied, TableBatch
 from pipelines.apply.frames import Frames
 from pipelines.apply.rejects import misfit_rejects
 from pipelines.apply.surprise import Surprise, surprises
+from pipelines.targets.rejects import have_rejects
 
 
 def fast_suffices(batch: TableBatch) -> bool:
@@ -54,7 +56,10 @@ def exact(frames: Frames, batch: TableBatch) -> Applied:
     assert done is not None
     # A row that moves to a lower pos is no new one.
     counts["inserted"] += int(done["num_inserted_rows"]) - int(done["num_deleted_rows"])
-    return _applied(frames, batch, counts)
+    # A run that was cut off may have set some aside: then none is new.
+    source, code = batch.projection.source, Code.TYPE_MISMATCH.value
+    unfit = have_rejects(frames.warehouse, source, batch.target, code=code)
+    return _applied(frames, batch, counts)._replace(unfit=unfit)
 
 
 def fast_history(frames: Frames, batch: TableBatch) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from ingest import position
 from ingest.config.modes import KEEPING, Keeping, Mode
-from ingest.ddl.changes import reaches
+from ingest.ddl.changes import reaches, retypings
 from ingest.fold.fold import Change
 from ingest.names import SourceTable, lowered
 from ingest.position import EPOCH, S1, SOURCE_PART, Pos, outermost, reached
@@ -63,7 +63,8 @@ class TableBatch:
     that narrows every reading of silver. `later_names`: those that the source table has had since.
     `missing_order_keys`: how many changes have no value of `sequence_by`. `version`: the target's
     now, None where somebody wrote what gold did not record. `newest`: the latest event time (µs)
-    applied to the target.
+    applied to the target. `again`: SQL that is true for those of its changes, as `events`, that an
+    earlier run applied: what lay below an open transaction then.
     """
 
     table: SourceTable
@@ -86,6 +87,7 @@ class TableBatch:
     missing_order_keys: int = 0
     version: int | None = None
     newest: int | None = None
+    again: str = "false"
 
     @property
     def names(self) -> tuple[SourceTable, ...]:
@@ -209,9 +211,13 @@ class TableBatch:
         lower_names = (lowered(image) for image in self.images)
         every = lowered(self.projection.columns)
         narrow = any(not every <= names for names in lower_names)
-        # What waits for its approval is not read from the images that have it.
+        # What waits for its approval is not read from the images that have it, and what is from
+        # before another type of its column only where it fits.
         waiting = any(entry.hidden for entry in self.projection.lineage)
-        return bool(self.total("partials")) or narrow or waiting
+        retyped = max(retypings(self.projection.lineage).values(), default=())
+        below = self.lowest is not None and self.lowest < retyped
+        older = self.keeps.latest and (below or bool(retyped and self.projection.sequence))
+        return bool(self.total("partials")) or narrow or waiting or older
 
     @property
     def keeps(self) -> Keeping:

@@ -11,7 +11,7 @@ from ingest.sql.sequence import sequence_position
 from ingest.sql.silver import ROW_CHANGES, silver_changes
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.frames import Frames
-from pipelines.targets.rejects import append, change_rejects, claimed, table_of
+from pipelines.targets.rejects import append, change_rejects, claimed, left_aside, table_of
 
 
 def missing_order_key(batch: TableBatch, narrowed: str) -> str:
@@ -35,14 +35,26 @@ def conflict_rejects(frames: Frames, batch: TableBatch, events: str, *, stored: 
     return _append(frames, batch, reasons.of_others(events, stored))
 
 
+def resolve_free(frames: Frames, batch: TableBatch, events: str, *, stored: str) -> None:
+    """Take back what such conflicts set aside of the batch's events, where no other source table's
+    row (`stored`) holds the key any more: a run that was cut off had not handed it over yet, and
+    now it is applied with the batch."""
+    claims = claimed(frames.warehouse, batch.projection.source, batch.target)
+    if claims is None:
+        return
+    held = reasons.of_others(events, stored)
+    free = waiting.resolved(waiting.without_same(waiting.of_events(claims, events), held))
+    if not frames.sql(free).isEmpty():
+        change_rejects(frames.warehouse, free)
+
+
 def without_claimed(
     frames: Frames, batch: TableBatch, events: str, *, freed: str | None = None
 ) -> str:
     """SQL of the events (`ingest.sql.projection.events`) without those that such a conflict sets
     aside: what gold has not applied no fold applies (34). Those of the keys `freed` (SQL) stay."""
-    claims = (
-        claimed(frames.warehouse, batch.projection.source, batch.target) if batch.shared else None
-    )
+    source, target = batch.projection.source, batch.target
+    claims = left_aside(frames.warehouse, source, target) if batch.shared else None
     return events if claims is None else waiting.without_claimed(events, claims, freed=freed)
 
 

@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame
 from ingest.fold.arrow import OUTPUT, SCHEMA, Run
 from ingest.sql.fold.late_keys import named_verdicts, of_kinds, to_judge
 from ingest.sql.projection import events
+from ingest.sql.query import select
 from pipelines.apply import bounds
 from pipelines.apply.batch import TableBatch
 from pipelines.apply.copies import UNFIT, without_copies
 from pipelines.apply.frames import Frames
-from pipelines.apply.rejects import conflict_rejects, horizon_rejects, misfit_rejects
+from pipelines.apply.rejects import conflict_rejects, horizon_rejects, misfit_rejects, resolve_free
 
 _NAMED = ("late", "doubtful")
 _OTHERS = ("passed", "stale", "unfit")
@@ -65,7 +66,9 @@ def judge(
     all_events = events(batch.projection, batch.changes())
     others = batch.held_by_others if batch.shared else None
     if others is not None:
-        counts["rejected"] += conflict_rejects(frames, batch, all_events, stored=others)
+        new = select(f"({all_events})", f"NOT {batch.again}")
+        counts["rejected"] += conflict_rejects(frames, batch, new, stored=others)
+        resolve_free(frames, batch, all_events, stored=others)
     new = without_copies(batch, all_events, digest="digest", kept=UNFIT)
     judged = frames.sql(to_judge(new, stored(all_events), columns=columns, others=others))
     large = None

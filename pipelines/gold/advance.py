@@ -12,7 +12,7 @@ from ingest.ddl.changes import names_through, renamed
 from ingest.errors import TableError
 from ingest.events import ColumnType
 from ingest.names import SourceTable, label_of, lowered
-from ingest.position import highest, lowest
+from ingest.position import highest, lowest, pos_literal
 from ingest.sql.silver import silver_changes
 from pipelines.apply.batch import Count, TableBatch
 from pipelines.apply.modes import apply
@@ -135,9 +135,12 @@ def _apply_in_turn(
     """
     partly = now.partly_applied or 0
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
+    applied = f"batch <= {partly} AND pos < {pos_literal(now.below)}" if now.below else "false"
     unfit = set[SourceTable]()
     for number, batch in enumerate(batches):
-        batch = replace(batch, fresh=fresh and number == 0, newest=now.freshness)
+        batch = replace(
+            batch, fresh=fresh and number == 0, newest=now.freshness, again=f"({applied})"
+        )
         if not batch.keeps.latest:
             batch = replace(batch, version=_version(warehouse, now, fresh=batch.fresh, again=again))
             again = again or (number == 0 and len(batches) > 1 and batch.version is None)

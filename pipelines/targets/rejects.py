@@ -52,14 +52,27 @@ def table_of(warehouse: Warehouse) -> str:
 def claimed(warehouse: Warehouse, source: str, target: str) -> str | None:
     """SQL of the rejects, open now, of changes whose key another source table's row holds; None
     where there is none."""
-    if not have_rejects(warehouse, source, target, code=Code.SHARD_KEY_CONFLICT.value):
+    return _claimed(warehouse, source, target, statuses=("open",))
+
+
+def left_aside(warehouse: Warehouse, source: str, target: str) -> str | None:
+    """The same with those that somebody dismissed: what no fold has (semantics.md, 34)."""
+    return _claimed(warehouse, source, target, statuses=("open", "dismissed"))
+
+
+def _claimed(
+    warehouse: Warehouse, source: str, target: str, *, statuses: Sequence[str]
+) -> str | None:
+    code, table = Code.SHARD_KEY_CONFLICT.value, table_of(warehouse)
+    known = (have_rejects(warehouse, source, target, code=code, status=each) for each in statuses)
+    if not any(known):
         return None
-    return texts.claimed(table_of(warehouse), source=source, target=target)
+    return texts.claimed(table, source=source, target=target, statuses=statuses)
 
 
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
-    """SQL that is true for silver's rows that no such conflict sets aside now."""
-    claims = claimed(warehouse, source, target)
+    """SQL that is true for silver's rows that no such conflict sets aside."""
+    claims = left_aside(warehouse, source, target)
     return "true" if claims is None else texts.unclaimed(claims)
 
 
@@ -71,19 +84,21 @@ def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Seq
     return not warehouse.session.sql(select(table_of(warehouse), where)).isEmpty()
 
 
-def have_rejects(warehouse: Warehouse, source: str, target: str, *, code: str) -> bool:
+def have_rejects(
+    warehouse: Warehouse, source: str, target: str, *, code: str, status: str = "open"
+) -> bool:
     """Whether events for a target are set aside now for what the code says."""
     if not warehouse.exists("gold", "_rejects"):
         return False
-    return (source, target, code) in warehouse.cached(
-        "gold", "_rejects", lambda: _waiting(warehouse)
+    return (source, target, code, status) in warehouse.cached(
+        "gold", "_rejects", lambda: _unresolved(warehouse)
     )
 
 
-def _waiting(warehouse: Warehouse) -> set[tuple[str, str, str]]:
-    """The sources, targets and codes of all open rejects of gold: at most as many as there are
-    targets times codes."""
-    return set(map(tuple, rows(warehouse.session.sql(texts.waiting(table_of(warehouse))))))
+def _unresolved(warehouse: Warehouse) -> set[tuple[str, str, str, str]]:
+    """The sources, targets, codes and statuses of all rejects of gold that are not resolved: at
+    most as many as there are targets times codes, twice."""
+    return set(map(tuple, rows(warehouse.session.sql(texts.unresolved(table_of(warehouse))))))
 
 
 def no_key_rejects(warehouse: Warehouse, source: str, target: str, *, changes: str) -> int:
@@ -104,20 +119,29 @@ def change_rejects(warehouse: Warehouse, rows: str) -> None:
 
 
 def append(warehouse: Warehouse, set_aside: DataFrame) -> int:
-    """Set aside what is not yet; how many there were. Only counts come to the driver."""
+    """Set aside what is not yet; how many there were. Only counts come to the driver.
+
+    What was resolved once is open again, and what waits for another reason waits for this one from
+    now on; but whose key another source table's row holds waits for that before all.
+    """
     create_rejects(warehouse)
-    known = warehouse.read("gold", "_rejects").selectExpr("id", "status AS was", "version AS had")
+    known = warehouse.read("gold", "_rejects").selectExpr(
+        "id", "status AS was", "version AS had", "code AS why"
+    )
     rejected = set_aside.dropDuplicates(["id"]).join(known, "id", "left")
+    conflict = Code.SHARD_KEY_CONFLICT.value
+    other = f"was = 'open' AND why <> code AND why <> '{conflict}'"
     row = rejected.selectExpr(
-        "count_if(was IS NULL) AS n", "count_if(was = 'resolved') AS m"
+        "count_if(was IS NULL) AS n",
+        "count_if(was = 'resolved') AS m",
+        f"count_if({other}) AS others",
     ).first()
     assert row is not None
     columns = [name for name, _ in REJECTS]
     if row["n"]:
         add(warehouse, "gold", "_rejects", rows=rejected.where("was IS NULL").select(columns))
-    if row["m"]:
-        # What was resolved once, and is set aside again by what came since, is open again.
-        again = rejected.where("was = 'resolved'").withColumn("version", F.expr("had + 1"))
-        with named(again.select(columns)) as view:
+    if row["m"] or row["others"]:
+        again = rejected.where(f"was = 'resolved' OR {other}")
+        with named(again.withColumn("version", F.expr("had + 1")).select(columns)) as view:
             merge_rejects(warehouse, select(view))
     return int(row["n"] + row["m"])

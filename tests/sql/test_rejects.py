@@ -14,7 +14,7 @@ PROJECTION = Projection(
 )
 EVENTS = "WITH found AS (SELECT * FROM silver.cdc) SELECT * FROM found"
 ROWS = left_out.as_rows([EVENTS, EVENTS], source="lab", target="order's")
-CLAIMED = rows.claimed("gold._rejects", source="lab", target="order's")
+CLAIMED = rows.claimed("gold._rejects", source="lab", target="order's", statuses=["open"])
 QUERIES = {
     "as_rejects": rows.as_rejects(EVENTS, source="lab", target="order's", more=", voided"),
     "claimed": CLAIMED,
@@ -39,7 +39,7 @@ QUERIES = {
     "without_claimed": waiting.without_claimed(EVENTS, CLAIMED),
     "without_claimed, of keys": waiting.without_claimed(EVENTS, CLAIMED, freed="SELECT key FROM k"),
     "of_keys": waiting.of_keys(CLAIMED, EVENTS, keys="keys"),
-    "waiting": rows.waiting("gold._rejects"),
+    "unresolved": rows.unresolved("gold._rejects"),
     "misfits_in": select("gold._rejects", rows.misfits_in(["it's", "B"])),
     "without_results": waiting.without_results(CLAIMED, "results"),
     "resolved": waiting.resolved(waiting.without_results(CLAIMED, "results")),

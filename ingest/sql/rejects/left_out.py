@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ingest.codes import Code
 from ingest.sql.delivery import listed
 from ingest.sql.projection import Projection
 from ingest.sql.query import query
@@ -75,6 +76,9 @@ def enter(rejects: str, found: str, *, at: str, misfits: bool) -> str:
 USING (SELECT * EXCEPT (at), {at} AS at FROM {found}) s ON r.id = s.id
 WHEN MATCHED AND r.status = 'resolved' AND NOT s.voided THEN UPDATE SET
   status = 'open', code = s.code, error = s.error, {new}, at = s.at, version = r.version + 1
+WHEN MATCHED AND r.status = 'open' AND NOT s.voided AND r.code <> s.code
+  AND r.code <> '{Code.SHARD_KEY_CONFLICT.value}' THEN UPDATE SET
+  code = s.code, error = s.error, {new}, at = s.at, version = r.version + 1
 WHEN MATCHED AND r.status = 'open' THEN UPDATE SET at = s.at, version = r.version + 1
 WHEN NOT MATCHED AND NOT s.voided THEN INSERT *"""
 

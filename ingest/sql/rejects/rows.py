@@ -68,17 +68,21 @@ def misfits_in(columns: Iterable[str]) -> str:
     return f"coalesce(exists(misfits, m -> lower(m.column) IN ({listed_names})), false)"
 
 
-def claimed(rejects: str, *, source: str, target: str) -> str:
-    """The open rejects, in the table `rejects`, of changes whose key another source table's row
-    holds."""
+def claimed(rejects: str, *, source: str, target: str, statuses: Iterable[str]) -> str:
+    """The rejects of some statuses, in the table `rejects`, of changes whose key another source
+    table's row holds."""
     code = Code.SHARD_KEY_CONFLICT.value
-    return f"SELECT * FROM {rejects} WHERE {is_open(source, target, code)}"
+    of_target = equal(stage="gold", source=source, target=target, code=code)
+    return f"SELECT * FROM {rejects} WHERE {of_target} AND status IN ({sql_texts(statuses)})"
 
 
-def waiting(rejects: str) -> str:
-    """What open rejects of gold the table `rejects` has: (source, target, code)."""
-    where = equal(status="open", stage="gold")
-    return f"SELECT DISTINCT source, target, code FROM {rejects} WHERE {where}"
+def unresolved(rejects: str) -> str:
+    """What rejects of gold the table `rejects` has that are not resolved: (source, target, code,
+    status)."""
+    return (
+        f"SELECT DISTINCT source, target, code, status FROM {rejects} "
+        f"WHERE {equal(stage='gold')} AND status <> 'resolved'"
+    )
 
 
 def unclaimed(claimed: str) -> str:

@@ -44,6 +44,15 @@ def of_events(opened: str, events: str) -> str:
     )
 
 
+def without_same(waiting: str, others: str) -> str:
+    """The rejects without those of the same deliveries as `others`, SQL with their columns."""
+    return query(
+        waiting=waiting,
+        others=others,
+        rest=f"SELECT w.* FROM waiting w LEFT ANTI JOIN others o ON {same('o', 'w')}",
+    )
+
+
 def without_results(waiting: str, results: str) -> str:
     """The rejects without those of results of `ingest.fold.arrow`, a relation."""
     return query(

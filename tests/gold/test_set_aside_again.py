@@ -1,0 +1,250 @@
+"""What is set aside, and comes again: in a batch that is applied once more, for another reason, or
+although somebody dismissed it. Gold and its rejects tell the same as history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.gold.known_targets import known_targets
+from pipelines.operations.dismissals import dismiss_all
+from pipelines.operations.rebuild import rebuild
+from pipelines.operations.reconcile import reconcile
+from tests.support.merge_scenarios import START, Laboratory, Row, Scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+UNSENT = "__debezium_unavailable_value"
+
+
+class Killed(BaseException):
+    """Ends a run as a kill would: nobody handles it."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def change(table: str, op: str, pos: int, after: Row | None, **more: Any) -> Row:
+    source = {"connector": "mysql", "db": "merge", "table": table, "file": "bin.7", "pos": pos}
+    source |= {"row": 0, "ts_ms": START + pos * 1000, "snapshot": "false"}
+    return {"op": op, "before": None, "after": after, "source": source, **more}
+
+
+class Lab(Laboratory):
+    """One scenario in a warehouse of its own."""
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, root: Path, name: str, batches: Iterable[list[Row]], **entry: Any
+    ) -> Lab:
+        folder = root / "scenario"
+        folder.mkdir()
+        for number, messages in enumerate(batches, 1):
+            lines = "".join(json.dumps(message) + "\n" for message in messages)
+            (folder / f"{number}.jsonl").write_text(lines)
+        source = entry.pop("source", {})
+        return cls(root, spark, [Scenario(name, folder, entry, source)])
+
+    def step(self, number: int) -> None:
+        self.land(number)
+        self.decode()
+        assert [each.error for each in self.merge() if each.error is not None] == []
+
+    def declare(self, change_entry: Callable[[Row], object]) -> None:
+        """Change the table's entry, and look at it all anew."""
+        for file in (self._root / "conf/tables").glob("*.yml"):
+            tables = json.loads(file.read_text())
+            change_entry(tables["tables"][0])
+            file.write_text(json.dumps(tables))
+        self.__dict__.pop("config", None)
+        self.begin_again()
+
+    def publishing_transactions(self) -> Lab:
+        for file in (self._root / "conf/tables").glob("*.yml"):
+            tables = json.loads(file.read_text())
+            file.write_text(json.dumps({**tables, "publish": "transaction"}))
+        self.__dict__.pop("config", None)
+        self.begin_again()
+        return self
+
+    def remake(self, name: str) -> None:
+        rebuild(self.warehouse, known_targets(self.warehouse).fed[name])
+
+    def as_history(self, name: str) -> bool:
+        return reconcile(self.warehouse, known_targets(self.warehouse).fed[name]).right
+
+    def aside(self, name: str) -> list[tuple[str, str]]:
+        return [(row["code"], row["status"]) for row in self.rejects().get(name, [])]
+
+    def values(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row[column] for column in columns) for row in self.rows(name)]
+
+
+def test_what_was_published_is_set_aside_for_nobody(spark: SparkSession, tmp_path: Path) -> None:
+    """The part of a batch below an open transaction comes again with it; the row that another
+    source table brought meanwhile is no reason to set its first change aside."""
+    a, b = "t_a", "t_b"
+    partial = change(a, "u", 4, {"id": 2, "x": "moved", "y": UNSENT}) | {"before": {"id": 1}}
+    opened = change(b, "c", 9, {"id": 9, "x": "o", "y": "o"}, transaction={"id": "t9"})
+    end = {"status": "END", "id": "t9", "ts_ms": START + 9000, "event_count": 1}
+    batches: list[list[Row]] = [
+        [
+            change(a, "c", 3, {"id": 1, "x": "a", "y": "a"}),
+            partial,
+            change(b, "c", 6, {"id": 1, "x": "b", "y": "b"}),
+            opened,
+        ],
+        [end],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string", "y": "string"},
+    ).publishing_transactions()
+    published = [(1, "b", "b"), (2, "moved", "a")]
+    lab.step(1)
+    assert lab.values("t", "id", "x", "y") == published
+    lab.step(2)
+    assert lab.values("t", "id", "x", "y") == [*published, (9, "o", "o")]
+    assert lab.aside("t") == [] and lab.as_history("t")
+
+
+def test_a_key_that_was_freed_before_a_kill(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = "t_a", "t_b"
+    moved = change(a, "u", 3, {"id": 1, "x": "moved"}) | {"before": {"id": 5, "x": "a"}}
+    gone = change(b, "d", 4, None) | {"before": {"id": 1, "x": "b"}}
+    batches = [
+        [change(b, "c", 1, {"id": 1, "x": "b"}), change(a, "c", 2, {"id": 5, "x": "a"})],
+        [moved, gone],
+        [change(b, "c", 8, {"id": 8, "x": "more"})],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string"},
+    )
+    lab.step(1)
+    lab.land(2)
+    lab.decode()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.gold.advance.try_again", killed)
+        with pytest.raises(Killed):
+            lab.merge()
+    lab.begin_again()
+    lab.step(3)
+    assert lab.values("t", "id", "x") == [(1, "moved"), (8, "more")]
+    assert lab.as_history("t")
+
+
+def test_an_append_target_grows_though_a_run_was_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [
+        [change("t", "c", 1, {"id": 1, "x": 1})],
+        [change("t", "c", 2, {"id": 2, "x": 3_000_000_000})],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        stored_as_scd_type="append",
+        source={"columns": {"merge.t": {"id": "int", "x": "int"}}},
+    )
+    lab.step(1)
+    lab.land(2)
+    lab.decode()
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.apply.append.append.merge_sql", killed)
+        with pytest.raises(Killed):
+            lab.merge()
+    lab.begin_again()
+    lab.merge()
+    lab.merge()
+    assert lab.values("t", "id", "x") == [(1, 1), (2, 3_000_000_000)]
+
+
+def test_what_waits_says_what_it_waits_for_now(spark: SparkSession, tmp_path: Path) -> None:
+    """A partial image without a base, and a value that does not fit, under other columns."""
+    batches = [
+        [
+            change("t", "c", 1, {"id": 9, "n": "9", "m": "9", "y": "nine"}),
+            change("t", "u", 5, {"id": 1, "n": "abc", "m": "1", "y": UNSENT}),
+            change("t", "u", 6, {"id": 2, "n": "1", "m": "abc", "y": UNSENT}),
+        ],
+        [
+            change("t", "c", 3, {"id": 1, "n": "3", "m": "3", "y": "base"}),
+            change("t", "c", 4, {"id": 2, "n": "4", "m": "4", "y": "base"}),
+        ],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        columns={"id": "int", "n": "string", "m": "int", "y": "string"},
+        source={"keys": {"merge.t": ["id"]}},
+    )
+    lab.step(1)
+    assert lab.aside("t") == [("no_base_image", "open"), ("type_mismatch", "open")]
+    lab.declare(lambda entry: entry["columns"].update(n="int", m="string"))
+    lab.remake("t")
+    assert lab.aside("t") == [("type_mismatch", "open"), ("no_base_image", "open")]
+    lab.step(2)
+    assert lab.values("t", "id", "n", "m") == [(1, 3, "3"), (2, 1, "abc"), (9, 9, "9")]
+    assert lab.aside("t") == [("type_mismatch", "open"), ("no_base_image", "resolved")]
+    assert lab.as_history("t")
+
+
+def test_what_had_no_key_waits_for_what_it_lacks_with_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    a, b = "t_a", "t_b"
+    batches = [
+        [
+            change(a, "c", 1, {"id": 1, "x": "a", "y": "a"}),
+            change(b, "c", 2, {"id": 1, "x": "b", "y": "b"}),
+            change(a, "u", 3, {"id": 2, "x": "partial", "y": UNSENT}),
+        ],
+        [change(a, "d", 5, None) | {"before": {"id": 1, "x": "a", "y": "a"}}],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        **{"from": ["merge.t_*"]},
+        stored_as_scd_type=2,
+        columns={"id": "int", "x": "string", "y": "string"},
+    )
+    lab.step(1)
+    assert lab.aside("t") == [("no_key", "open")] * 3
+    lab.declare(lambda entry: entry.update(keys=["id"]))
+    lab.merge()
+    codes = [("no_key", "resolved"), ("shard_key_conflict", "open"), ("no_base_image", "open")]
+    assert lab.aside("t") == codes
+    lab.step(2)
+    assert lab.values("t", "x", "_current") == [("a", False), ("b", True)]
+    assert lab.as_history("t")
+
+
+def test_what_is_dismissed_enters_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    a, b = "t_a", "t_b"
+    moved = change(a, "u", 6, {"id": 1, "x": "moved"}) | {"before": {"id": 5, "x": "a"}}
+    batches = [
+        [change(a, "c", 1, {"id": 5, "x": "a"}), change(b, "c", 2, {"id": 1, "x": "b"})],
+        [moved],
+        [change(a, "u", 5, {"id": 5, "x": "late"})],
+    ]
+    lab = Lab.of(
+        *(spark, tmp_path, "t", batches),
+        **{"keys": ["id"], "from": ["merge.t_*"]},
+        columns={"id": "int", "x": "string"},
+    )
+    lab.step(1)
+    lab.step(2)
+    dismiss_all(lab.warehouse, source=None, code="shard_key_conflict", by="me", why="seen")
+    assert lab.as_history("t")
+    lab.step(3)
+    assert lab.values("t", "id", "x") == [(1, "b"), (5, "late")]
+    assert lab.as_history("t")

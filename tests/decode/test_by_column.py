@@ -359,6 +359,17 @@ def test_what_jdbc_codes_and_parts_of_json_come_to(row: dict[str, str], by_colum
     assert check({"s": decode_spec(source)}, sent) == max(by_column - 1, 0)
 
 
+def test_deletes_of_ticdc_with_their_key_alone() -> None:
+    value = {"data": [{"id": "1"}], "old": None, "database": "d", "table": "t", "id": 0}
+    value |= {"isDdl": False, "sql": "", "type": "DELETE", "es": 1704164645000, "ts": 7}
+    value |= {"mysqlType": {"id": "bigint"}, "sqlType": {"id": -5}, "pkNames": ["id"]}
+    kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}
+    source = Source.model_validate({"name": "s", "kafka": kafka, "format": "canal"})
+    line = msgspec.json.encode(value)
+    sent = [("s", 0, Message(line, topic="t", offset=number)) for number in range(4)]
+    assert check({"s": decode_spec(source)}, sent) == 0
+
+
 @pytest.mark.parametrize("headers", [(("h", b"1"), ("h", None)), (("__debezium.context", b"x"),)])
 def test_headers_that_say_nothing(headers: tuple[tuple[str, bytes | None], ...]) -> None:
     kafka = {"bootstrap_servers": "broker:9092", "topics": ["t"]}

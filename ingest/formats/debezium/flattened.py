@@ -246,7 +246,7 @@ def _said(header: bytes | None) -> Any:
         return None if text == "null" else text
     try:
         said = msgspec.json.decode(header)
-    except msgspec.DecodeError:
+    except jsontext.UNREADABLE:
         return text
     return said.get("payload") if isinstance(said, dict) else said
 

@@ -66,8 +66,8 @@ def judge(
     all_events = events(batch.projection, batch.changes())
     others = batch.held_by_others if batch.shared else None
     if others is not None:
-        new = select(f"({all_events})", f"NOT {batch.again}")
-        counts["rejected"] += conflict_rejects(frames, batch, new, stored=others)
+        first = select(f"({all_events})", f"NOT {batch.again}")
+        counts["rejected"] += conflict_rejects(frames, batch, first, stored=others)
         resolve_free(frames, batch, all_events, stored=others)
     new = without_copies(batch, all_events, digest="digest", kept=UNFIT)
     judged = frames.sql(to_judge(new, stored(all_events), columns=columns, others=others))

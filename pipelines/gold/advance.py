@@ -135,11 +135,13 @@ def _apply_in_turn(
     """
     partly = now.partly_applied or 0
     again = any(stats.first <= partly for batch in batches for stats in batch.stats)
-    applied = f"batch <= {partly} AND pos < {pos_literal(now.below)}" if now.below else "false"
     unfit = set[SourceTable]()
     for number, batch in enumerate(batches):
         batch = replace(
-            batch, fresh=fresh and number == 0, newest=now.freshness, again=f"({applied})"
+            batch,
+            fresh=fresh and number == 0,
+            newest=now.freshness,
+            again=_applied_before(batch, now),
         )
         if not batch.keeps.latest:
             batch = replace(batch, version=_version(warehouse, now, fresh=batch.fresh, again=again))
@@ -147,6 +149,17 @@ def _apply_in_turn(
         now, misfit = _applied(warehouse, now, batch, was_unkeyed=was_unkeyed)
         unfit |= {batch.table} if misfit else set()
     return now, unfit
+
+
+def _applied_before(batch: TableBatch, now: Progress) -> str:
+    """`TableBatch.again`. What its own progress does not show applied counts as new: a source table
+    that was closed then, or lags behind, has nothing there."""
+    applied = batch.watermarks.applied
+    lags = batch.above < now.batch or bool(batch.projection.sequence)
+    if now.below is None or now.partly_applied is None or applied is None or lags:
+        return "false"
+    below = f"pos < {pos_literal(now.below)} AND pos <= {pos_literal(applied)}"
+    return f"(batch <= {now.partly_applied} AND {below})"
 
 
 def _up_to(now: Progress, coming: TargetBatch, pending: PendingChanges) -> Progress:

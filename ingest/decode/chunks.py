@@ -43,6 +43,7 @@ COLUMNS = (
 
 _SPAN = (("first", "bigint"), ("last", "bigint"), ("open", "boolean"))
 SPAN = typed_columns(_SPAN)
+_SPAN_SCHEMA = arrow_schema(_SPAN)
 
 
 class Part(NamedTuple):
@@ -216,7 +217,7 @@ def spans(
         for state, found in walk(_parts(batches), now=now, most=_most(reading)):
             numbers = [part.batch for part in found.parts]
             span = [[min(numbers)], [max(numbers)], [state is State.OPEN]]
-            yield pa.record_batch(span, schema=arrow_schema(_SPAN))
+            yield pa.record_batch(span, schema=_SPAN_SCHEMA)
 
     return run
 

@@ -140,8 +140,7 @@ class SourceDecoder:
                 unread = Event(kind="control", op="other", op_raw="gap", extra={"offsets": lost})
                 return self._lift(message, epoch, now, name=name, events=[unread])
             empty = not value or (self._null_is_empty and value == b"null")
-            headers = {name for name, _ in message.headers or ()}
-            if empty and not self._tombstones and self._empty_headers.isdisjoint(headers):
+            if empty and not self._tombstones and not self._tells_of_empty(message):
                 tombstone = Event(kind="control", op="other", op_raw="tombstone")
                 return self._lift(message, epoch, now, name=name, events=[tombstone])
             if known is None:
@@ -181,6 +180,10 @@ class SourceDecoder:
                 and (not message.headers or telling.isdisjoint([n for n, _ in message.headers]))
             ]
         )
+
+    def _tells_of_empty(self, message: Message) -> bool:
+        """Whether a header says what a message without a value is."""
+        return any(name in self._empty_headers for name, _ in message.headers or ())
 
     def knows(self, event: Event) -> bool:
         """Whether the event's column types were written already, or it has none."""

@@ -82,8 +82,7 @@ def judge_rows(
 
     def results(events: list[dict[str, Any]]) -> Rows:
         changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
-        if len(changes) < len(events):
-            yield result("unfit")
+        yield from _unfit(events)
         if not changes:
             return
         stored = _pos(events[0]["stored"])
@@ -127,8 +126,7 @@ def judge_versions(
 
     def results(events: list[dict[str, Any]]) -> Rows:
         changes = [change_of(event, by_arrival=by_arrival) for event in events if event["fits"]]
-        if len(changes) < len(events):
-            yield result("unfit")
+        yield from _unfit(events)
         if not changes:
             return
         newest, opened = _pos(events[0]["stored"]), _pos(events[0]["opened"])
@@ -153,7 +151,7 @@ def judge_versions(
         if verdict.doubtful:
             yield result("doubtful", key=list(key), pos=list(verdict.lowest))
         taken = steps([*ends, *verdict.newer], base=opened is not None)
-        yield from (result_of_state(*step) for step in taken if isinstance(step, Step))
+        yield from (_version(step) for step in taken if isinstance(step, Step))
 
     return grouped(results)
 
@@ -173,7 +171,7 @@ def fold_history(
             yield from _states(fold(changes, soft=soft))
             return
         taken = list(steps(changes, soft=soft))
-        yield from (result_of_state(*step) for step in taken if isinstance(step, Step))
+        yield from (_version(step) for step in taken if isinstance(step, Step))
         yield from (result_of_baseless(step) for step in taken if isinstance(step, Change))
 
     return grouped(results)
@@ -199,6 +197,17 @@ def _keys(changes: Iterable[Change]) -> list[Key]:
     names = {change.key for change in changes}
     names |= {change.key_before for change in changes if change.op != "insert"}
     return sorted(name for name in names if name is not None)
+
+
+def _unfit(events: Iterable[Mapping[str, Any]]) -> Rows:
+    """Word of the events that do not fit. The insert of a key change in two messages leaves its row
+    under the old key, which the delete may have taken it from."""
+    unfit = [event for event in events if not event["fits"]]
+    if unfit:
+        yield result("unfit")
+    for event in unfit:
+        if event["op"] == "insert" and event["key_before"] is not None:
+            yield result("late", key=event["key_before"], pos=event["pos"], whole=False)
 
 
 def grouped(results: Callable[[list[dict[str, Any]]], Rows]) -> Run:
@@ -239,6 +248,7 @@ def change_of(event: dict[str, Any], *, by_arrival: bool) -> Change:
         digest=event["digest"],
         by_arrival=by_arrival,
         origin=origin_of(event),
+        void=event.get("void", False),
     )
 
 
@@ -256,6 +266,14 @@ def _states(folded: Folded) -> Rows:
             states.setdefault(change.key, none)
     yield from (result_of_state(key, state) for key, state in states.items())
     yield from map(result_of_baseless, folded.baseless)
+
+
+def _version(step: Step) -> tuple[Any, ...]:
+    """A row `state` of a version, which begins where the change stands that made it."""
+    state, change = step.state, step.gives_back
+    if change is not None:
+        state = state._replace(pos=change.pos, event_time=change.event_time)
+    return result_of_state(step.key, state)
 
 
 def result_of_state(key: Key, state: State) -> tuple[Any, ...]:

@@ -9,9 +9,10 @@
 3. A full image sets every column it has and keeps what it lacks (28); a partial image needs a base
    (29); a delete removes, or marks where deletes are soft (30).
 4. A change of the key moves the row: the old key goes, the new one starts from the moved row (40).
-   The delete half is void where the old key was taken over by an earlier key change of the same
-   transaction and now holds another row than the one the event saw before (39), or where the row
-   it displaced there is that one: of two equal rows neither may vanish.
+   Until their transaction ends two rows may hold one key (39). The before image of a change tells
+   which of the two it is of: the one that was moved there, or the displaced one. Where it fits
+   both, what leaves the key is the displaced one, so that of two equal rows neither vanishes. The
+   delete half of what is neither is void.
 
 SCD 1 keeps the last step of each key; SCD 2 keeps all steps as versions (31).
 
@@ -48,7 +49,8 @@ class Change(NamedTuple):
     `key_before` differs from `key` where the change moves the row. `image` is the after image;
     None for deletes and truncates. `before` is the before image as sent. `transaction` is equal
     for changes of one transaction. `by_arrival`: the source is ordered by arrival. `origin`: where
-    the event came from.
+    the event came from. `void`: the insert of a key change in two messages, which is set aside and
+    counts for nothing; nor does the delete of the two (34).
     """
 
     op: str
@@ -64,6 +66,7 @@ class Change(NamedTuple):
     digest: int | None = None
     by_arrival: bool = False
     origin: Origin | None = None
+    void: bool = False
 
 
 class State(NamedTuple):
@@ -85,10 +88,16 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a change does to one key: its state from then on."""
+    """What a change does to one key: its state from then on.
+
+    `gives_back`: the change took a row away that held the key beside another one, whose state this
+    is. That state is as it was before, so what comes late is compared with the other row's own last
+    change.
+    """
 
     key: Key
     state: State
+    gives_back: Change | None = None
 
 
 class Folded(NamedTuple):
@@ -123,8 +132,8 @@ def in_halves(changes: Sequence[Change]) -> list[Change]:
     partitions they stand at one place of the source's log in any order."""
     if not any(_names_old_key(change) for change in changes):
         return list(changes)
-    deletes: dict[tuple[str, Pos, Key | None], Change] = {
-        (change.table, change.pos[:SOURCE_PART], change.key): change
+    deletes = {
+        _halves_of(change, change.key): change
         for change in changes
         if change.op == "delete" and change.pos[HALF] == 0
     }
@@ -133,7 +142,7 @@ def in_halves(changes: Sequence[Change]) -> list[Change]:
     for change in changes:
         half = None
         if _names_old_key(change):
-            half = deletes.get((change.table, change.pos[:SOURCE_PART], change.key_before))
+            half = deletes.get(_halves_of(change, change.key_before))
         if half is not None and half.pos > change.pos and half.pos not in early:
             ordered.append(half)
             early.add(half.pos)
@@ -187,61 +196,86 @@ def steps(
 
     `soft` keeps deleted rows, marked. `base` allows for stored rows that are not known here.
     """
-    states: dict[Key, State] = {}
-    displaced: dict[Key, State] = {}
-    left: dict[Key, State] = {}
-    for change in in_halves(distinct(changes)):
-        if change.op == "truncate":
-            made: Iterable[Step] = _truncated(states, change, soft=soft, base=base)
+    rows = _Rows({}, {}, {})
+    listed = in_halves(distinct(changes))
+    void = {_halves_of(change, change.key_before) for change in listed if change.void}
+    for change in listed:
+        if change.void or (change.op == "delete" and _halves_of(change, change.key) in void):
+            made = _unchanged(rows.states, change)
+        elif change.op == "truncate":
+            made = _truncated(rows.states, change, soft=soft, base=base)
         elif change.op == "delete":
-            made = _removed(states, displaced, left, change=change, soft=soft, base=base)
+            made = _removed(rows, change, soft=soft, base=base)
         else:
-            made, whole = _upserted(states, displaced, left, change=change, soft=soft, base=base)
+            made, whole = _upserted(rows, change, soft=soft, base=base)
             if not whole:
                 yield change
         for step in made:
-            states[step.key] = step.state
+            rows.states[step.key] = step.state
             yield step
 
 
+def _halves_of(change: Change, key: Key | None) -> tuple[str, Pos, Key | None]:
+    """What the two messages of a change of the key have in common, `key` being the old one."""
+    return change.table, change.pos[:SOURCE_PART], key
+
+
+def _unchanged(states: Mapping[Key, State], change: Change) -> list[Step]:
+    """The steps of a half that counts for nothing: a key of which nothing is known has no row."""
+    key = change.key_before if change.void else change.key
+    if key is None or key in states:
+        return []
+    return [Step(key, State(None, change.pos, change.table, change.event_time))]
+
+
+class _Rows(NamedTuple):
+    """How far the fold has come.
+
+    `states`: the state of each key. `displaced`: the rows that hold a key beside the one that a
+    change moved there, each list in the order in which they were displaced. They count for the
+    changes of that transaction alone. `left`: the rows that delete halves have taken away, for the
+    other halves to start from.
+    """
+
+    states: dict[Key, State]
+    displaced: dict[Key, list[State]]
+    left: dict[Key, State]
+
+
 def _upserted(
-    states: Mapping[Key, State],
-    displaced: dict[Key, State],
-    left: dict[Key, State],
-    *,
-    change: Change,
-    soft: bool,
-    base: bool,
+    rows: _Rows, change: Change, *, soft: bool, base: bool
 ) -> tuple[list[Step], bool]:
-    """The steps of an insert or update, and whether it has what it needs. `displaced`: the rows
-    that key changes have put others in the place of. `left`: those that delete halves have taken
-    away, for the other halves to start from."""
+    """The steps of an insert or update, and whether it has what it needs."""
     assert change.key is not None
+    rows.left.pop(change.key, None)
     moved: list[Step] = []
-    origin = states.get(change.key)
-    left.pop(change.key, None)
-    if change.key_before is not None and change.key_before != change.key:
-        if change.op == "insert":
-            origin = _left(states, left, change)
-        else:
-            origin, moved = _moved(states, displaced, change, soft=soft, base=base)
+    if not _moves(change):
+        place = _displaced_row(rows, change)
+        if place is not None:
+            _update_displaced(rows.displaced[change.key], place, change)
+            return [], True
+        origin = rows.states.get(change.key)
+    elif change.op == "insert":
+        origin = _left(rows, change)
+    else:
+        origin, moved = _moved(rows, change, soft=soft, base=base)
     state = _upsert(origin, change, base=base)
     if state is None:
         return moved, False
-    before = states.get(change.key)
-    lives = before is not None and before.row is not None and before.deleted_at is None
-    if before is not None and lives and state.moved_by is not None:
-        displaced[change.key] = before
-    else:
-        displaced.pop(change.key, None)
+    if _moves(change):
+        _displace(rows, change)
     return [*moved, Step(change.key, state)], True
+
+
+def _moves(change: Change) -> bool:
+    return change.key_before is not None and change.key_before != change.key
 
 
 def _upsert(origin: State | None, change: Change, *, base: bool) -> State | None:
     image = change.image or {}
     stamp = (change.pos, change.table, change.event_time)
-    moved = change.key_before is not None and change.key_before != change.key
-    mark = change.transaction if moved else None
+    stays = change.op == "update" and _moved_with(origin, change)
+    mark = change.transaction if stays or _moves(change) else None
     whole = not change.partial
     if origin is not None and origin.row is not None:
         insertable = origin.insertable or whole
@@ -261,37 +295,23 @@ def _deleted(state: State | None, key: Key, change: Change, *, soft: bool, base:
     return Step(key, State(row, *stamp, keeps, insertable, change.event_time or 0))
 
 
-def _removed(
-    states: Mapping[Key, State],
-    displaced: Mapping[Key, State],
-    left: dict[Key, State],
-    *,
-    change: Change,
-    soft: bool,
-    base: bool,
-) -> list[Step]:
+def _removed(rows: _Rows, change: Change, *, soft: bool, base: bool) -> list[Step]:
     """The steps of a delete; the row that a delete half takes away goes to `left`."""
-    key = change.key
-    assert key is not None
-    state = states.get(key)
-    if change.pos[HALF] == 0 and state is not None and state.row is not None:
-        under = displaced.get(key)
-        if _taken_over(state, under, change):
-            if under is not None:
-                left[key] = under
-            return []
-        left[key] = state
-    return [_deleted(state, key, change, soft=soft, base=base)]
+    assert change.key is not None
+    taken, steps = _take(rows, change.key, change, soft=soft, base=base)
+    if change.pos[HALF] == 0 and taken is not None and taken.row is not None:
+        rows.left[change.key] = taken
+    return steps
 
 
-def _left(states: Mapping[Key, State], left: dict[Key, State], change: Change) -> State | None:
+def _left(rows: _Rows, change: Change) -> State | None:
     """The row that an insert starts from which names its old key: the delete half took it away, or
     will, where it comes from another partition. By arrival it may be another row's by then."""
     assert change.key_before is not None
-    taken = left.pop(change.key_before, None)
+    taken = rows.left.pop(change.key_before, None)
     if taken is not None or change.by_arrival:
         return taken
-    return states.get(change.key_before)
+    return rows.states.get(change.key_before)
 
 
 def _truncated(
@@ -307,34 +327,75 @@ def _truncated(
 
 
 def _moved(
-    states: Mapping[Key, State],
-    displaced: Mapping[Key, State],
-    change: Change,
-    *,
-    soft: bool,
-    base: bool,
+    rows: _Rows, change: Change, *, soft: bool, base: bool
 ) -> tuple[State | None, list[Step]]:
     """The row that the upsert half gets from the old key, and what is left of that there."""
-    old = change.key_before
-    assert old is not None
-    state = states.get(old)
-    under = displaced.get(old)
-    if state is not None and _taken_over(state, under, change):
-        return under, []
+    assert change.key_before is not None
     half = change._replace(pos=delete_half(change.pos))
-    return state, [_deleted(state, old, half, soft=soft, base=base)]
+    return _take(rows, change.key_before, half, soft=soft, base=base)
 
 
-def _taken_over(state: State, under: State | None, change: Change) -> bool:
-    """Whether a key that `change` leaves holds a row that was moved there since (39); `under`: the
-    row that was displaced."""
-    if state.row is None or state.moved_by is None or state.moved_by != change.transaction:
+def _take(
+    rows: _Rows, key: Key, change: Change, *, soft: bool, base: bool
+) -> tuple[State | None, list[Step]]:
+    """The row that a delete, or the delete half of a change of the key, takes away, and what that
+    makes of the key: nothing where the row was a displaced one."""
+    state = rows.states.get(key)
+    displaced = rows.displaced.get(key, []) if _moved_with(state, change) else []
+    before = change.before or {}
+    for place in reversed(range(len(displaced))):
+        if not _differs(displaced[place], before):
+            return displaced.pop(place), []
+    if state is not None and _taken_over(state, change):
+        return (displaced.pop() if displaced else None), []
+    if not displaced:
+        return state, [_deleted(state, key, change, soft=soft, base=base)]
+    return state, [Step(key, displaced.pop(), gives_back=change)]
+
+
+def _taken_over(state: State, change: Change) -> bool:
+    """Whether a key that a delete half leaves holds a row that was moved there since (39)."""
+    if not _moved_with(state, change) or change.pos[HALF] != 0:
         return False
-    if change.before is None:
+    return _differs(state, change.before or {})
+
+
+def _displace(rows: _Rows, change: Change) -> None:
+    """Put the row that holds a key beside the one that a change moves there."""
+    assert change.key is not None
+    state = rows.states.get(change.key)
+    beside = rows.displaced.get(change.key, []) if _moved_with(state, change) else []
+    if state is not None and state.row is not None and state.deleted_at is None:
+        rows.displaced[change.key] = [*beside, state]
+    else:
+        rows.displaced.pop(change.key, None)
+
+
+def _displaced_row(rows: _Rows, change: Change) -> int | None:
+    """Which of the displaced rows an update is of that leaves the key as it is; None where it is of
+    the one that was moved there, or there is none."""
+    assert change.key is not None
+    state = rows.states.get(change.key)
+    if change.op != "update" or state is None or not _moved_with(state, change):
+        return None
+    if change.before is None or not _differs(state, change.before):
+        return None
+    displaced = rows.displaced.get(change.key, [])
+    places = [place for place, row in enumerate(displaced) if not _differs(row, change.before)]
+    return places[-1] if places else None
+
+
+def _update_displaced(displaced: list[State], place: int, change: Change) -> None:
+    state = _upsert(displaced[place], change, base=False)
+    assert state is not None
+    displaced[place] = state
+
+
+def _moved_with(state: State | None, change: Change) -> bool:
+    """Whether the transaction of the change has moved the row there."""
+    if state is None or state.row is None or state.moved_by is None:
         return False
-    return _differs(state, change.before) or (
-        under is not None and not _differs(under, change.before)
-    )
+    return state.moved_by == change.transaction
 
 
 def _differs(state: State, before: Row) -> bool:

@@ -211,6 +211,8 @@ CHANGES_KEY = (
 NAMED_KEYS = "explode(IF(key_before IS NULL, array(key), array(key, key_before)))"
 """Each key that an event names: of a change of the key both."""
 
+NAMES_OLD_KEY = "(op = 'insert' AND key_before IS NOT NULL)"
+"""True for the insert of a change of the key that came in two messages."""
 LEAVES_KEY = f"(op = 'delete' AND element_at(pos, {HALF}) = 0)"
 """True for the delete of a change of the key that came in two messages."""
 
@@ -249,9 +251,8 @@ def events(projection: Projection, changes: str) -> str:
     key_spellings = [
         sql_text(n) for key in projection.keys for n in projection.spellings.get(key, (key,))
     ]
-    # What a row was called before is told by its key, whose texts may differ where it does not. A
-    # change of the key may come in two messages, of which the delete has the row before.
-    leaves_key = f"{projection.changes_key} OR {LEAVES_KEY}"
+    # What a row was called before is told by its key, whose texts may differ where it does not.
+    leaves_key = f"{projection.changes_key} OR op = 'delete'"
     others = (
         f"map_filter(before, (k, v) -> k NOT IN ({', '.join(key_spellings)}))"
         if key_spellings
@@ -270,6 +271,16 @@ def events(projection: Projection, changes: str) -> str:
     ELSE CAST({misfits} AS array<string>) END AS misfits,
   size(array_except(array({names}), coalesce({sent}, array()))) AS lacks
 FROM ({changes})"""
+
+
+def that_fit(events: str) -> str:
+    """The events of a relation that fit; and, being `void`, the inserts of key changes in two
+    messages that do not: their deletes count for nothing either (semantics.md, 34)."""
+    fits = "key IS NOT NULL AND size(misfits) = 0"
+    return (
+        f"SELECT * EXCEPT (key), coalesce(key, key_before) AS key, NOT ({fits}) AS void "
+        f"FROM {events} WHERE ({fits}) OR {NAMES_OLD_KEY}"
+    )
 
 
 def _renamed(projection: Projection) -> str:

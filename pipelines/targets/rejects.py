@@ -73,7 +73,9 @@ def _claimed(
 def unclaimed(warehouse: Warehouse, source: str, target: str) -> str:
     """SQL that is true for silver's rows that no such conflict sets aside."""
     claims = left_aside(warehouse, source, target)
-    return "true" if claims is None else texts.unclaimed(claims)
+    if claims is None:
+        return "true"
+    return texts.unclaimed(claims, silver=warehouse.name("silver", "cdc"), source=source)
 
 
 def have_misfits(warehouse: Warehouse, source: str, target: str, *, columns: Sequence[str]) -> bool:

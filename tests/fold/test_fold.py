@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,6 +102,79 @@ def test_key_changes_in_two_messages_fold_to_the_database(seed: int) -> None:
     assert folded.baseless == []
     rows = {key: state.row for key, state in folded.states.items() if state.row is not None}
     assert rows == {(str(key),): row for key, row in database.rows.items()}
+
+
+class Deferred:
+    """A table whose key is checked when a transaction ends: until then rows may share one.
+
+    Each row is a list of its key and its value, so that two equal rows stay two.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.rows = chance, [[str(key), f"v{key % 3}"] for key in range(4)]
+        self.changes: list[Change] = []
+        for row in self.rows:
+            self._tell("insert", None, row, "first")
+
+    def live(self, transactions: int) -> None:
+        """So many transactions of up to five statements each; those that would end with two rows of
+        one key never happened."""
+        for number in range(transactions):
+            rows, changes = [list(row) for row in self.rows], list(self.changes)
+            for _ in range(self.chance.randint(1, 5)):
+                self._change(str(number))
+            if len({key for key, _ in self.rows}) < len(self.rows):
+                self.rows, self.changes = rows, changes
+
+    def _change(self, transaction: str) -> None:
+        key = str(self.chance.randrange(5))
+        if all(row[0] != key for row in self.rows):
+            self.rows.append([key, f"v{self.chance.randrange(3)}"])
+            self._tell("insert", None, self.rows[-1], transaction)
+            return
+        row = self.chance.choice(self.rows)
+        before, kind = list(row), self.chance.choice(["move", "move", "move", "value", "delete"])
+        if kind == "delete":
+            self.rows.remove(row)
+            self._tell("delete", before, None, transaction)
+            return
+        row[kind == "value"] = key if kind == "move" else f"v{self.chance.randrange(3)}"
+        self._tell("update", before, row, transaction)
+
+    def _tell(
+        self, op: str, before: list[str] | None, after: list[str] | None, transaction: str
+    ) -> None:
+        number = len(self.changes)
+        image = None if after is None else {"id": after[0], "v": after[1]}
+        self.changes.append(
+            Change(
+                op=op,
+                pos=(0, 1, number, 0, 0, 0, 0, 0, number, 0, 1),
+                table="t",
+                key=((after or before or [""])[0],),
+                key_before=(before[0],) if op == "update" and before is not None else None,
+                image=image,
+                before=None if before is None else {"v": before[1]},
+                transaction=transaction,
+                digest=number,
+            )
+        )
+
+
+@pytest.mark.parametrize("split", [False, True])
+@settings(max_examples=1_000, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_39_rows_that_share_a_key_until_their_transaction_ends(seed: int, *, split: bool) -> None:
+    chance = random.Random(seed)
+    table = Deferred(chance)
+    table.live(12)
+    changes = table.changes
+    if split:
+        changes = [half for change in changes for half in halved(change, chance)]
+    folded = fold(changes)
+    assert folded.baseless == []
+    rows = {key: state.row for key, state in folded.states.items() if state.row is not None}
+    assert rows == {(key,): {"id": key, "v": value} for key, value in table.rows}
 
 
 def _at(number: int, op: str, key: Any, row: dict[str, Any] | None, **given: Any) -> Change:

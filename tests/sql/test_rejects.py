@@ -18,7 +18,7 @@ CLAIMED = rows.claimed("gold._rejects", source="lab", target="order's", statuses
 QUERIES = {
     "as_rejects": rows.as_rejects(EVENTS, source="lab", target="order's", more=", voided"),
     "claimed": CLAIMED,
-    "unclaimed": f"SELECT {rows.unclaimed(CLAIMED)}",
+    "unclaimed": f"SELECT {rows.unclaimed(CLAIMED, silver='silver.cdc', source='lab')}",
     "targets_with": rows.targets_with("gold._rejects", source="lab", code="null_key"),
     "page_of": rows.page_of(
         *("gold._rejects",),

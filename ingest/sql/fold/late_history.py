@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ingest.position import source_part
-from ingest.sql.projection import Projection, events
+from ingest.sql.projection import Projection, events, that_fit
 from ingest.sql.query import query
 from ingest.sql.silver import ROW_CHANGES
 
@@ -77,7 +77,7 @@ def events_of_keys(
     projection: Projection, changes: str, late: str, *, few: bool, linked: bool
 ) -> str:
     """Of silver's changes the events of late keys, a relation, that fit, each with its group
-    (`component`).
+    (`component`); and the inserts of key changes in two messages that do not, which are `void`.
 
     `few`: the keys are few enough for every worker. `linked`: the before images are wanted, which
     count only where keys were changed, and are as large as after images.
@@ -86,6 +86,6 @@ def events_of_keys(
     read = "e.*" if linked else f"e.* EXCEPT (before), {_MAP} AS before"
     return query(
         events=events(projection, changes),
-        chosen=f"SELECT {hint}{read}, l.component FROM events e JOIN {late} l ON l.key = e.key "
-        "WHERE size(e.misfits) = 0",
+        fitting=that_fit("events"),
+        chosen=f"SELECT {hint}{read}, l.component FROM fitting e JOIN {late} l ON l.key = e.key",
     )

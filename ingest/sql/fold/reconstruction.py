@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ingest.sql.projection import NAMED_KEYS, Projection, slots
+from ingest.sql.projection import LEAVES_KEY, NAMED_KEYS, Projection, slots, that_fit
 from ingest.sql.query import query
 from ingest.sql.quoting import quoted, quoted_list, sql_text
 
@@ -114,11 +114,11 @@ def changes_of_other_keys(changes: str, projection: Projection, keys: str) -> st
 
 
 def events_that_fit(events: str, *, among: str | None, linked: str | None) -> str:
-    """The events that fit, of the keys `among` where that relation is given, each with its group
-    (`component`). `linked`: a relation of all linked keys with theirs."""
+    """The events that fit (`that_fit`), of the keys `among` where that relation is given, each with
+    its group (`component`). `linked`: a relation of all linked keys with theirs."""
     found = {
         "events": events,
-        "fitting": "SELECT * FROM events WHERE key IS NOT NULL AND size(misfits) = 0",
+        "fitting": that_fit("events"),
     }
     chosen = "fitting"
     if among is not None:
@@ -148,7 +148,7 @@ def keys_to_fold_exactly(events: str, *, lacking: int, soft: bool, tied: str) ->
     than `lacking` columns, of changed keys, of what does not fit. `tied`: SQL that is true for
     those at the place of a truncate."""
     odd = (
-        "partial OR key_before IS NOT NULL OR size(misfits) > 0 "
+        f"partial OR key_before IS NOT NULL OR {LEAVES_KEY} OR size(misfits) > 0 "
         f"OR (op <> 'delete' AND lacks > {lacking}) OR {tied}"
     ) + (" OR op = 'delete'" if soft else "")
     return query(

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ingest.codes import Code
-from ingest.sql.delivery import listed
+from ingest.position import source_part
+from ingest.sql.delivery import listed, same
+from ingest.sql.projection import LEAVES_KEY, NAMES_OLD_KEY
 from ingest.sql.query import query
 from ingest.sql.quoting import equal, sql_text, sql_texts
 
@@ -85,10 +87,26 @@ def unresolved(rejects: str) -> str:
     )
 
 
-def unclaimed(claimed: str) -> str:
-    """True for silver's rows that are not `claimed`."""
+def unclaimed(claimed: str, *, silver: str, source: str) -> str:
+    """True for the rows of a source, in the table `silver`, that are not `claimed`; nor are they the
+    delete of a key change in two messages whose insert is (semantics.md, 34)."""
     place = f"concat_ws('/', {listed()})"
-    return f"{place} NOT IN (SELECT {place} FROM ({claimed}))"
+    inserts = query(
+        claims=claimed,
+        inserts=f"SELECT {_half('s.', 'key_before')} FROM {silver} s JOIN claims c "
+        f"ON {same('s', 'c')} WHERE s.source = {sql_text(source)} AND {NAMES_OLD_KEY}",
+    )
+    return (
+        f"{place} NOT IN (SELECT {place} FROM ({claimed})) "
+        f"AND NOT ({LEAVES_KEY} AND {_half('', 'key')} IN ({inserts}))"
+    )
+
+
+def _half(of: str, key: str) -> str:
+    """SQL of what the two messages of a change of the key have in common, `key` being the old one;
+    `of`: an alias of silver, with its dot."""
+    names = ", ".join(f"{of}{name}" for name in ("db", "schema", "`table`"))
+    return f"to_json(struct({names}, {source_part(of + 'pos')} AS part, {of}{key} AS key))"
 
 
 def targets_with(rejects: str, *, source: str, code: str | None) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from ingest.sql.delivery import same
+from ingest.sql.projection import NAMES_OLD_KEY
 from ingest.sql.query import query
 from ingest.sql.quoting import sql_text
 from ingest.sql.rejects.reasons import ORIGIN
 
 
 def without_claimed(events: str, claimed: str, *, freed: str | None = None) -> str:
-    """The events without those that `claimed` (`ingest.sql.rejects.rows`) has; but those of the
-    keys `freed` (SQL of `key`) stay."""
-    on = same("c", "e")
-    if freed is None:
-        return f"SELECT e.* FROM ({events}) e LEFT ANTI JOIN ({claimed}) c ON {on}"
+    """The events (`ingest.sql.projection.that_fit`) without those that `claimed`
+    (`ingest.sql.rejects.rows`) has, of which inserts of key changes in two messages stay, `void`.
+    Those of the keys `freed` (SQL of `key`) stay as they are."""
+    found = {"events": events, "claims": claimed}
+    beside, on, columns = "events", same("c", "e"), "void"
+    if freed is not None:
+        found["freed_keys"] = freed
+        found["beside"] = (
+            "SELECT e.*, g.key AS freed FROM events e LEFT JOIN freed_keys g ON g.key = e.key"
+        )
+        beside, on, columns = "beside", f"e.freed IS NULL AND {on}", "void, freed"
     return query(
-        events=events,
-        freed_keys=freed,
-        beside="SELECT e.*, g.key AS freed FROM events e LEFT JOIN freed_keys g ON g.key = e.key",
-        claims=claimed,
-        unclaimed="SELECT e.* EXCEPT (freed) FROM beside e "
-        f"LEFT ANTI JOIN claims c ON e.freed IS NULL AND {on}",
+        **found,
+        unclaimed=f"SELECT e.* EXCEPT ({columns}), e.void OR c.id IS NOT NULL AS void "
+        f"FROM {beside} e LEFT JOIN claims c ON {on} WHERE c.id IS NULL OR {NAMES_OLD_KEY}",
     )
 
 
